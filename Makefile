@@ -9,7 +9,7 @@ RUST := $(shell find broker/engine bench/loadgen bench/simulator_engine srtm/nat
 PACKAGES := srtm broker distributor adaptor bench
 PEERS := .peers/nsqd .peers/nsqlookupd .peers/nsqadmin
 
-.PHONY: build demo test test-pg lint peers floor bench-nsqd bench-reach figures figures-real interop soak model fuzz clean
+.PHONY: build demo test test-pg lint peers floor bench-nsqd figures calibrate figures-real interop soak model fuzz clean
 
 build: .venv/built
 
@@ -62,32 +62,31 @@ floor:
 bench-nsqd: build floor $(PEERS)
 	$(BIN)/srtm bench nsqd --document
 
-bench-reach: build
-	$(BIN)/srtm bench reach --document
-
 # The paper's figures, simulated; QUICK=1: a coarse version. The arrays of a run come and go: an allocator that keeps their pages takes a third less time.
 figures: export MALLOC_MMAP_MAX_ := 0
 figures: export MALLOC_TRIM_THRESHOLD_ := 8589934592
 figures: build
-	$(BIN)/srtm bench scale --document
 	$(BIN)/srtm bench figures --document --resume $(if $(QUICK),--quick)
 	$(BIN)/srtm bench table1 --virtual --document
 
-# The simulator's parameters, and figures on real brokers: an hour on a quiet machine.
-figures-real: build
+# The simulator's parameters, from real brokers: six minutes on a quiet machine. They are sources: commit them before figures are made of them.
+calibrate: build
 	$(BIN)/srtm bench calibrate --document
+
+# Figures on real brokers: an hour on a quiet machine.
+figures-real: build
 	$(BIN)/srtm bench figures --real --document
 
 # Client suites and nsqadmin against our broker under nsqd's name, and against nsqd; then the answers of both to the same sessions.
 interop: build $(PEERS)
-	$(BIN)/python -m bench.interop
-	$(BIN)/python -m bench.interop.drop_in
+	$(BIN)/python -m tests.interop
+	$(BIN)/python -m tests.interop.drop_in
 
 # SIGKILL under load a hundred times, and ten minutes of bad links, stops and kills under both lease rules and GDRL; `make test` has short forms.
 soak: build
-	$(BIN)/python -m bench.checks.faults.crash --kills 100
-	$(BIN)/python -m bench.checks.faults.crash --kills 100 --mem-queue-size 100
-	$(BIN)/python -m bench.checks.faults.lease_soak --seconds 600
+	$(BIN)/python -m tests.faults.crash --kills 100
+	$(BIN)/python -m tests.faults.crash --kills 100 --mem-queue-size 100
+	$(BIN)/python -m tests.faults.lease_soak --seconds 600
 
 # The protocols of the leases and of GDRL, exhaustively for few brokers, and runs of these models through the code.
 model: build

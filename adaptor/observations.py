@@ -1,6 +1,6 @@
 """What a policy sees of a topic: its brokers, their bins and shares. Values only; a policy makes shares of them.
 
-Shares are (r_l, b_l) in micro-messages/s and micro-messages (``srtm.token_bucket.exact_split``), in the order of the
+Shares are (r_l, b_l) in micro-messages/s and micro-messages (``srtm.units``), in the order of the
 members.
 """
 

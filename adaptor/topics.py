@@ -17,8 +17,8 @@ from adaptor.observations import BIN_S, Bin, Change, Envelope, Member
 from adaptor.policy import Policy
 from srtm.control import HistoryAnswer, ProposedShare, RateChange, ShareProposal, TopicHistories, TopicHistory
 from srtm.errors import BadInput
-from srtm.token_bucket.exact_split import from_micro
 from srtm.topics.adaptation import ADAPTED, Adaptation, Mode
+from srtm.units import from_micro
 
 BIN_NS = round(BIN_S * 1e9)
 _KEPT = 100  # bins of a broker, for a policy that begins later

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import msgspec
 
 from broker.config import ARRIVAL_CLOCKS, LIMITS, TLS_REQUIRED, TLS_VERSIONS, BrokerConfig, EngineConfig
-from srtm.duration import read_duration_ns
 from srtm.errors import BadInput, SrtmError
 from srtm.net.tls_trust import ca_file
 from srtm.net.tokens import Tokens, read_token
+from srtm.text import read_duration_ns
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 

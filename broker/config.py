@@ -16,7 +16,7 @@ from srtm.log import LEVELS
 from srtm.net.address import format_address, is_socket_path, listen_address, parse_address, parse_peer, resolvable
 from srtm.net.http_client import parse_http_url
 from srtm.net.tokens import Tokens, checked_token
-from srtm.token_bucket.exact_split import LARGEST
+from srtm.units import LARGEST
 
 AUTH_METHODS = ("get", "post")  # in which auth servers are asked
 ARRIVAL_CLOCKS = ("kernel", "packet")

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from broker.nsqd.flags import Given, broker_config, parse_file, parse_flags, usage
 from broker.nsqd.options import Options
-from srtm import __version__
 from srtm.errors import BadInput, SrtmError
 from srtm.log import Log, Threshold
+from srtm.version import __version__
 
 
 def main(arguments: Sequence[str]) -> int:

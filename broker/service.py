@@ -43,12 +43,12 @@ from broker.sync.drain import Drain
 from broker.sync.loop import LocalBroker
 from broker.sync.remaining_messages import topics_left
 from broker.sync.state_file import SyncState, load_state
-from srtm import __version__
 from srtm.control import SyncRequest
 from srtm.errors import InternalError
 from srtm.log import Log, Threshold
 from srtm.net.address import format_address
 from srtm.net.http_client import HttpClient
+from srtm.version import __version__
 
 if TYPE_CHECKING:
     from srtm._native import Engine

@@ -1,24 +1,23 @@
 """SRTM: a pub/sub messaging service for IoT that keeps a latency promise.
 
-Where things are (docs/architecture.md has the flows and contracts):
+This package is the shared kernel: the client library, the ``srtm`` command, and what all services use. It imports no
+service; only ``srtm/cli.py``, ``commands/services.py`` and ``commands/benches.py`` start some. Begin with
+``srtm.client`` (to publish and subscribe) or ``srtm.topics`` (what a topic is).
 
-* ``srtm``: the shared kernel (bucket, splitting, sizing, topic specs, wire codec, control-plane messages), the client
-  library, the command.
-* ``broker``: the data plane in Rust (``broker/engine``) and its trio service.
-* ``distributor``: brokers and topics, allocation, leases.
-* ``adaptor``: policies that keep a split right while traffic moves.
-* ``bench``: load generator, the floor to compare with, experiments, the demo.
+The other packages: ``broker`` (the engine in Rust and its service), ``distributor`` (topics, placement, shares),
+``adaptor`` (changes shares while traffic moves), ``bench`` (measurements and the demo).
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+from srtm.version import __version__
 
 if TYPE_CHECKING:
     from srtm.client.publisher import Publisher
     from srtm.client.subscriber import Subscriber
 
 __all__ = ["Publisher", "Subscriber", "__version__"]
-__version__ = "0.1.0"
 
 _HOMES = {"Publisher": "srtm.client.publisher", "Subscriber": "srtm.client.subscriber"}
 

@@ -1,4 +1,4 @@
-"""``python -m srtm``: the ``srtm`` command."""
+"""``python -m srtm`` runs the ``srtm`` command."""
 
 import sys
 

@@ -1,9 +1,8 @@
-"""The Rust extension: broker engine, exact token bucket, load generator, simulated broker. The whole boundary is here.
+"""The Rust extension: broker engine, exact token bucket, load generator, simulated broker. This is the whole boundary.
 
-Configuration goes down once, as keyword arguments or JSON; snapshots and events are pulled up as JSON bytes. Rust
-never calls Python. Calls
-that may wait release the GIL. Errors are ``ValueError`` (bad configuration), ``OSError`` (port in use, no such
-address) and ``RuntimeError`` (engine stopped).
+Python passes configuration once, as arguments or JSON, and fetches snapshots and events as JSON. Rust never calls
+Python. Calls that may wait release the GIL. Errors: ``ValueError`` (bad configuration), ``OSError`` (port in use, no
+such address), ``RuntimeError`` (the engine has stopped).
 """
 
 from collections.abc import Sequence
@@ -16,90 +15,111 @@ __version__: str
 
 @final
 class Bucket:
-    """The engine's token bucket, for differential tests against ``srtm.token_bucket.bucket``. Rates in
-    micro-messages/s, bursts in micro-messages, times in ns."""
+    """The engine's token bucket, for differential tests against ``srtm.token_bucket.bucket``.
+
+    Rates are in micro-messages/s, bursts in micro-messages, times in ns.
+    """
 
     def __new__(cls, rate_micro: int, burst_micro: int, at_ns: int, full: bool = True) -> Bucket: ...
     def take(self, cost: int, at_ns: int) -> int | None:
-        """Release instant of ``cost`` tokens asked for at ``at_ns`` (FCFS), or None: never under these parameters."""
-    def debit(self, cost: int, at_ns: int) -> None: ...
+        """Take ``cost`` tokens at ``at_ns``, first come first served, and return the release instant. None: never."""
+    def debit(self, cost: int, at_ns: int) -> None:
+        """Take ``cost`` tokens at once, even if there are too few."""
     def set(self, rate_micro: int, burst_micro: int, at_ns: int) -> list[int | None]:
-        """New parameters; returns the new release instants of the takes that still waited at ``at_ns``, in order."""
+        """Set rate and burst, and return the new instants of the takes that wait at ``at_ns``, in order."""
     def fill_units(self, at_ns: int) -> int:
-        """Tokens in the bucket at ``at_ns`` in units of 1e-15 token; what waits has not been paid for."""
+        """Return the tokens at ``at_ns``, in units of 1e-15 token, before waiting takes are paid."""
 
 @final
 class ChangeDetector:
-    """The engine's detector of changes of a rate of arrivals, for tests and simulations (``engine/src/change.rs``)."""
+    """The engine's detector of changes of an arrival rate, for tests and simulations."""
 
-    SLOT_NS: int  # what the engine counts in
+    SLOT_NS: int  # length of the slots in which the engine counts arrivals
     def __new__(cls) -> ChangeDetector: ...
     @property
     def is_settled(self) -> bool:
-        """The rate is known well enough for a change to be seen."""
+        """Whether the rate is known well enough to detect a change."""
     def note(self, count: int) -> tuple[int, int] | None:
-        """Messages of the next slot. A change: how many came in how many slots since, up to this one."""
+        """Note the messages of the next slot. If the rate changed, return (messages, slots) since the change."""
 
 @final
 class Engine:
-    """The data plane of one broker: a reactor thread of its own. Threads: any; every method may be called from the
-    trio thread."""
+    """The data plane of one broker, with its own reactor thread. Every method may be called from any thread."""
 
     def __new__(cls, config: bytes) -> Engine:
-        """``config``: JSON, the fields and defaults of ``broker.config.EngineConfig``; unknown fields are refused."""
+        """Configure an engine. ``config``: JSON with the fields of ``broker.config.EngineConfig``, no others."""
     def start(self) -> tuple[int | None, int | None, int | None]:
-        """Bind everything, start the reactor thread, return the ports of ``tcp_address``, ``http_address`` and
-        ``https_address`` (None: a Unix socket, or off). Raises OSError; its ``filename`` is the setting whose address
-        cannot be had, or "data_path"; ValueError if there can be no packet clock here (``arrival_clock``)."""
+        """Bind all addresses, start the reactor thread and return the ports of TCP, HTTP and HTTPS.
+
+        None: a Unix socket, or switched off. Raises OSError, whose ``filename`` is the setting with the unusable
+        address, or "data_path". Raises ValueError if the packet clock (``arrival_clock``) is not possible here.
+        """
     def stop(self, patience_ms: int) -> bool:
-        """Close the listener and all connections, save what is queued to ``data_path``, join the thread. False if it
-        did not end and did nothing to a file for ``patience_ms``, or not everything could be saved (of the
-        ``disk_failed`` events one counts the messages, others may say more). Idempotent."""
+        """Close all connections, save queued messages to ``data_path`` and join the thread. Idempotent.
+
+        False: the thread did not end and wrote no file for ``patience_ms``, or some messages could not be saved. Then a
+        ``disk_failed`` event counts them.
+        """
     def fileno(self) -> int:
-        """An eventfd that is readable while ``drain_events`` or ``drain_requests`` has something. The former resets it:
-        call it first."""
+        """Return an eventfd, readable while there are events or requests. ``drain_events`` resets it: call it first."""
     def drain_events(self) -> bytes:
-        """JSON list of events since the last call, oldest first; resets the eventfd. See ``broker.events``."""
+        """Return the events since the last call as JSON (``broker.events``), oldest first. Resets the eventfd."""
     def drain_requests(self) -> list[tuple[int, str, str, list[tuple[str, str]], bytes, bool]]:
-        """HTTP requests for Python since the last call: (id, method, target, headers with names in lower case, body,
-        whether it came over TLS). Each is to be answered by ``respond``; its connection waits until then."""
+        """Return the HTTP requests for Python since the last call: (id, method, target, headers, body, over TLS).
+
+        Header names are lower-case. Answer each by ``respond``; its connection waits until then.
+        """
     def respond(self, id: int, status: int, headers: Sequence[tuple[str, str]], body: bytes) -> bool:
-        """Answer a request (Content-Length, Date and Connection are added). False: its connection is gone. ValueError:
-        a control character in a header."""
+        """Answer a request. The engine adds Content-Length, Date and Connection.
+
+        False: the connection is closed. Raises ValueError for a control character in a header.
+        """
     def open_http(self) -> None:
-        """Accept connections of the HTTP port, which wait until then."""
+        """Start to accept connections of the HTTP port; they wait until then."""
     def close_http(self) -> None:
-        """Accept no more connections of the HTTP port; idle ones end, the others with their next answer."""
+        """Accept no more HTTP connections. Idle ones are closed, the others after their next answer."""
     def finish_list(self) -> None:
-        """Make no more topics and channels for clients: what there is, is what outlives the process."""
+        """Create no more topics and channels for clients, so that the list of them can be saved."""
     def set_health(self, health: str) -> None:
-        """What ``GET /ping`` says: "OK", or why not (with status 500)."""
+        """Set the answer of ``GET /ping``: "OK", or the reason of a failure (with status 500)."""
     def snapshot(self, topic: str, channel: str, clients: bool) -> bytes:
-        """JSON of everything that Python may see, taken between two turns; "" = all topics. See ``broker.snapshot``."""
+        """Return the state between two turns, as JSON (``broker.snapshot``). ``topic`` "": all topics."""
     def histories(self, topics: Sequence[str], since: int) -> bytes:
-        """JSON of what came to these topics since bin number ``since`` (0: since as long as is kept, some 12 s), in
-        bins that are over; a topic without a limit, or to which nothing was, is left out. See ``broker.history.bins``.
+        """Return the arrivals of topics in complete bins since bin ``since``, as JSON (``broker.history.bins``).
+
+        ``since`` 0: as far back as bins are kept, about 12 s. Topics without a limit or without arrivals are left out.
         """
     def watch(self, topics: Sequence[str], no_longer: Sequence[str]) -> None:
-        """Look for changes of traffic (event ``moved``) and for an end of rest (``restless``) in ``topics``, too, from
-        now on, and in ``no_longer`` only, as in any other, for a second after their ``histories`` were asked for. Those
-        that are not there are waited for."""
-    def create_topic(self, topic: str) -> None: ...
+        """Detect changes of rate (event ``moved``) and unsteady traffic (``restless``) in ``topics`` from now on.
+
+        In ``no_longer``, as in all other topics, they are detected only for 1 s after a call of ``histories``. Topics
+        that do not exist yet are watched once they do.
+        """
+    def create_topic(self, topic: str) -> None:
+        """Create a topic, if it does not exist."""
     def refusal_to_make(self, topic: str, channel: str) -> str | None:
-        """Why a client may not have this topic, or this channel of one ("": the topic itself), made for it: a limit,
-        which counts as met. None: it may, or it is there."""
+        """Return the limit that forbids creating a topic, or a channel ("": none), for a client, and count it as met.
+
+        None: it may be created, or it exists.
+        """
     def set_hold_new_topics(self, hold: bool) -> None:
-        """Whether topics made from now on, however that is, wait for ``release_topic`` (``hold_new_topics``)."""
-    def delete_topic(self, topic: str) -> bool: ...
-    def empty_topic(self, topic: str) -> bool: ...
-    def pause_topic(self, topic: str, paused: bool) -> bool: ...
+        """Set whether topics created from now on wait for ``release_topic``."""
+    def delete_topic(self, topic: str) -> bool:
+        """Delete a topic with its channels and messages. False: no such topic."""
+    def empty_topic(self, topic: str) -> bool:
+        """Delete the messages queued at a topic. False: no such topic."""
+    def pause_topic(self, topic: str, paused: bool) -> bool:
+        """Pause or resume a topic. False: no such topic."""
     def release_topic(self, topic: str) -> bool:
-        """Let a topic go that was created held (``hold_new_topics``): its messages may move to channels. False: no
-        such topic."""
-    def create_channel(self, topic: str, channel: str) -> bool: ...
-    def delete_channel(self, topic: str, channel: str) -> bool: ...
-    def empty_channel(self, topic: str, channel: str) -> bool: ...
-    def pause_channel(self, topic: str, channel: str, paused: bool) -> bool: ...
+        """Release a topic that was created on hold: its messages may go to channels. False: no such topic."""
+    def create_channel(self, topic: str, channel: str) -> bool:
+        """Create a channel, if it does not exist. False: no such topic."""
+    def delete_channel(self, topic: str, channel: str) -> bool:
+        """Delete a channel with its messages. False: no such channel."""
+    def empty_channel(self, topic: str, channel: str) -> bool:
+        """Delete the messages of a channel. False: no such channel."""
+    def pause_channel(self, topic: str, channel: str, paused: bool) -> bool:
+        """Pause or resume a channel. False: no such channel."""
     def set_bucket(
         self,
         topic: str,
@@ -112,102 +132,128 @@ class Engine:
         full: bool,
         expires_ns: int | None = None,
     ) -> bool:
-        """Create (full or empty) or change the topic's bucket; creates the topic. False: refused, ``version`` is
-        older than the one in force. From ``expires_ns`` (CLOCK_BOOTTIME) on the bucket lets nothing go; None: never."""
+        """Create (full or empty) or change the bucket of a topic; create the topic if it does not exist.
+
+        From ``expires_ns`` (CLOCK_BOOTTIME) on the bucket releases nothing; None: it never expires. False: ``version``
+        is older than the one in force.
+        """
     def renew_leases(self, renewals: Sequence[tuple[str, int, int]]) -> None:
-        """(topic, version, new ``expires_ns``): for the shares that are in force under that version. One that ended
-        begins again, empty."""
+        """Renew leases: (topic, version, new ``expires_ns``), for shares in force under that version.
+
+        An expired share starts again with an empty bucket.
+        """
     def clear_bucket(self, topic: str) -> bool:
-        """Remove the limit: what waits is released at once. False: none there."""
+        """Remove a topic's limit and release all waiting messages at once. False: it had no limit."""
     def set_publishers(self, topic: str, publishers: Sequence[str], version: int) -> None:
-        """Ids assigned to this broker: others that publish here are strangers (event, counter ``undeclared``)."""
+        """Set the ids assigned to this broker. Others are unassigned (event ``stranger``, counter ``undeclared``)."""
     def move_publisher(self, topic: str, publisher_id: str, address: str, version: int) -> int:
-        """Send ``_move_ ADDRESS VERSION`` to the aware connections of that publisher; returns to how many."""
+        """Send ``_move_ ADDRESS VERSION`` to the aware connections of a publisher, and return their number."""
     def awaits_authorization(self, connection: int) -> bool:
-        """Whether that connection still waits for ``set_authorization``."""
+        """Whether a connection still waits for ``set_authorization``."""
     def set_authorization(self, connection: int, answer: bytes | None) -> str | None:
-        """Answer an ``AuthAsked``: an auth server's JSON, or None: there is none. Gives why the JSON is refused, if it
-        is."""
+        """Answer an ``AuthAsked`` with an auth server's JSON; None: no server answered.
+
+        Returns why the JSON is invalid, or None.
+        """
     def set_accepting(self, accepting: bool, reason: str) -> None:
-        """While false, every publish is answered E_PUB_FAILED with ``reason``. True also says that all limits are in
-        place: what an earlier incarnation left waiting for tokens goes, where its topic has none."""
+        """Set whether publishes are accepted; else they are answered with E_PUB_FAILED and ``reason``.
+
+        True also states that all limits are set. Then messages that waited for tokens when the process ended last are
+        released, if their topics have no limit.
+        """
     def trace(self, topic: str) -> tuple[list[str], bytes, bytes, bytes, bytes, bytes, bytes] | None:
-        """(publisher names, then little-endian columns: publisher index u32, arrival_ns, due_ns, released_ns, sent_ns
-        i64 (0: not yet), share_version i64)."""
+        """Return the recorded messages: publisher names, then little-endian columns. None: no recording.
+
+        The columns: index of the publisher (u32), arrival_ns, due_ns, released_ns, sent_ns (i64; 0: not yet),
+        share_version (i64).
+        """
     def histogram(self, topic: str, kind: str, window: str) -> bytes | None:
-        """HDR V2 (deflate, base64) of ``access|processing|consumer_wait|total`` over ``since_start|last_60s``, values
-        in ns."""
+        """Return a histogram in ns as HDR V2 (deflate, base64).
+
+        ``kind``: access, processing, consumer_wait or total. ``window``: since_start or last_60s.
+        """
 
 @final
 class Measurement:
-    """What arrives at a limited topic from its making on: how much, how late. Times in ns; latency is access +
-    processing + network (half the smallest round trips of the publisher's connections and of the subscribers', as far
-    as the kernel knows them), without the wait for a subscriber. Threads: any. RuntimeError: the engine has stopped."""
+    """A measurement of the messages that arrive at a topic with a limit, from its creation on. Times are in ns.
+
+    Latency is access + processing + network delay, without the wait for a subscriber. The network delay is half the
+    smallest round-trip times of the publisher's and the subscribers' connections, by the kernel. Any thread may call
+    it. Raises RuntimeError if the engine has stopped.
+    """
 
     def __new__(cls, engine: Engine, topic: str, target_ns: int) -> Measurement:
-        """``target_ns``: over it a message is late; also the length of an interval. ValueError: not above 0, or the
-        topic has no limit."""
+        """Start to measure. A message above ``target_ns`` is late; intervals have that length, too.
+
+        Raises ValueError if ``target_ns`` is not above 0 or the topic has no limit.
+        """
     def advance(self) -> None:
-        """Take in what was sent since the last time. Costs by what is new."""
+        """Process the messages sent since the last call."""
     def intervals(self, end: bool) -> tuple[list[int], list[int], list[int], list[int]]:
-        """Numbers of the intervals that are over and all sent, since the last time (0: it began then; those without a
-        message are left out), messages that arrived in each, those of them that were late, sums of their latencies.
-        ``end``: the present one is over, too."""
+        """Return the complete intervals since the last call: numbers, messages, late messages, sums of latency.
+
+        An interval is complete once all its messages are sent. Empty intervals are left out; the first has the number
+        0. ``end``: count the present interval as complete.
+        """
     def percentiles(self, percentile: float) -> tuple[int, int, int, int]:
-        """Messages since it began, and their percentile of access, of processing and of latency."""
+        """Return the number of messages since the start, and a percentile of access delay, processing and latency."""
     def recent(self, percentile: float) -> tuple[int, int, int]:
-        """Messages since this was asked last, those of them that were late, their percentile of latency."""
+        """Return messages since the last call, the late ones among them, and a percentile of their latency."""
     def gaps(self) -> tuple[int, int]:
-        """Messages that the trace dropped before they were sent; those that nobody had taken 2 s after they were let
-        go."""
+        """Return messages that the trace dropped before they were sent, and messages not taken 2 s after release."""
     def recording(self) -> tuple[list[str], list[int], int, list[int], list[int], list[int]]:
-        """What was measured and is still in the trace, in order of decision: publishers, index into these, arrival of
-        the first (wall clock), each arrival less the one before, due less arrival, sent less due (without the wait)."""
+        """Return the measured messages that are still in the trace, in order of decision.
+
+        Publishers; then columns: index of the publisher; arrival of the first message (wall clock); differences
+        between arrivals; due minus arrival; sent minus due, without the wait for a subscriber.
+        """
 
 @final
 class Flood:
-    """A closed loop on a thread of its own: how much a broker carries. See ``bench.harness.load.flood`` for the
-    plan."""
+    """A closed-loop load generator with its own thread. It measures how much a broker carries."""
 
     def __new__(cls, plan: bytes) -> Flood:
-        """``plan``: JSON, the fields of ``bench.harness.load.flood.FloodPlan``; unknown fields are refused
-        (ValueError)."""
-    def start(self) -> None: ...
+        """Read a plan: JSON with the fields of ``bench.harness.load.flood.FloodPlan``, no others (ValueError)."""
+    def start(self) -> None:
+        """Start the thread."""
     def wait(self, timeout_ms: int) -> bool:
-        """True when the flood has ended. Releases the GIL."""
+        """Wait for the end, and return whether it came. Releases the GIL."""
     def stop(self) -> None:
-        """End early, which is a failure; close the connections that a finished one keeps."""
+        """End early, as a failure. After the end: close the connections that were kept."""
     def result(self) -> bytes:
-        """JSON of the finished flood. RuntimeError before the end, OSError for what the world refused."""
+        """Return the result as JSON. Raises RuntimeError before the end, OSError for a failure of the network."""
 
 @final
 class LoadGen:
-    """One run of the load generator: its own threads, its own codec. See ``bench.harness.load.workload`` for the
-    plan."""
+    """A run of the open-loop load generator, with its own threads and its own NSQ codec."""
 
     def __new__(cls, plan: bytes) -> LoadGen:
-        """``plan``: JSON, the fields of ``bench.harness.load.workload.Plan``; unknown fields are refused
-        (ValueError)."""
-    def start(self) -> None: ...
+        """Read a plan: JSON with the fields of ``bench.harness.load.workload.Plan``, no others (ValueError)."""
+    def start(self) -> None:
+        """Start the threads."""
     def progress(self) -> bytes:
-        """JSON: phase, sent, received, lateness so far. Any time."""
+        """Return phase, sent, received and lateness so far, as JSON."""
     def wait(self, timeout_ms: int) -> bool:
-        """True when the run has ended. Releases the GIL."""
+        """Wait for the end, and return whether it came. Releases the GIL."""
     def stop(self) -> None:
-        """End early; what was measured so far is the result."""
+        """End early; the measurements so far are the result."""
     def result(self) -> bytes:
-        """JSON of the finished run, histograms as HDR V2 base64. RuntimeError before the end."""
+        """Return the result as JSON, with histograms as HDR V2 in base64. Raises RuntimeError before the end."""
 
 @final
 class Station:
-    """A simulated broker: the engine's bucket (full at 0) and, behind it, servers. See ``bench.simulation.brokers``."""
+    """A simulated broker: the engine's bucket, full at 0 ns, and servers behind it (``bench.simulation.brokers``)."""
 
-    NEVER_NS: int  # access delay of what no token ever comes for
+    NEVER_NS: int  # access delay of a message that never gets a token
     def __new__(
         cls, rate_micro: int, burst_micro: int, service_ns: Sequence[int], servers: int = 1, seed: int = 1
     ) -> Station:
-        """``service_ns``: times that a message takes of a server, each as likely as the others. ValueError where
-        there is none, one below 0, or no server."""
+        """Set up a broker. ``service_ns``: service times, all equally likely.
+
+        Raises ValueError for no service time, one below 0, or no server.
+        """
     def run(self, arrival_ns: Buffer) -> tuple[bytes, bytes]:
-        """Access and processing delay, ns, of each arrival (int64, in order, none before those of the last call), as
-        int64. Releases the GIL."""
+        """Return access delay and processing delay of each arrival, ns, as int64. Releases the GIL.
+
+        The arrivals are int64 in order of time, also across calls.
+        """

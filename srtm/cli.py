@@ -1,8 +1,8 @@
-"""The ``srtm`` command's front door: which part answers, and what a failure looks like to a person.
+"""Entry point of the ``srtm`` command: it chooses the part that runs, and turns failures into one line for people.
 
-Nothing heavy is imported before it is needed: a broker must answer within 0.3 s of its start. Exit status: 0 it did
-what it was asked, 1 it failed, 2 bad input, 130 Ctrl-C, 143 SIGTERM (services: 0). A failure is one line on standard
-error, never a traceback; only a bug of ours shows one.
+Imports are late, because a broker must answer within 0.3 s of its start. Exit status: 0 success, 1 failure, 2 bad
+input, 130 Ctrl-C, 143 SIGTERM (services: 0). A failure prints one line on standard error. Only a bug prints a
+traceback.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from srtm.cluster import parent_death as lifeline
+from srtm.cluster import parent_death
 from srtm.errors import NATIVE, NotBuilt, SrtmError
 
 INTERRUPTED = 128 + signal.SIGINT
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status of ``srtm ARGUMENTS...`` (default: those of this process)."""
-    lifeline.hold()
+    """Run ``srtm ARGUMENTS...`` (default: the arguments of this process) and return its exit status."""
+    parent_death.hold()
     try:
         status = _dispatch(list(sys.argv[1:] if arguments is None else arguments))
-        sys.stdout.flush()  # here, where a reader that has gone is no news
+        sys.stdout.flush()  # here a closed pipe is caught below; at the interpreter's exit it is not
         return status
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # whoever read our output has gone, as in `srtm topic list | head -1`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter's last flush fails again
+    except BrokenPipeError:  # the reader of our output ended first, as in `srtm topic list | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the interpreter's last flush succeeds
         return 1
     except SrtmError as error:
         return report(error)
@@ -41,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def report(error: SrtmError) -> int:
+    """Print an error for people and return its exit status."""
     print(f"srtm: {error}", file=sys.stderr)
     return error.exit_status
 
@@ -60,13 +61,13 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _report_group(group: BaseExceptionGroup[BaseException]) -> int:
-    """Tasks that failed together. Several refusals: all are shown. Anything that is no refusal is a bug: raised."""
+    """Print every error of tasks that failed together. Raises the group if it holds a bug."""
     if group.split(KeyboardInterrupt)[0] is not None:
         return INTERRUPTED
-    refusals, bugs = group.split(SrtmError)
-    if bugs is not None or refusals is None:
+    errors, bugs = group.split(SrtmError)
+    if bugs is not None or errors is None:
         raise group
-    return max(report(error) for error in _leaves(refusals))
+    return max(report(error) for error in _leaves(errors))
 
 
 def _leaves(group: BaseExceptionGroup[SrtmError]) -> list[SrtmError]:

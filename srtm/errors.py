@@ -1,8 +1,8 @@
-"""The one exception family of SRTM, sorted by whose fault it is.
+"""The exceptions of SRTM, one class for each party at fault.
 
-Every refusal that a person can meet is one of these, and says what was wrong, where, which rule, and what to do.
-Services map them to ``problem+json`` (``title, detail, field, value, rule``) with the status in ``http_status``; the
-command line maps them to the exit status in ``exit_status`` and prints ``str(error)``, never a traceback.
+Every error that a person can meet is one of these. Its text says what is wrong, where, which rule holds, and what to
+do. Services answer with ``problem+json`` (``title, detail, field, value, rule``) and the status ``http_status``. The
+command line prints ``str(error)`` and ends with ``exit_status``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ NATIVE = "srtm._native"
 
 
 class SrtmError(Exception):
-    """What every error of ours is. Raised only as one of the classes below."""
+    """Base of all errors. Only the classes below are raised."""
 
     title = "error"
     http_status = 500
@@ -21,8 +21,10 @@ class SrtmError(Exception):
 
 
 class BadInput(SrtmError):
-    """What you gave breaks a rule: ``field`` had ``value``, the ``rule`` says otherwise. Nothing was changed. Yours
-    to mend."""
+    """The input breaks a rule: ``field`` had ``value``, and ``rule`` says what is allowed. Nothing was changed.
+
+    The caller must correct the input.
+    """
 
     title = "bad input"
     http_status = 400
@@ -36,7 +38,7 @@ class BadInput(SrtmError):
 
 
 class Unauthorized(BadInput):
-    """The bearer token is missing, or not known here."""
+    """The bearer token is missing or unknown."""
 
     title = "unauthorized"
     http_status = 401
@@ -46,7 +48,7 @@ class Unauthorized(BadInput):
 
 
 class Forbidden(BadInput):
-    """The bearer token is known here, and may not do this."""
+    """The bearer token is known, but its scope does not allow the request."""
 
     title = "forbidden"
     http_status = 403
@@ -57,7 +59,7 @@ class Forbidden(BadInput):
 
 
 class NotFound(SrtmError):
-    """You named a thing that is not there: a topic, a broker, a publisher, a channel."""
+    """The named thing does not exist: a topic, broker, publisher, channel or path."""
 
     title = "not found"
     http_status = 404
@@ -71,8 +73,10 @@ class NotFound(SrtmError):
 
 
 class Conflict(SrtmError):
-    """What you ask is fine in itself but not in the present state (a managed topic, a stale version). Nothing was
-    changed."""
+    """The request is valid, but the present state does not allow it (a managed topic, a stale version).
+
+    Nothing was changed.
+    """
 
     title = "conflict"
     http_status = 409
@@ -86,14 +90,14 @@ class Conflict(SrtmError):
 
 
 class PeerError(SrtmError):
-    """The other side broke the protocol: a broker, client or server sent what it must not. Theirs to mend."""
+    """The peer broke the protocol: a broker, client or server sent what it must not send."""
 
     title = "peer error"
     http_status = 502
 
 
 class PublishRefused(SrtmError):
-    """The broker refused a message; ``retry_after_ms`` is set when it was the topic's token bucket that refused it."""
+    """The broker refused a message. ``retry_after_ms`` is set if the topic's token bucket refused it."""
 
     title = "publish refused"
     http_status = 429
@@ -104,7 +108,7 @@ class PublishRefused(SrtmError):
 
 
 class Unavailable(SrtmError):
-    """Nobody's fault: something needed cannot be reached or is full just now. Trying again may help."""
+    """Something needed cannot be reached or is full now. Trying again may help."""
 
     title = "unavailable"
     http_status = 503
@@ -115,7 +119,7 @@ class Unavailable(SrtmError):
 
 
 class NotBuilt(Unavailable):
-    """The extension in Rust is missing; only building it helps."""
+    """The extension in Rust is missing and must be built."""
 
     title = "not built"
 
@@ -124,28 +128,28 @@ class NotBuilt(Unavailable):
 
 
 class NotLeader(Unavailable):
-    """This distributor stands by for another one, which leads; ``leader`` is that one's URL, where it is known."""
+    """This distributor is a standby and changes nothing. ``leader`` is the leader's URL; None: unknown."""
 
     title = "standby"
 
     def __init__(self, leader: str | None) -> None:
         where = f"the leader is {leader}" if leader else "which one leads is not known yet"
-        super().__init__(f"this distributor stands by and changes nothing; {where}", 1.0)
+        super().__init__(f"this distributor is a standby and changes nothing; {where}", 1.0)
         self.leader = leader
 
 
 class InternalError(SrtmError):
-    """A rule of our own was broken by our own code: please report it."""
+    """Our own code broke a rule. This is a bug: please report it."""
 
     title = "internal error"
 
 
 def _refused(field: str, value: object, rule: str) -> str:
-    """What was not given has no value to show."""
+    """Return the text of a refusal. A field that was not given has no value to show."""
     return f"{field}: {rule}" if value is None else f"{field}: {shown(value)}: {rule}"
 
 
 def shown(value: object, limit: int = 80) -> str:
-    """``value`` as an error message shows it: quoted if text, cut at ``limit`` characters."""
+    """Format ``value`` for an error message: text in quotes, cut at ``limit`` characters."""
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,7 +1,6 @@
-"""Log lines on standard error: who speaks, when (UTC), how bad, what, and the facts as ``key=value``.
+"""Log lines on standard error: name, time (UTC), level, text, and the facts as ``key=value``.
 
-Written here, not with structlog: that import alone takes 0.1 s of the 0.3 s in which a broker must answer (design
-section 11, "Starting").
+No library is used: structlog's import takes 0.1 s of the 0.3 s in which a broker must answer (design section 11).
 """
 
 from __future__ import annotations
@@ -23,29 +22,33 @@ def _to_stderr(line: str) -> None:
 
 @dataclass
 class Threshold:
-    """The least of ``LEVELS`` that is said; may change while those who share it run."""
+    """The lowest of ``LEVELS`` that is written. Logs may share one, and it may change while they are in use."""
 
     level: str = "info"
 
     def lets(self, level: str) -> bool:
+        """Whether lines of ``level`` are written."""
         return LEVELS.index(level) >= LEVELS.index(self.level)
 
 
 @dataclass(frozen=True)
 class Log:
-    """Says things in the name of ``who`` (a broker's or service's name). ``write`` takes whole lines."""
+    """Writes lines in the name of ``who``, a broker or service. ``write`` receives whole lines."""
 
     who: str
     write: Callable[[str], object] = _to_stderr
     threshold: Threshold = field(default_factory=Threshold)
 
     def info(self, what: str, **facts: object) -> None:
+        """Write a line on normal operation."""
         self._say("info", "INFO", what, facts)
 
     def warning(self, what: str, **facts: object) -> None:
+        """Write a line on trouble that the service handles."""
         self._say("warn", "WARNING", what, facts)
 
     def failure(self, what: str, **facts: object) -> None:
+        """Write a line on something that does not work."""
         self._say("error", "ERROR", what, facts)
 
     def _say(self, level: str, shown: str, what: str, facts: dict[str, object]) -> None:
@@ -54,7 +57,7 @@ class Log:
 
 
 def format_line(who: str, level: str, what: str, facts: dict[str, object], wall_ns: int) -> str:
-    """One line, always one: line ends inside values are escaped, so that a hostile name cannot forge a line."""
+    """Format one line. Line ends inside values are escaped, so that a hostile name cannot forge a line."""
     seconds, rest_ns = divmod(wall_ns, 10**9)
     instant = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
     tail = "".join(f" {key}={_shown(str(value))}" for key, value in facts.items())

@@ -1,12 +1,12 @@
-"""NSQ's protocol V2 as a client speaks it, without I/O: commands to bytes, bytes to events.
+"""The client's side of the NSQ protocol V2, without I/O: commands to bytes, bytes to events.
 
     client -> broker   "  V2" once, then COMMAND words "\\n" [int32 size, body]
     broker -> client   int32 size | int32 type | data (size - 4 bytes)       type 0 response, 1 error, 2 message
     message data       int64 timestamp_ns | uint16 attempts | 16 bytes id | body       all integers big-endian
 
-Commands are answered in order; RDY, FIN, REQ, TOUCH and NOP have no answer unless they fail. SRTM's additions (design
-section 11) are the receipt in the answer to a publish, the error E_RATE_LIMITED, the response ``_move_``, and the
-command LEFT with the response ``_left_``; a plain nsqd has none of them.
+The broker answers commands in order. RDY, FIN, REQ, TOUCH and NOP have no answer unless they fail. SRTM adds (design
+section 11): a receipt in the answer to a publish, the error E_RATE_LIMITED, the response ``_move_``, and the command
+LEFT with the response ``_left_``. A plain nsqd has none of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import msgspec
 from srtm.errors import BadInput, PeerError
 
 MAGIC = b"  V2"
-# nsqd's largest message is 1 MiB unless told otherwise; the rest is an operator's margin
+# nsqd allows messages of 1 MiB by default; operators may allow larger ones, up to this limit.
 DEFAULT_FRAME_LIMIT_BYTES = 16 << 20
 
 _HEAD = struct.Struct(">ii")
@@ -32,12 +32,12 @@ _SIZE = struct.Struct(">i")
 _NAME = re.compile(r"[.a-zA-Z0-9_-]+(#ephemeral)?")
 NAME_RULE = 'must be 1 to 64 of the characters . _ - A-Z a-z 0-9, and may end in "#ephemeral"'
 _RATE_LIMITED = re.compile(r"retry after (\d+(?:\.\d+)?) ms")
-# Only these leave the connection open (nsqd's three, and ours).
+# After these errors the connection stays open: three of nsqd and one of SRTM.
 _NON_FATAL = frozenset({"E_FIN_FAILED", "E_REQ_FAILED", "E_TOUCH_FAILED", "E_RATE_LIMITED"})
 
 
 class NeedData(Enum):
-    """What ``EventReader.next_event`` gives where no frame is whole."""
+    """Type of ``NEED_DATA``, which ``EventReader.next_event`` returns while no frame is complete."""
 
     NEED_DATA = "need data"
 
@@ -47,33 +47,37 @@ NEED_DATA: Final = NeedData.NEED_DATA
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """The answer to the oldest command that has none yet."""
+    """The answer to the oldest command that has no answer yet."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """``code`` is the first word (``E_...``). After a fatal one the broker closes the connection."""
+    """An error answer; ``code`` is its first word (``E_...``). After a fatal error the broker closes the connection."""
 
     code: str
     text: str
 
     @property
     def fatal(self) -> bool:
+        """Whether the broker closes the connection after it."""
         return self.code not in _NON_FATAL
 
     @property
     def retry_after_ms(self) -> float | None:
-        """Set for E_RATE_LIMITED: when the topic's bucket will have the tokens."""
+        """For E_RATE_LIMITED: time until the topic's bucket has the tokens, ms. Else None."""
         found = _RATE_LIMITED.search(self.text) if self.code == "E_RATE_LIMITED" else None
         return None if found is None else float(found[1])
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """``timestamp_ns``: wall clock of the broker when it took the message; ``attempts``: deliveries in this channel,
-    this one included."""
+    """A delivered message.
+
+    ``timestamp_ns``: the broker's wall clock when it accepted the message. ``attempts``: deliveries in this channel,
+    this one included.
+    """
 
     timestamp_ns: int
     attempts: int
@@ -83,12 +87,12 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """To be answered with any command, NOP being the usual one, within two intervals."""
+    """A heartbeat. The client must send any command, usually NOP, within two heartbeat intervals."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """This publisher belongs to the broker at ``address`` (HOST:PORT). Never an answer to a command."""
+    """An order to move: this publisher belongs to the broker at ``address`` (HOST:PORT). It answers no command."""
 
     address: str
     version: int
@@ -96,8 +100,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """All that was published before LEFT with this number has left to its consumers. Never the next answer to a
-    publish."""
+    """All messages published before LEFT with this number are delivered. Never the answer to a publish."""
 
     number: int
 
@@ -107,9 +110,10 @@ Event = Response | Error | Message | Heartbeat | Move | Left
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What a broker of ours says about an accepted publish; both None from a plain nsqd.
+    """What an SRTM broker reports about an accepted publish. A plain nsqd reports nothing: both are None.
 
-    ``wait_ms``: how long the message waits for its token; ``fill``: of the bucket here, as a fraction of its burst.
+    ``wait_ms``: how long the message waits for its token, ms. ``fill``: fill of the broker's bucket, as a fraction of
+    its burst.
     """
 
     wait_ms: float | None = None
@@ -117,29 +121,32 @@ class Receipt:
 
 
 class EventReader:
-    """Bytes in any pieces in, events out. After a PeerError it must not be used again: close the connection."""
+    """Parses bytes, in pieces of any size, into events. After a PeerError close the connection."""
 
     def __init__(self, frame_limit_bytes: int = DEFAULT_FRAME_LIMIT_BYTES) -> None:
         self._buffer = bytearray()
-        self._start = 0  # of the first frame not yet read; what is before it is dropped with the next bytes
+        self._start = 0  # start of the first unread frame; the bytes before it are dropped with the next input
         self._frame_limit_bytes = frame_limit_bytes
 
     def receive_data(self, data: bytes | bytearray) -> None:
+        """Store bytes that the broker sent."""
         del self._buffer[: self._start]
         self._start = 0
         self._buffer += data
 
     def next_event(self) -> Event | NeedData:
-        """Raises PeerError for what no broker sends: an impossible size, an unknown type, a message cut short, a
-        malformed move or word that all has left."""
+        """Parse the next event; NEED_DATA if no frame is complete.
+
+        Raises PeerError for a bad size, an unknown frame type, a truncated message, a malformed move or left response.
+        """
         have = len(self._buffer) - self._start
         if have < _HEAD.size:
             return NEED_DATA
         size, kind = _HEAD.unpack_from(self._buffer, self._start)
         if not 4 <= size <= self._frame_limit_bytes:
-            raise PeerError(f"a frame of {size} bytes, where 4 to {self._frame_limit_bytes} are allowed")
-        if kind not in _DECODERS:  # before the rest has come: garbage must not make us wait for megabytes
-            raise PeerError(f"a frame of unknown type {kind}")
+            raise PeerError(f"a frame has {size} bytes; 4 to {self._frame_limit_bytes} are allowed")
+        if kind not in _DECODERS:  # checked before the frame is complete: garbage may announce megabytes
+            raise PeerError(f"a frame has the unknown type {kind}")
         if have < 4 + size:
             return NEED_DATA
         end = self._start + 4 + size
@@ -168,7 +175,7 @@ def _move(data: bytes) -> Move:
 def _left(data: bytes) -> Left:
     words = data.decode("ascii", errors="replace").split(" ")
     if len(words) != 3 or not words[2].isdecimal():
-        raise PeerError(f"a malformed word that all has left: {data[:100]!r}")
+        raise PeerError(f"a malformed left response: {data[:100]!r}")
     return Left(int(words[2]))
 
 
@@ -179,7 +186,7 @@ def _error(data: bytes) -> Event:
 
 def _message(data: bytes) -> Event:
     if len(data) < _MESSAGE_HEAD.size:
-        raise PeerError(f"a message frame of {len(data)} bytes, shorter than its own header")
+        raise PeerError(f"a message frame has {len(data)} bytes, fewer than its header")
     timestamp_ns, attempts, message_id = _MESSAGE_HEAD.unpack_from(data)
     return Message(timestamp_ns, attempts, message_id, data[_MESSAGE_HEAD.size :])
 
@@ -188,11 +195,13 @@ _DECODERS = {0: _response, 1: _error, 2: _message}
 
 
 def parse_receipt(data: bytes) -> Receipt:
-    """The answer ``OK`` or ``OK wait_ns=N fill=X``; words that we do not know are skipped. Raises PeerError for any
-    other answer."""
+    """Parse the answer ``OK`` or ``OK wait_ns=N fill=X`` to a publish. Unknown words are skipped.
+
+    Raises PeerError for any other answer.
+    """
     words = data.split(b" ")
     if words[0] != b"OK":
-        raise PeerError(f"a publish was answered {data[:100]!r}")
+        raise PeerError(f"the answer to a publish is {data[:100]!r}, not OK")
     values = dict(word.split(b"=", 1) for word in words[1:] if b"=" in word)
     try:
         wait_ms = float(values[b"wait_ns"]) / 1e6 if b"wait_ns" in values else None
@@ -202,14 +211,14 @@ def parse_receipt(data: bytes) -> Receipt:
 
 
 def checked_name(field: str, name: str) -> str:
-    """A topic's or channel's name as the protocol allows it. Raises BadInput."""
+    """Return ``name`` if it is a valid name of a topic or channel. Raises BadInput."""
     if not is_name(name):
         raise BadInput(field, name, NAME_RULE)
     return name
 
 
 def is_name(text: str) -> bool:
-    """Of a topic or channel; the 64 characters include the suffix."""
+    """Whether ``text`` is a valid name of a topic or channel; its 64 characters include the suffix."""
     return len(text) <= 64 and _NAME.fullmatch(text) is not None
 
 
@@ -219,16 +228,17 @@ def is_ephemeral(name: str) -> bool:
 
 
 def identify(settings: Mapping[str, object]) -> bytes:
+    """Encode IDENTIFY with its settings as JSON."""
     return b"IDENTIFY\n" + _sized(msgspec.json.encode(settings))
 
 
 def pub(topic: str, body: bytes) -> bytes:
-    """Raises BadInput for an empty body, which the protocol has no place for."""
+    """Encode PUB. Raises BadInput for an empty body, which the protocol does not allow."""
     return f"PUB {topic}\n".encode() + _sized(_checked_body(body))
 
 
 def mpub(topic: str, bodies: Sequence[bytes]) -> bytes:
-    """All or nothing. Raises BadInput for no bodies or an empty one."""
+    """Encode MPUB: the broker accepts all messages or none. Raises BadInput for no bodies or an empty one."""
     if not bodies:
         raise BadInput("bodies", [], "must hold at least one message")
     packed = _SIZE.pack(len(bodies)) + b"".join(_sized(_checked_body(body)) for body in bodies)
@@ -236,35 +246,42 @@ def mpub(topic: str, bodies: Sequence[bytes]) -> bytes:
 
 
 def sub(topic: str, channel: str) -> bytes:
+    """Encode SUB."""
     return f"SUB {topic} {channel}\n".encode()
 
 
 def rdy(count: int) -> bytes:
+    """Encode RDY: the number of messages that may be in flight."""
     return b"RDY %d\n" % count
 
 
 def fin(message_id: bytes) -> bytes:
+    """Encode FIN."""
     return b"FIN " + message_id + b"\n"
 
 
 def req(message_id: bytes, delay_ms: int) -> bytes:
+    """Encode REQ: deliver the message again after ``delay_ms``."""
     return b"REQ " + message_id + b" %d\n" % delay_ms
 
 
 def touch(message_id: bytes) -> bytes:
+    """Encode TOUCH."""
     return b"TOUCH " + message_id + b"\n"
 
 
 def cls() -> bytes:
+    """Encode CLS: the consumer wants no more messages."""
     return b"CLS\n"
 
 
 def nop() -> bytes:
+    """Encode NOP."""
     return b"NOP\n"
 
 
 def left(topic: str, number: int) -> bytes:
-    """To be answered with ``Left(number)`` once all that was published on this connection has left."""
+    """Encode LEFT. The broker answers ``Left(number)`` once it delivered everything published on this connection."""
     return f"LEFT {topic} {number}\n".encode()
 
 

@@ -1,8 +1,7 @@
-"""Design section 8, one row a case: what is refused, by HTTP and by the command line, in which words, with which
-status, and that nothing changed.
+"""Bad input of design section 8, one row a case: its error text and status, by HTTP and by the command line.
 
-Hostile bytes: ``distributor/test_service.py``, ``broker/test_http_api.py``, ``system/test_broker_process.py``. The same
-topic files through real processes: ``system/test_topic_submission.py``.
+Each test checks that nothing changed. ``distributor/test_service.py`` and ``system/test_hostile.py`` send hostile
+bytes. ``system/test_topic_submission.py`` sends topic files to real processes.
 """
 
 from __future__ import annotations

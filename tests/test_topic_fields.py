@@ -1,5 +1,7 @@
-"""Every field of a topic document, with every kind of value that it must not have: in JSON by HTTP and in a TOML file.
-The refusal names field, value and rule, and nothing has changed."""
+"""Every field of a topic document with every kind of invalid value, in JSON by HTTP and in a TOML file.
+
+The refusal names field, value and rule, and nothing has changed.
+"""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from srtm.token_bucket.exact_split import MICRO
 from srtm.topics.adaptation import Indicator
+from srtm.units import MICRO
 
 LEAST_DEMAND = 0.02  # of the mean supply: below it a broker without demand would insulate its neighbours
 

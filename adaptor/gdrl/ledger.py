@@ -15,8 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from adaptor.gdrl.exchange import Supply, exchange
-from srtm.token_bucket.exact_split import MICRO
 from srtm.topics.adaptation import Indicator
+from srtm.units import MICRO
 
 
 @dataclass(frozen=True)

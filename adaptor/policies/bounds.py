@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from adaptor.observations import Envelope, Member, Shares
 from srtm.errors import BadInput
-from srtm.token_bucket.exact_split import MICRO, from_micro
+from srtm.units import MICRO, from_micro
 
 _HALVINGS = 200
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from srtm.token_bucket.exact_split import from_micro
 from srtm.token_bucket.fitted_split import Tail, Traffic, shares_of, tail_of
+from srtm.units import from_micro
 
 _STEPS = 4  # from one to the other
 _SUM_COUNTS = 1.5  # the exponent of the sum, beside 1 of the worst delay: a change of the sum concerns all messages

@@ -26,8 +26,8 @@ from adaptor.policies.bounds import Limits, is_over, limits, shares_within
 from adaptor.policies.burst_split import bursts
 from adaptor.policies.change_detection import RateEstimate
 from adaptor.policies.expectation import Expected, expected
-from srtm.token_bucket.exact_split import from_micro
 from srtm.token_bucket.fitted_split import Traffic, shares_of
+from srtm.units import from_micro
 
 HEARING_S = 2.0  # brokers report about once a second: who was not heard for so long has nothing to say
 IDLE_BINS = round(HEARING_S / BIN_S)  # before any message: so many are needed to say that none comes

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from bench.console.exit_status import exit_status, summary
-from bench.console.options import RunsJsonOption, SeedOption, saying
+from bench.console.options import DocumentOption, RunsJsonOption, SeedOption, saying
 from bench.console.selection import chosen
 from bench.experiments.calibrate import CalibrateOptions, calibrate
 from bench.experiments.lab.figure import Effort
@@ -19,15 +19,13 @@ from bench.experiments.real import QUICK_S as REAL_QUICK_S
 from bench.experiments.real import RealOptions, real
 from bench.experiments.real_figures import REAL
 from bench.experiments.run_figures import EXPERIMENTS, QUICK, FiguresOptions, figures, known
-from bench.experiments.scale import ScaleOptions, scale
+from bench.harness.results.publish import RESULTS
 from bench.harness.results.verdict import Verdict
-from srtm.console.output import JsonOption, refuse_unwritable
+from srtm.console.output import refuse_unwritable
 from srtm.console.running import run_trio
 from srtm.errors import BadInput
 
 app = typer.Typer()
-
-DocumentOption = Annotated[bool, typer.Option("--document", help="Write into docs/evaluation.md too.")]
 
 
 @app.command("calibrate")
@@ -44,7 +42,9 @@ def bench_calibrate(
     runs count, 3 if not.
     """
     refuse_unwritable("png", None if png is None else str(png))
-    options = CalibrateOptions(seconds=seconds, seed=seed, json_file=json_file, png=png, document=document)
+    options = CalibrateOptions(
+        seconds=seconds, seed=seed, json_file=json_file, png=png, document=RESULTS if document else None
+    )
     return exit_status([run_trio(partial(calibrate, options, saying(json_file)))])
 
 
@@ -74,7 +74,8 @@ ResumeOption = Annotated[
     bool,
     typer.Option(
         "--resume",
-        help="Keep (and, with --document, show) what is finished there, of the same sources; not with --real.",
+        help="Keep (and, with --document, publish) what is finished there, of the same commit and changes; not with "
+        "--real.",
     ),
 ]
 
@@ -109,7 +110,7 @@ def bench_figures(
         effort=effort,
         directory=directory,
         resume=resume,
-        document=document,
+        document=RESULTS if document else None,
     )
     return _end(figures(options, saying()))
 
@@ -135,7 +136,7 @@ def _show_real(
         runs=runs or (1 if quick else None),
         seed=seed,
         directory=directory,
-        document=document,
+        document=RESULTS if document else None,
     )
     return _end(run_trio(partial(real, options, saying())))
 
@@ -166,35 +167,8 @@ def _title(name: str) -> str:
     return f"{', '.join(selected.parts)}: {selected.experiment.title}" if selected.parts else selected.experiment.title
 
 
-@app.command("scale")
-def bench_scale(
-    brokers: Annotated[int, typer.Option(min=1)] = ScaleOptions.brokers,
-    publishers: Annotated[int, typer.Option(min=1)] = ScaleOptions.publishers,
-    group_size: Annotated[int, typer.Option(min=1, help="Members fire together.")] = ScaleOptions.group_size,
-    seconds: Annotated[float, typer.Option(min=1.0, help="Of traffic.")] = ScaleOptions.seconds,
-    seed: SeedOption = ScaleOptions.seed,
-    document: DocumentOption = False,
-    json_file: JsonOption = None,
-) -> int:
-    """Beyond the paper's scale: 1,000,000 publishers in 40,000 groups on 1,000 brokers, placed and simulated.
-
-    Some seconds. Says whether at least 10 million messages are simulated in a second of one core.
-    """
-    options = ScaleOptions(
-        brokers=brokers,
-        publishers=publishers,
-        group_size=group_size,
-        seconds=seconds,
-        seed=seed,
-        json_file=json_file,
-        document=document,
-    )
-    return exit_status([scale(options, saying(json_file))])
-
-
-# ``srtm bench gdrl`` is the longer table of docs/adaptation.md; its picture is ``srtm bench figures gdrl``.
 for _name, _selected in known().items():
-    if _name != "gdrl" and (_selected.parts or not _selected.experiment.parts):
+    if _selected.parts or not _selected.experiment.parts:
         _what = _title(_name)
         app.command(_name, short_help=_what, help=f"{_what}. Some minutes. The same as `srtm bench figures {_name}`.")(
             _command(_name)

@@ -14,6 +14,10 @@ from srtm.console.output import refuse_unwritable
 
 SeedOption = Annotated[int, typer.Option(help="Of the traffic: the same seed sends at the same instants.")]
 
+DocumentOption = Annotated[
+    bool, typer.Option("--document", help="Write the page under docs/results too; sources must be committed.")
+]
+
 
 def console(json_file: str | None = None) -> Console:
     """For people; out of the way where standard output carries the JSON."""

@@ -12,8 +12,9 @@ import numpy as np
 
 from bench.data.sensors import publisher_id, read_detectors
 from bench.harness.cluster_runs.placed_run import penalty_of
-from bench.harness.cluster_runs.trace import Trace, percentile_ms
+from bench.harness.cluster_runs.trace import Trace
 from bench.harness.load.run import RunResult
+from bench.harness.results.intervals import percentile_ms
 from bench.harness.results.plot import Promise
 from srtm.client.distributor import Json
 

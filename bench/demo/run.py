@@ -23,17 +23,19 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-from bench.console.options import RunsJsonOption, SeedOption, console
+from bench.console.options import DocumentOption, RunsJsonOption, SeedOption, console
 from bench.data.sensors import TOPIC_TOML
 from bench.demo.placement_result import Side, shortcomings, side_of
 from bench.demo.view import draw, plain, show
 from bench.harness.cluster_runs.assigned_traffic import plan_of
 from bench.harness.cluster_runs.placed_run import addresses, placed_run
 from bench.harness.load.run import RunProgress, RunResult, run_plan
-from bench.harness.results.document import README, refuse_without_block
+from bench.harness.results.page import Page, Picture
 from bench.harness.results.plot import Promise
-from bench.harness.results.publish import hand_over
+from bench.harness.results.provenance import Origin
+from bench.harness.results.publish import RESULTS, hand_over, refuse_unpublishable
 from bench.harness.results.results import Results
+from bench.harness.results.sources import PRODUCT
 from srtm.client.distributor import DistributorClient, Json
 from srtm.cluster.supervisor import Cluster, cluster
 from srtm.console.output import refuse_unwritable
@@ -42,6 +44,7 @@ from srtm.topics.file import read_topic_file
 from srtm.topics.spec import Strategy
 
 BLOCK = "demo"
+CLAIM = "Every message arrives, and SRTM's p99 access delay is below that of an even spread (lb)."
 BROKERS = 3
 MCAP = 1_300.0  # msg/s a broker: 2,070 msg/s need two, and two have room for r = 2,277
 PLACEMENTS: tuple[Strategy, ...] = ("lb", "srtm")
@@ -55,12 +58,12 @@ class DemoOptions:
     seed: int = 20
     png: Path = Path("demo.png")
     json_file: str | None = None
-    document: Path | None = None  # to write the tables into
+    document: Path | None = None  # of pages, to write there as well
 
 
 async def demonstrate(options: DemoOptions, people: Console) -> list[str]:
     """Both placements, shown. Returns ``shortcomings``. Raises Unavailable, PeerError, BadInput."""
-    refuse_without_block(options.document, BLOCK)
+    refuse_unpublishable(options.document)
     started, sides = time.time(), []
     document = {**read_topic_file(TOPIC_TOML), "mode": "static"}  # placements are compared, nothing else
     promise = Promise(document["slo"]["percentile"] / 100, document["slo"]["latency_ms"])
@@ -75,10 +78,24 @@ async def demonstrate(options: DemoOptions, people: Console) -> list[str]:
     await trio.to_thread.run_sync(draw, options.png, sides, promise)
     show(people, sides, promise)
     people.print(f"picture: {options.png}")
-    text = plain(sides, promise)
+    if options.document is not None:
+        await trio.to_thread.run_sync(draw, options.document / f"{BLOCK}.png", sides, promise)
     results = _results(options, document, sides, promise, missing, started)
-    hand_over(text, results, block=BLOCK, document=options.document, json_file=options.json_file)
+    page = page_of(sides, promise, missing, started)
+    hand_over(page, results, name=BLOCK, folder=options.document, json_file=options.json_file)
     return missing
+
+
+def page_of(sides: Sequence[Side], promise: Promise, missing: Sequence[str], started: float) -> Page:
+    about = "Latency of the same 207 sensors, spread evenly over three brokers and placed by SRTM"
+    return Page(
+        title="The demo",
+        claim=CLAIM,
+        verdict=f"{BLOCK}: {'; '.join(missing) or 'reached'}.",
+        body=[plain(sides, promise), Picture(file=f"{BLOCK}.png", about=about)],
+        sources=[*PRODUCT, "bench/demo"],
+        origin=Origin.here(started),
+    )
 
 
 @dataclass(frozen=True)
@@ -173,11 +190,11 @@ def demo(
     ] = DemoOptions.seconds,
     seed: SeedOption = DemoOptions.seed,
     png: Annotated[Path, typer.Option(help="Where the picture goes.")] = DemoOptions.png,
-    document: Annotated[bool, typer.Option("--document", help="Write the tables into README.md.")] = False,
+    document: DocumentOption = False,
     json_file: RunsJsonOption = None,
 ) -> int:
     """Two minutes: 207 sensors on three brokers, spread evenly and placed by SRTM, side by side."""
-    return run_demo(DemoOptions(seconds, seed, png, json_file, README if document else None))
+    return run_demo(DemoOptions(seconds, seed, png, json_file, RESULTS if document else None))
 
 
 def run_demo(options: DemoOptions) -> int:

@@ -1,1 +1,4 @@
-"""One module for each figure or table that the project answers for; ``srtm bench figures`` runs the simulated ones."""
+"""The paper's figures and tables: a package or a module each.
+
+It may import ``harness``, ``simulation`` and ``data``. Begin with ``run_figures`` (simulated) and ``real`` (measured).
+"""

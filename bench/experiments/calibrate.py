@@ -15,19 +15,20 @@ from typing import Any
 
 import trio
 
-from bench.experiments.lab.figure import Panel, Series
 from bench.experiments.lab.layouts import HEADROOM, LAB_US, SLOW_US, SLOWER, Envelope, ms, placed, split
 from bench.experiments.lab.live_layout import record
-from bench.harness.results.document import EVALUATION, IMAGES, markdown_table, refuse_without_block
-from bench.harness.results.panels import draw
-from bench.harness.results.publish import hand_over
+from bench.harness.results.page import Page, Picture, Table
+from bench.harness.results.panels import Panel, Series, draw
+from bench.harness.results.provenance import Origin
+from bench.harness.results.publish import hand_over, refuse_unpublishable
 from bench.harness.results.results import Results
+from bench.harness.results.sources import PRODUCT, SIMULATED
 from bench.harness.results.verdict import Verdict
 from bench.simulation.calibration import CLOSE, Compared, Fitted, compared, fit, keep, text
 from bench.simulation.recorded import Layout, Recorded
 from bench.simulation.traffic import Fleet
 from srtm.errors import BadInput
-from srtm.token_bucket.exact_split import MICRO
+from srtm.units import MICRO
 
 BLOCK = "calibration"
 SLOWED_US = SLOWER * LAB_US
@@ -116,7 +117,7 @@ class CalibrateOptions:
     seed: int = 1
     json_file: str | None = None
     png: Path | None = None
-    document: bool = False
+    document: Path | None = None  # of pages, to write there as well
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,8 +177,7 @@ class Basis:
 
 async def calibrate(options: CalibrateOptions, show: Callable[[str], None]) -> Verdict:
     """All runs, the parameters, the table. Raises Unavailable, PeerError, BadInput."""
-    document = EVALUATION if options.document else None
-    refuse_without_block(document, BLOCK)
+    refuse_unpublishable(options.document)
     started = time.time()
     basis = Basis([(case, await _recorded(case, options, options.seed, show)) for case in FITTED_ON])
     fitted = basis.fit(options.seed)
@@ -189,16 +189,15 @@ async def calibrate(options: CalibrateOptions, show: Callable[[str], None]) -> V
         machine = fitted.of(case.layout(seed))
         judged.append(Judged(case=case, found=compared(case.name, recorded, machine, seed), reasons=recorded.reasons))
     verdict = judge(judged, options)
-    block = section(fitted, basis, judged, options)
-    show(f"{block}\n\n{verdict.line}")
+    page = page_of(fitted, basis, judged, options, verdict, started)
+    show(f"{page.text}\n\n{verdict.line}")
     results = results_of(options, fitted, basis, verdict, started)
     if options.png is not None:
         await trio.to_thread.run_sync(draw, options.png, panels(judged), _CAPTION)
-    if options.document:
+    if options.document is not None:
         keep(fitted)
-        await trio.to_thread.run_sync(draw, IMAGES / f"{BLOCK}.png", panels(judged), _CAPTION)
-    told = f"{block}\n\n{verdict.line}."
-    hand_over(told, results, block=BLOCK, document=document, json_file=options.json_file, data=True)
+        await trio.to_thread.run_sync(draw, options.document / f"{BLOCK}.png", panels(judged), _CAPTION)
+    hand_over(page, results, name=BLOCK, folder=options.document, json_file=options.json_file)
     return verdict
 
 
@@ -230,8 +229,14 @@ def judge(judged: Sequence[Judged], options: CalibrateOptions) -> Verdict:
     )
 
 
-def section(fitted: Fitted, basis: Basis, judged: Sequence[Judged], options: CalibrateOptions) -> str:
-    """What the document shows."""
+def page_of(
+    fitted: Fitted,
+    basis: Basis,
+    judged: Sequence[Judged],
+    options: CalibrateOptions,
+    verdict: Verdict,
+    started: float,
+) -> Page:
     counting = [case for case, _ in basis.counting]
     how = (
         f"Fitted on {len(counting)} runs of {options.seconds:g} s, of which {sum(not c.lab_us for c in counting)} "
@@ -241,12 +246,19 @@ def section(fitted: Fitted, basis: Basis, judged: Sequence[Judged], options: Cal
         f"r = {HEADROOM:g} times the load, b as each run says."
     )
     left_out = [f"{basis.left_out} more did not count: {'; '.join(basis.doubts)}."] if basis.doubts else []
-    return "\n\n".join([f"Claim: {CLAIM}", f"![{CLAIM}](img/{BLOCK}.png)", how, *left_out, markdown(judged)])
+    return Page(
+        title="The simulator against real brokers",
+        claim=CLAIM,
+        verdict=f"{verdict.line}.",
+        body=[Picture(file=f"{BLOCK}.png", about=CLAIM), how, *left_out, table(judged)],
+        sources=[*SIMULATED, *PRODUCT],
+        origin=Origin.here(started),
+    )
 
 
-def markdown(judged: Sequence[Judged]) -> str:
+def table(judged: Sequence[Judged]) -> Table:
     header = ["run", "access", "simulated", "off", "processing", "simulated", "off", "within 15 %"]
-    return markdown_table(header, [_cells(one) for one in judged])
+    return Table(header=header, rows=[_cells(one) for one in judged])
 
 
 def _cells(one: Judged) -> list[str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from bench.experiments.lab.figure import About, Effort, Figure, Panel, Row, Series
+from bench.experiments.lab.figure import About, Effort, Figure, Row
 from bench.experiments.lab.layouts import fewest, loads_of, ms, placed, residual, run, split
 from bench.experiments.lab.live_layout import record
 from bench.experiments.lab.points import LABELS
@@ -22,6 +22,9 @@ from bench.experiments.lab.stored_figure import Finished
 from bench.experiments.lab.theory import close_enough, means, medians, tails
 from bench.experiments.real_figures import REAL, Point, RealFigure, conditions_of
 from bench.harness.load.run_files import runs_beside
+from bench.harness.results.panels import Panel, Series
+from bench.harness.results.publish import refuse_unpublishable
+from bench.harness.results.sources import PRODUCT, SIMULATED
 from bench.harness.results.verdict import Verdict
 from bench.simulation.brokers import Machine, Tail
 from bench.simulation.calibration import CLOSE
@@ -41,7 +44,7 @@ class RealOptions:
     runs: int | None = None
     seed: int = 1
     directory: Path = Path("figures")
-    document: bool = False
+    document: Path | None = None  # of pages, to write there as well
 
     def effort(self, figure: RealFigure) -> Effort:
         return Effort(
@@ -53,6 +56,7 @@ class RealOptions:
 
 async def real(options: RealOptions, show: Callable[[str], None]) -> list[Verdict]:
     """Raises Unavailable, PeerError; BadInput for a directory that cannot be written."""
+    refuse_unpublishable(options.document)
     make_directory(options.directory)
     return [await _one(name, REAL[name], options, show) for name in options.names]
 
@@ -76,7 +80,7 @@ async def _one(name: str, figure: RealFigure, options: RealOptions, show: Callab
     verdict = Verdict(f"{name}-real", figure.claim, checks, [*made.runs, *rows], settings, reasons)
     drawn = Figure(rows=rows, panels=panels(figure, rows), checks=checks, conditions=conditions)
     shown = Shown(name=about.name, about=about, figure=drawn, effort=effort)
-    publish(shown, verdict, started, options.directory, document=options.document)
+    publish(shown, verdict, started, options.directory, options.document)
     show(verdict.line)
     return verdict
 
@@ -205,4 +209,5 @@ def about_of(name: str, figure: RealFigure, effort: Effort) -> About:
         how="Real brokers beside the simulation of what they recorded",
         runs=several if effort.repetitions > 1 else "{repetitions} run of {seconds:g} s a point",
         full=RealOptions(names=[name]).effort(figure),
+        sources=(*SIMULATED, *PRODUCT),
     )

@@ -14,7 +14,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from bench.checks.measures.split import STOP_MS
 from bench.experiments.figures.fig09 import GROUP_SIZES
 from bench.experiments.figures.fig11 import GROUP_SIZE, SPREAD_MS
 from bench.experiments.lab.figure import Row
@@ -25,9 +24,10 @@ from bench.harness.results.verdict import Check
 from bench.simulation.brokers import Machine
 from bench.simulation.calibration import CLOSE, calibrated
 from bench.simulation.traffic import Fleet
-from srtm.token_bucket.exact_split import MICRO
+from srtm.units import MICRO
 
 SLO_NS = SLOWER * 1_000_000
+STOP_MS = 10.0  # a hundred messages at once, drained in a tenth of a second: a few thousandths of a run
 ALONE_SLOWER = 8  # the same of messages that come one by one
 _EXACT = 0.02  # as in the simulated figure
 _TELLING = 0.5  # a wider interval holds nearly anything

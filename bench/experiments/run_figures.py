@@ -13,7 +13,6 @@ from pathlib import Path
 import msgspec
 
 from bench.experiments.figures import (
-    convergence,
     eq01,
     fig06,
     fig07,
@@ -29,15 +28,14 @@ from bench.experiments.figures import (
 from bench.experiments.lab.figure import Effort, Experiment
 from bench.experiments.lab.publishing import Shown, make_directory, publish
 from bench.experiments.lab.stored_figure import Finished
-from bench.harness.results.document import EVALUATION, refuse_without_block, write_block
-from bench.harness.results.provenance import provenance
-from bench.harness.results.sources import fingerprint, sources_of
+from bench.harness.results.publish import refuse_unpublishable
+from bench.harness.results.sources import source_fingerprint
 from bench.harness.results.verdict import Verdict
 from srtm.errors import BadInput
 
 EXPERIMENTS: dict[str, Experiment] = {
     module.EXPERIMENT.name: module.EXPERIMENT
-    for module in (laboratory, fig06, fig07, fig08, fig09, fig10, fig11, eq01, prop1, convergence, modes, limiters)
+    for module in (laboratory, fig06, fig07, fig08, fig09, fig10, fig11, eq01, prop1, modes, limiters)
 }
 QUICK = Effort(seconds=15.0, repetitions=2)
 
@@ -48,7 +46,7 @@ class FiguresOptions:
     effort: Effort
     directory: Path
     resume: bool = False  # keep what is finished there
-    document: bool = False  # write into docs/ as well
+    document: Path | None = None  # of pages, to write there as well
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,21 +68,16 @@ def known() -> dict[str, Selected]:
 
 
 def figures(options: FiguresOptions, show: Callable[[str], None]) -> list[Verdict]:
-    """Raises BadInput for a directory that cannot be written, and where the document is to show a part of a figure."""
+    """Raises BadInput for a directory that cannot be written, and where a page is to show a part of a figure."""
     selected = {name: known()[name] for name in options.names}
     for name, one in selected.items():
-        if options.document and one.parts:
+        if options.document is not None and one.parts:
             raise BadInput("document", name, f"must be of whole figures: name {one.experiment.name}")
-    refuse_without_block(EVALUATION if options.document else None, *selected)
+    refuse_unpublishable(options.document)
     make_directory(options.directory)
-    started = time.time()
-    # Before hours in which they may change.
-    sources = {name: _sources(one.experiment) for name, one in selected.items()}
-    made = [_one(name, one, options, sources[name], show) for name, one in selected.items()]
-    took = lasted(made, options.effort)
-    show(took)
-    if options.document and list(options.names) == list(EXPERIMENTS) and (block := _block_of(options.effort)):
-        write_block(EVALUATION, block, f"{took} {provenance(started)}")
+    source_fingerprint()  # before hours in which they may change
+    made = [_one(name, one, options, show) for name, one in selected.items()]
+    show(lasted(made, options.effort))
     return [one.verdict for one in made]
 
 
@@ -106,35 +99,19 @@ def lasted(made: Sequence[Made], effort: Effort) -> str:
     )
 
 
-def _block_of(effort: Effort) -> str | None:
-    """Of the document; None: neither the usual effort nor the quick one."""
-    blocks = {"figures": Effort(), "figures-quick": QUICK}
-    kind = (effort.seconds, effort.repetitions)
-    return next((name for name, one in blocks.items() if (one.seconds, one.repetitions) == kind), None)
-
-
-def _sources(experiment: Experiment) -> str | None:
-    return fingerprint(sources_of([experiment.run.__module__, publish.__module__]))
-
-
-def _one(
-    name: str, selected: Selected, options: FiguresOptions, sources: str | None, show: Callable[[str], None]
-) -> Made:
-    experiment = selected.experiment
+def _one(name: str, selected: Selected, options: FiguresOptions, show: Callable[[str], None]) -> Made:
     finished = Finished(options.directory, name)
-    if options.resume and (kept := _kept(finished, options.effort, sources)) is not None:
+    if options.resume and (kept := _kept(finished, options.effort)) is not None:
         show(f"{kept.verdict.line} (kept)")
-        if options.document:
-            finished.show_in_document(experiment.name)
+        if options.document is not None:
+            finished.publish(options.document, selected.experiment.name)
         return kept
-    made = _made(name, selected, options, sources, show)
+    made = _made(name, selected, options, show)
     show(made.verdict.line)
     return made
 
 
-def _made(
-    name: str, selected: Selected, options: FiguresOptions, sources: str | None, show: Callable[[str], None]
-) -> Made:
+def _made(name: str, selected: Selected, options: FiguresOptions, show: Callable[[str], None]) -> Made:
     experiment, started = selected.experiment, time.time()
     clock_s, processor_s = time.monotonic(), time.process_time()
     effort = replace(options.effort, parts=selected.parts, step=lambda text: show(f"{name}: {text}"))
@@ -142,14 +119,14 @@ def _made(
     took_s, processor_s = time.monotonic() - clock_s, time.process_time() - processor_s
     settings = {
         **_settings(effort),
-        "sources": sources,
+        "sources": source_fingerprint(),
         "conditions": figure.conditions,
         "took_s": round(took_s, 3),
         "processor_s": round(processor_s, 3),
     }
     verdict = Verdict(name, experiment.claim, list(figure.checks), [dict(row) for row in figure.rows], settings)
     shown = Shown(name=name, about=experiment, figure=figure, effort=options.effort)
-    publish(shown, verdict, started, options.directory, document=options.document)
+    publish(shown, verdict, started, options.directory, options.document)
     return Made(verdict=verdict, took_s=took_s, processor_s=processor_s)
 
 
@@ -157,9 +134,10 @@ def _settings(effort: Effort) -> dict[str, object]:
     return {"seconds": effort.seconds, "repetitions": effort.repetitions, "simulated": True}
 
 
-def _kept(finished: Finished, effort: Effort, sources: str | None) -> Made | None:
+def _kept(finished: Finished, effort: Effort) -> Made | None:
     """What an earlier run of the same sources and settings found; None: it has to be run."""
-    results = finished.results()
+    stored, sources = finished.stored(), source_fingerprint()
+    results = None if stored is None else stored.results
     if results is None or results.seed != effort.seed:
         return None
     if any(results.settings.get(key) != value for key, value in _settings(effort).items()):

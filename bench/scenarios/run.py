@@ -21,10 +21,10 @@ from bench.harness.load.histogram_files import Curves
 from bench.harness.load.run import RunProgress, RunResult, TargetResult, run_plan
 from bench.harness.load.run_files import no_folder, write_run
 from bench.harness.load.validity import why_invalid
-from bench.harness.results.comparison import OURS
-from bench.harness.results.results import Results, merged, percentile_ms
+from bench.harness.results.results import Results, histogram_ms, merged
 from bench.harness.results.verdict import Check, Verdict, at_most
 from bench.harness.systems.peer_servers import ALL, missing
+from bench.harness.systems.systems import OURS
 from bench.scenarios.file import Promise, Scenario
 from srtm.console.output import table
 from srtm.errors import BadInput, Unavailable
@@ -75,7 +75,7 @@ def judged(scenario: Scenario, result: RunResult) -> Verdict:
 
 
 def _check(promise: Promise, target: TargetResult) -> Check:
-    measured_ms = percentile_ms(merged([target.histogram]), promise.percentile)
+    measured_ms = histogram_ms(merged([target.histogram]), promise.percentile)
     return at_most(f"p{promise.percentile:g} of {target.topic}", measured_ms, promise.latency_ms, "ms")
 
 

@@ -1,1 +1,4 @@
-"""simulation: see docs/architecture.md."""
+"""Simulated traffic, brokers, buckets and limiters in virtual time.
+
+It may import ``harness`` and ``data``. Begin with ``traffic`` and ``brokers``.
+"""

@@ -17,8 +17,8 @@ from adaptor.observations import BIN_S, Bin, Envelope, Shares
 from bench.harness.cluster_runs.recovery import SECOND_NS, Ints
 from srtm._native import ChangeDetector
 from srtm.token_bucket.bucket import TOKEN, UNITS_PER_MICRO
-from srtm.token_bucket.exact_split import MICRO
 from srtm.token_bucket.replay import NEVER_NS, Server, due_instants
+from srtm.units import MICRO
 
 BIN_NS = round(BIN_S * SECOND_NS)
 STEP_NS = BIN_NS // 10

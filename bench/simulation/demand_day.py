@@ -18,6 +18,7 @@ from bench.harness.cluster_runs.recovery import SECOND_NS, Ints
 Floats = npt.NDArray[np.float64]
 
 HOURS = 24
+PEAK = 10_000.0  # msg/s of all brokers
 CELLS = 60  # an hour, in which rates stand still
 _NIGHT = 0.15  # of a detector's peaks, at least
 _MORNING_H, _EVENING_H = 7.5, 17.5

@@ -20,7 +20,7 @@ from bench.harness.cluster_runs.recovery import SECOND_NS, Aftermath, Ints
 from bench.simulation.buckets import BIN_NS, SLOT_NS, SimulatedBroker, Stepped
 from srtm._native import ChangeDetector
 from srtm.control import RateChange
-from srtm.token_bucket.exact_split import MICRO
+from srtm.units import MICRO
 
 
 @dataclass(frozen=True, kw_only=True)

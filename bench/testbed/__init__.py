@@ -1,6 +1,5 @@
 """The paper's seven hosts on one machine: network namespaces around a bridge, and one clock for all.
 
-Read in this order: ``layout`` (who is there), ``shaping`` and ``names`` (pure as well), ``means`` (what the machine can
-do), ``network``, ``shares`` and ``frames`` (which make it so), ``owner`` (the life of a testbed), ``remains`` (what a
-dead owner left), ``session`` (a run on it).
+It may import ``console`` and ``harness``. Begin with ``net.layout`` (who is there), then ``owner`` (the life of a
+testbed) and ``session`` (a run on it).
 """

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Literal
 
 import trio
@@ -13,17 +17,17 @@ from rich.console import Console
 
 from bench.console.options import RunsJsonOption
 from bench.harness.load.run_files import keep_beside
-from bench.harness.results.document import markdown_table
+from bench.harness.machine import namespaces as own_network
+from bench.harness.results.page import Table
 from bench.harness.results.results import Results, write_results
-from bench.testbed.both import BothOptions, both, run_on
 from bench.testbed.net.capabilities import Means, means
 from bench.testbed.net.cleanup import remove_dead
-from bench.testbed.net.layout import SETTINGS, Link, hosts
+from bench.testbed.net.layout import SETTINGS, Layout, Link, hosts
 from bench.testbed.net.names import NAMESPACES
 from bench.testbed.outcome import curves, judged, outcome, shown
 from bench.testbed.owner import LiveTestbed, live_testbed
-from bench.testbed.session import Traffic
-from srtm.console.running import run_service
+from bench.testbed.session import Session, Traffic, run_session
+from srtm.console.running import run_service, run_trio
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -38,7 +42,6 @@ SubscribersOption = Annotated[int, typer.Option(help="Hosts with subscribers.")]
 DelayOption = Annotated[float, typer.Option(help="Of every host's link, one way.")]
 JitterOption = Annotated[float, typer.Option(help="Up to so much more, evenly drawn for each packet.")]
 LossOption = Annotated[float, typer.Option(help="Part of the packets, 0 to 1.")]
-RateOption = Annotated[float | None, typer.Option(help="Of every host's link, each way.")]
 HostOption = Annotated[
     list[str] | None,
     typer.Option("--host", metavar="HOST:NAME=VALUE", help=f"Of one host or role: {', '.join(SETTINGS)}; repeatable."),
@@ -50,13 +53,13 @@ SeedOption = Annotated[int, typer.Option(help="Of the traffic, and of what the l
 def probe() -> int:
     """What this machine can do for a testbed. Status 0 if there can be one."""
     found = means()
-    _print(markdown_table(["what", "how"], _means_rows(found)))
+    _print(Table(header=["what", "how"], rows=_means_rows(found)).markdown)
     return 1 if found.lacking else 0
 
 
 @app.command("clean")
 def clean() -> int:
-    """Remove what testbeds left whose owner is dead: namespaces, control groups, and what still runs in them."""
+    """Remove what testbeds left whose owner is dead: namespaces, and what still runs in them."""
     removed = remove_dead()
     for name in removed:
         _print(f"removed {name}")
@@ -72,16 +75,15 @@ def up(
     delay_ms: DelayOption = 0.0,
     jitter_ms: JitterOption = 0.0,
     loss: LossOption = 0.0,
-    rate_mbit: RateOption = None,
     host: HostOption = None,
     seed: SeedOption = 1,
 ) -> int:
     """The hosts and their network alone, until Ctrl-C; prints how to reach each."""
-    link = Link(delay_ms=delay_ms, jitter_ms=jitter_ms, loss=loss, rate_mbit=rate_mbit)
+    link = Link(delay_ms=delay_ms, jitter_ms=jitter_ms, loss=loss)
     layout = hosts(brokers=brokers, publishers=publishers, subscribers=subscribers, link=link, each=host or ())
     with live_testbed(layout, means(), seed, _print) as there:
-        _print(markdown_table(["host", "address", "reach it with"], _reach_rows(there)))
-        _print("; ".join(there.uses))
+        _print(Table(header=["host", "address", "reach it with"], rows=_reach_rows(there)).markdown)
+        _print(there.uses)
         return run_service(trio.sleep_forever)
 
 
@@ -93,7 +95,6 @@ def run(
     delay_ms: DelayOption = 0.0,
     jitter_ms: JitterOption = 0.0,
     loss: LossOption = 0.0,
-    rate_mbit: RateOption = None,
     host: HostOption = None,
     seconds: Annotated[float, typer.Option(min=1.0, help="Measured part.")] = Traffic.seconds,
     count: Annotated[int, typer.Option(min=1, help="Publishers, on all their hosts together.")] = Traffic.publishers,
@@ -109,7 +110,7 @@ def run(
 
     Less than a minute besides what is measured. Status 0 if the run counts and the promise is kept on every broker.
     """
-    link = Link(delay_ms=delay_ms, jitter_ms=jitter_ms, loss=loss, rate_mbit=rate_mbit)
+    link = Link(delay_ms=delay_ms, jitter_ms=jitter_ms, loss=loss)
     layout = hosts(brokers=brokers, publishers=publishers, subscribers=subscribers, link=link, each=host or ())
     traffic = Traffic(
         publishers=count,
@@ -134,28 +135,20 @@ def run(
     return 0 if verdict.reached else 1
 
 
-@app.command("both")
-def bench_both(
-    seconds: Annotated[float, typer.Option(min=1.0, help="Measured part of each run.")] = BothOptions.seconds,
-    seed: SeedOption = BothOptions.seed,
-    document: Annotated[bool, typer.Option("--document", help="Write the table into docs/evaluation.md.")] = False,
-    json_file: RunsJsonOption = None,
-) -> int:
-    """One-way latency by parts twice: over plain links, and over links with delay, jitter and loss. Two minutes.
-
-    Status 0 if both runs count, nothing is lost, links do what is asked and a way is as long as its parts.
-    """
-    options = BothOptions(seconds=seconds, seed=seed, json_file=json_file, document=document)
-    return 0 if both(options, partial(_print, stderr=json_file == "-")).reached else 1
+def run_on(layout: Layout, traffic: Traffic, seed: int, tell: Callable[[str], object]) -> tuple[Session, str]:
+    """A testbed for this run alone, and how it does what ``layout`` asks for. Raises Unavailable, PeerError,
+    BadInput."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="srtm-testbed-")))
+        there = stack.enter_context(live_testbed(layout, means(), seed, tell))
+        stack.enter_context(own_network.visiting(there.namespace(layout.control)))
+        return run_trio(partial(run_session, there, traffic, folder, tell)), there.uses
 
 
 def _means_rows(found: Means) -> list[list[str]]:
     return [
         ["namespaces, veth, bridge", "missing: " + ", ".join(found.lacking) if found.lacking else "yes"],
         ["delay, jitter, loss", found.lateness or "nothing: no netem (module sch_netem), no /dev/net/tun"],
-        ["rate", "tbf" if found.tbf else "nothing: no tbf (module sch_tbf)"],
-        ["cpuset", found.cpuset],
-        ["CPU quota", found.quota],
     ]
 
 

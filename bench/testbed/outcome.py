@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.harness.cluster_runs.trace import Trace, percentile_ms
+from bench.harness.cluster_runs.trace import Trace
 from bench.harness.load.histogram_files import Curves, by_second, encoded
 from bench.harness.load.run import Histograms, RunResult
-from bench.harness.results.document import markdown_table
-from bench.harness.results.results import merged
-from bench.harness.results.results import percentile_ms as histogram_ms
+from bench.harness.results.intervals import percentile_ms
+from bench.harness.results.page import Table
+from bench.harness.results.results import histogram_ms, merged
 from bench.harness.results.verdict import Check, Verdict, at_most, none_of
 from bench.testbed.net.one_way_delay import OneWay
 from bench.testbed.probes.listening import Heard
@@ -134,7 +134,7 @@ def curves(session: Session, traffic: Traffic) -> Curves:
     )
 
 
-def judged(found: Outcome, traffic: Traffic, uses: Sequence[str]) -> Verdict:
+def judged(found: Outcome, traffic: Traffic, uses: str) -> Verdict:
     """The promise by the worst broker."""
     worst = max((part for part in found.parts[:-1]), key=lambda part: part.p99_ms)
     checks: list[Check] = [
@@ -142,20 +142,20 @@ def judged(found: Outcome, traffic: Traffic, uses: Sequence[str]) -> Verdict:
         none_of("messages lost", found.lost),
         none_of("messages refused", found.refused),
     ]
-    settings = {**asdict(traffic), "uses": list(uses)}
+    settings = {**asdict(traffic), "uses": uses}
     return Verdict(
         "testbed", "the promise is kept on every broker", checks, found.rows(), settings, list(found.reasons)
     )
 
 
-def shown(found: Outcome, verdict: Verdict, uses: Sequence[str]) -> str:
+def shown(found: Outcome, verdict: Verdict, uses: str) -> str:
     counts = (
         f"{found.sent:,} sent, {found.received:,} received, {found.lost:,} lost, {found.duplicates:,} twice, "
         f"{found.refused:,} refused; generator late by {found.lateness_p99_ms:.3g} ms at p99; "
         f"network by {found.datagrams:,} datagrams, {found.datagrams_lost:,} of them lost."
     )
-    how = f"{'; '.join(uses)}."
-    return f"{markdown_table(HEADER, [part.cells() for part in found.parts])}\n\n{counts}\n{how}\n{verdict.line}."
+    table = Table(header=HEADER, rows=[part.cells() for part in found.parts])
+    return f"{table.markdown}\n\n{counts}\n{uses}.\n{verdict.line}."
 
 
 def _sum(histograms: Iterable[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,6 @@ from bench.harness.machine.checkout import ROOT
 from bench.harness.machine.lossy_link import READY, Quality
 from bench.testbed.net import network
 from bench.testbed.net.capabilities import Means, check, uses
-from bench.testbed.net.cgroups import make_groups
 from bench.testbed.net.cleanup import remove, remove_dead
 from bench.testbed.net.frame_relay import Cable, Order
 from bench.testbed.net.inside import command_inside
@@ -31,19 +30,18 @@ _ENDS_WITHIN_S = 10.0
 
 @dataclass(frozen=True)
 class LiveTestbed:
-    """What is there. ``groups``: of each host's name."""
+    """What is there."""
 
     owner: Owner
     layout: Layout
-    groups: Mapping[str, Sequence[Path]]
-    uses: Sequence[str]  # how what was asked for is done
+    uses: str  # how what was asked for is done
 
     def namespace(self, host: Host) -> Path:
         return NAMESPACES / self.owner.name(host.name)
 
     def command(self, host: Host, command: Sequence[str]) -> list[str]:
         """What to start so that ``command`` runs on ``host``."""
-        return command_inside(self.owner.name(host.name), self.groups[host.name], command)
+        return command_inside(self.owner.name(host.name), command)
 
 
 def environment() -> dict[str, str]:
@@ -75,13 +73,11 @@ def _made(owner: Owner, layout: Layout, found: Means) -> LiveTestbed:
     switch = owner.name(SWITCH)
     network.add_namespace(switch)
     network.add_switch(switch)
-    groups = {}
     for host in layout.hosts:
         network.add_namespace(owner.name(host.name))
-        groups[host.name] = make_groups(host, owner.name(host.name))
         if carried_by(host.link, found.netem) != RELAY:
             network.add_cable(host, owner.name(host.name), switch)
-    return LiveTestbed(owner, layout, groups, uses(layout, found))
+    return LiveTestbed(owner, layout, uses(layout, found))
 
 
 @contextmanager

@@ -14,9 +14,9 @@ from broker.admin.gdrl import add_gdrl_routes
 from broker.admin.nsqd_routes import add_nsqd_routes, nsq_answer
 from broker.admin.options import add_option_routes
 from broker.stats.prometheus import CONTENT_TYPE, metrics_text
-from srtm import __version__
 from srtm.errors import BadInput, Forbidden, NotFound, Unauthorized
 from srtm.net.http_server import Handler, NoSuchMethod, Request, Response, Router, json_response
+from srtm.version import __version__
 
 _OURS = ("/v1/", "/metrics", "/healthz", "/openapi.json")
 

@@ -22,8 +22,8 @@ from adaptor.policies.change_detection import RateEstimate
 from broker.history.bins import EngineBins, EngineHistories
 from broker.leases.lease_holder import LeaseHolder, micro
 from srtm.control import Exchange, GdrlAnswer, GdrlCredit, GdrlMessage, GdrlOffer
-from srtm.token_bucket.exact_split import LARGEST, MICRO
 from srtm.topics.adaptation import Indicator, Partners
+from srtm.units import LARGEST, MICRO
 
 if TYPE_CHECKING:
     from srtm._native import Engine

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from broker.config import BrokerConfig, EngineConfig, StatsdConfig
-from srtm.duration import read_duration_ns
 from srtm.errors import BadInput
 from srtm.log import LEVELS
+from srtm.text import read_duration_ns
 
 Value = Any  # of the option's kind: str, int, bool, or a tuple of str or float
 Options = dict[str, Value]  # by key of the TOML file

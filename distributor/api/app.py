@@ -32,10 +32,10 @@ from distributor.views import nsqlookupd as lookups
 from distributor.views import topics as views
 from distributor.views.brokers import broker_view, health_view
 from distributor.views.metrics import exposition
-from srtm import __version__
 from srtm.control import DeadNotice, SyncRequest
 from srtm.errors import BadInput
 from srtm.topics.spec import TopicSpec, parse_change, parse_topic_json
+from srtm.version import __version__
 
 _NSQ_HEADERS = {"X-NSQ-Content-Type": "nsq; version=1.0"}
 _NSQ_JSON = "application/json; charset=utf-8"

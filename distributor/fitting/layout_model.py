@@ -25,7 +25,7 @@ from distributor.prediction.replay import (
     latency,
     processing_ns,
 )
-from srtm.token_bucket.exact_split import MICRO
+from srtm.units import MICRO
 
 # Of the target: what is predicted closer to it could hardly be told from it by a measurement.
 CLEAR = 0.96

@@ -42,7 +42,8 @@ from distributor.model.columns import NOWHERE, Ints
 from distributor.placement.allocation import BrokerCapacity, plan
 from distributor.prediction.replay import Latency
 from distributor.prediction.sequential_test import Verdict
-from srtm.token_bucket.exact_split import MICRO, split_bucket
+from srtm.token_bucket.exact_split import split_bucket
+from srtm.units import MICRO
 
 ROUND_NS = 60_000_000_000
 CLOSE_ENOUGH = 0.8  # of the target (footnote 11)

@@ -19,9 +19,10 @@ from distributor.fitting.events import Layout, Missing, Split, Task
 from distributor.fitting.layout_model import CLEAR, Candidate, Model, Recording, Refuted, key
 from distributor.placement.allocation import BrokerCapacity, Demand, plan
 from srtm.token_bucket.dispersion import traffic_of
-from srtm.token_bucket.exact_split import MICRO, split_bucket
+from srtm.token_bucket.exact_split import split_bucket
 from srtm.token_bucket.fitted_split import Shares, fitted_bucket
 from srtm.topics.publishers import Ints, Publishers
+from srtm.units import MICRO
 
 _LEAST_NS = 1_000_000_000
 _LEAST_PERIODIC_NS = 10_000_000_000  # the longest period that is measured whole: groups meet again after one

@@ -1,7 +1,7 @@
 """The DRL penalty as a gauge: of each topic that is on several brokers, every so often, over a short window.
 
 Each of its brokers is asked for a measurement like those of fittings, which records what arrives meanwhile and changes
-nothing; the arrivals are then replayed (``srtm.analysis.penalty``). What that costs is bounded: one topic at a time,
+nothing; ``srtm.analysis.drl_penalty`` then replays the arrivals. What that costs is bounded: one topic at a time,
 so many messages a window, and topics with more traffic than fits into a window of a second have none. Hosts have
 clocks of their own: between them, arrivals are as far apart as these say.
 """
@@ -24,7 +24,7 @@ from distributor.registry.registry import Registry
 from distributor.sync.measurements import Measurements
 from distributor.sync.penalty import MeasuredPenalty
 from distributor.sync.service import SyncService
-from srtm.analysis.penalty import RecordedPenalty, Recording, recorded_penalty
+from srtm.analysis.drl_penalty import RecordedPenalty, Recording, recorded_penalty
 from srtm.control import MeasurementRequest
 from srtm.errors import BadInput
 from srtm.log import Log

@@ -14,9 +14,9 @@ from distributor.model.leases import MICRO, Amount, Leases
 from distributor.placement.shares import assignable_envelope
 from srtm.control import BrokerTraits, ShareProposal, TopicTraits
 from srtm.errors import BadInput, Conflict
-from srtm.token_bucket.exact_split import LARGEST
 from srtm.topics.adaptation import ADAPTED
 from srtm.topics.spec import TopicSpec
+from srtm.units import LARGEST
 
 MaxRate = Callable[[Topic, str], float | None]  # msg/s of a topic that a broker can process; None: not known
 

@@ -20,8 +20,8 @@ from distributor.placement import planner
 from distributor.placement.allocation import BrokerCapacity
 from distributor.placement.shares import ShareDemand, target_shares
 from distributor.prediction.forecast import ASSUMED, Forecast, Service, Simulation
-from srtm.token_bucket.exact_split import to_micro
 from srtm.topics.spec import TopicSpec
+from srtm.units import to_micro
 
 # Of the simulated traffic: the same plan is answered with the same figures. Not the seed of
 # ``srtm.token_bucket.burst_sizing``, whose b is the smallest for the phases that it drew: with those the forecast

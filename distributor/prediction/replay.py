@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from srtm.token_bucket.exact_split import MICRO
 from srtm.token_bucket.replay import NEVER_NS, access_delays
+from srtm.units import MICRO
 
 Ints = npt.NDArray[np.int64]
 

@@ -22,8 +22,8 @@ from distributor.placement.shares import (
 )
 from distributor.registry.room import Room
 from distributor.registry.state import ClusterState
-from srtm.token_bucket.exact_split import to_micro
 from srtm.topics.spec import TopicSpec
+from srtm.units import to_micro
 
 
 @dataclass(frozen=True, kw_only=True)

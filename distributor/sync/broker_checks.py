@@ -12,7 +12,7 @@ from distributor.model.cluster import Broker
 from distributor.sync.measurement_messages import MAX_SERVICE_NS
 from srtm.control import BrokerMachine, SyncRequest, check_broker_name
 from srtm.errors import BadInput
-from srtm.token_bucket.exact_split import LARGEST
+from srtm.units import LARGEST
 
 _ADDRESS = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})")
 _MAX_TEXT = 300  # characters; host names have at most 253

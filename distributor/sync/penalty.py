@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from srtm.analysis.penalty import RecordedPenalty
+from srtm.analysis.drl_penalty import RecordedPenalty
 
 
 @dataclass(frozen=True, kw_only=True)

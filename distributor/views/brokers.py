@@ -9,9 +9,9 @@ import msgspec
 from distributor.model.broker_load import NO_LOAD
 from distributor.registry.registry import Registry
 from distributor.sync.service import SyncService
-from srtm import __version__
 from srtm.control import BrokerMachine, DrainProgress, Throttling, TopicReport
 from srtm.topics.capacity import effective_mcap
+from srtm.version import __version__
 
 
 class CapacityView(msgspec.Struct, kw_only=True):

@@ -1,7 +1,7 @@
-"""Recorded arrivals: what a broker's ``GET /v1/topics/NAME/trace`` answered, saved, or a CSV of them.
+"""Reads recorded arrivals: a saved answer of a broker's ``GET /v1/topics/NAME/trace``, or a CSV file.
 
-A CSV has a header with ``arrival_ns`` and, where it matters who sent, ``publisher``; other columns are left aside.
-Instants are whole nanoseconds of any one clock.
+The header of a CSV has ``arrival_ns`` and, if senders matter, ``publisher``. Other columns are ignored. Instants are
+whole nanoseconds of one clock.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from srtm.errors import BadInput
 from srtm.net.decode_errors import UNREADABLE
 from srtm.topics.publishers import Ints
 
-_OVER = 2**62
+_LIMIT_NS = 2**62
 
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Columns in order of time. ``publisher`` holds indices into ``names``."""
+    """Arrivals in order of time, in columns. ``publisher`` holds indices into ``names``."""
 
     names: tuple[str, ...]
     publisher: Ints
@@ -35,11 +35,11 @@ class Arrivals:
 
     @property
     def seconds(self) -> float:
-        """From the first to the last."""
+        """Time from the first to the last arrival, s."""
         return float(self.arrival_ns[-1] - self.arrival_ns[0]) / 1e9 if len(self) else 0.0
 
     def between(self, first_ns: int, last_ns: int) -> Self:
-        """Those from ``first_ns`` to ``last_ns``, both included."""
+        """Return the arrivals from ``first_ns`` to ``last_ns``, both included."""
         start, end = np.searchsorted(self.arrival_ns, [first_ns, last_ns + 1]).tolist()
         return replace(self, publisher=self.publisher[start:end], arrival_ns=self.arrival_ns[start:end])
 
@@ -51,7 +51,7 @@ class _TraceColumns(msgspec.Struct):
 
 
 def read_arrivals(path: Path) -> Arrivals:
-    """Raises BadInput."""
+    """Read a trace or a CSV file. Raises BadInput."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -60,7 +60,7 @@ def read_arrivals(path: Path) -> Arrivals:
 
 
 def trace_arrivals(body: bytes, where: str) -> Arrivals:
-    """Of a trace as a broker answers it. Raises BadInput."""
+    """Read the arrivals of a broker's trace. ``where`` names it in errors. Raises BadInput."""
     try:
         columns = msgspec.json.decode(body, type=_TraceColumns)
     except UNREADABLE as error:
@@ -74,12 +74,14 @@ def trace_arrivals(body: bytes, where: str) -> Arrivals:
 
 
 def merged(parts: Sequence[Arrivals]) -> Arrivals:
-    """Those of several brokers of one host as one, of the time that all of them recorded: each keeps so many, which is
-    less time the more it gets. A publisher that sent to several is one publisher. Raises BadInput where they have no
-    time in common."""
+    """Merge the arrivals of several brokers of one host, for the time that all of them recorded.
+
+    Each broker keeps a fixed number of arrivals, so a busy one covers less time. Equal names are one publisher. Raises
+    BadInput if the recordings have no time in common.
+    """
     parts = of_common_time(parts)
     names = tuple(dict.fromkeys(name for part in parts for name in part.names))
-    index = {name: at for at, name in enumerate(names)}
+    index = {name: number for number, name in enumerate(names)}
     empty = np.zeros(0, dtype=np.int64)
     translated = [np.array([index[name] for name in part.names], dtype=np.int64)[part.publisher] for part in parts]
     arrival_ns = np.concatenate([empty, *(part.arrival_ns for part in parts)])
@@ -98,16 +100,18 @@ _Part = TypeVar("_Part", bound=_Timed)
 
 
 def of_common_time(parts: Sequence[_Part]) -> list[_Part]:
-    """What recordings of several brokers hold of the time that all of them cover; those without a message left out.
-    Raises BadInput where there is no such time."""
-    heard = [part for part in parts if len(part.arrival_ns)]
-    if len(heard) < 2:
-        return heard
-    first_ns = max(int(part.arrival_ns[0]) for part in heard)
-    last_ns = min(int(part.arrival_ns[-1]) for part in heard)
+    """Cut recordings of several brokers to the time that all of them cover. Empty recordings are left out.
+
+    Raises BadInput if there is no such time.
+    """
+    recorded = [part for part in parts if len(part.arrival_ns)]
+    if len(recorded) < 2:
+        return recorded
+    first_ns = max(int(part.arrival_ns[0]) for part in recorded)
+    last_ns = min(int(part.arrival_ns[-1]) for part in recorded)
     if first_ns > last_ns:
-        raise BadInput("trace", f"{len(heard)} recordings", "must have some time in common")
-    return [part.between(first_ns, last_ns) for part in heard]
+        raise BadInput("trace", f"{len(recorded)} recordings", "must have some time in common")
+    return [part.between(first_ns, last_ns) for part in recorded]
 
 
 def _csv_arrivals(content: bytes, where: str) -> Arrivals:
@@ -116,30 +120,31 @@ def _csv_arrivals(content: bytes, where: str) -> Arrivals:
         header = [cell.strip() for cell in next(reader, [])]
         if "arrival_ns" not in header:
             raise BadInput("trace", where, "must be a broker's trace, or CSV whose header names arrival_ns")
-        at, who = header.index("arrival_ns"), header.index("publisher") if "publisher" in header else None
+        instant_column = header.index("arrival_ns")
+        sender_column = header.index("publisher") if "publisher" in header else None
         names: dict[str, int] = {}
         senders, instants = [], []
         for row in reader:
             if row:
-                instants.append(_instant(row, at, f"{where} line {reader.line_num}"))
-                name = row[who].strip() if who is not None and who < len(row) else ""
+                instants.append(_instant(row, instant_column, f"{where} line {reader.line_num}"))
+                name = "" if sender_column is None else "".join(row[sender_column : sender_column + 1]).strip()
                 senders.append(names.setdefault(name, len(names)))
     except (csv.Error, UnicodeDecodeError) as error:
         raise BadInput("trace", where, f"must be CSV in UTF-8: {error}") from error
     return _sorted(list(names), senders, instants, where)
 
 
-def _instant(row: Sequence[str], at: int, where: str) -> int:
+def _instant(row: Sequence[str], column: int, where: str) -> int:
     try:
-        return int(row[at])
+        return int(row[column])
     except (IndexError, ValueError):
-        value = row[at] if at < len(row) else ""
+        value = row[column] if column < len(row) else ""
         raise BadInput(f"{where}.arrival_ns", value, "must be a whole number of nanoseconds") from None
 
 
 def _sorted(names: Sequence[str], senders: Sequence[int], instants: Sequence[int], where: str) -> Arrivals:
-    if any(not -_OVER < instant < _OVER for instant in instants):
-        raise BadInput("trace", where, f"instants must be within {_OVER} ns of zero")
+    if any(not -_LIMIT_NS < instant < _LIMIT_NS for instant in instants):
+        raise BadInput("trace", where, f"instants must be within {_LIMIT_NS} ns of zero")
     arrival_ns = np.array(instants, dtype=np.int64)
     order = np.argsort(arrival_ns, kind="stable")
     return Arrivals(tuple(names), np.array(senders, dtype=np.int64)[order], arrival_ns[order])

@@ -1,12 +1,12 @@
-"""Which publishers fire together: found in recorded arrivals, tested against chance, beside what is declared. Pure.
+"""Finds correlation groups, publishers that fire together, in recorded arrivals and compares them with the topic. Pure.
 
-A publisher's messages within a window of one another are one *firing* (a batch). Two publishers co-fire when they fire
-within a window of one another. If they were independent and fired n_i and n_j times in T, they would do so about
-2 w n_i n_j / T times, and the number is Poisson: a pair that did it so much more often that chance would show one such
-pair in a thousand traces, and in at least half of the firings of the slower one, is *linked*. A group is a publisher
-with all that are linked to it: members need not be linked to each other, as slow ones of a group seldom meet.
+Messages of a publisher within one window form a *firing* (a batch). Two publishers co-fire if they fire within a window
+w of one another. If independent publishers fire n_i and n_j times in T, their co-firings are Poisson with a mean of
+about 2 w n_i n_j / T. A pair is *linked* if it co-fires in at least half of the firings of the slower publisher, and so
+often that chance would link one pair in a thousand traces. A group is a publisher with all publishers linked to it.
+Its members need not be linked to each other, because slow members of a group seldom co-fire.
 
-Periodic publishers of one period and nearly one phase do fire together; a smaller window tells them apart.
+Periodic publishers with one period and nearly one phase do co-fire. A smaller window separates them.
 """
 
 from __future__ import annotations
@@ -25,71 +25,77 @@ from srtm.errors import BadInput
 from srtm.topics.publishers import Floats, Ints
 
 WINDOW_NS = 1_000_000
-TOGETHER = 0.5  # of the slower one's firings
-_FALSE_ALARMS = 1e-3  # linked pairs, or groups judged wrongly, that chance alone may give a trace
-_MOST_PAIRS = 20_000_000  # co-firings counted: the beginning of a longer or denser trace must do
+TOGETHER = 0.5  # smallest fraction of the slower publisher's firings
+_FALSE_ALARMS = 1e-3  # expected number, in a trace, of pairs or groups that chance alone links
+_MAX_PAIRS = 20_000_000  # co-firings counted; of a longer or denser trace the beginning is used
 
 Verdict = Literal["together", "partly", "apart", "unknown"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeclaredGroup:
-    """A group that the topic names. ``together`` and ``chance``: how often a member fires with another, of the firings
-    of the slower one of each pair; seen, and expected of independent members."""
+    """A group that the topic declares.
+
+    ``together``: observed co-firings of pairs of members, as a fraction of the firings of the slower member.
+    ``chance``: the same, expected of independent members.
+    """
 
     name: str
     members: int
-    seen: int  # of them in the trace
+    seen: int  # members that fired in the trace
     together: float
     chance: float
-    verdict: Verdict  # unknown: too little was seen to tell
+    verdict: Verdict  # unknown: too few firings to decide
 
 
 @dataclass(frozen=True, kw_only=True)
 class ObservedGroup:
-    """Publishers that fire together. ``declared``: {group: how many of them it names}, "" for none."""
+    """Publishers that fire together. ``declared``: {declared group: number of these publishers in it}; "": no group."""
 
     members: tuple[str, ...]
     declared: dict[str, int]
 
     @property
     def is_declared(self) -> bool:
-        """Whether one declared group has them all."""
+        """Whether one declared group contains all of them."""
         return len(self.declared) == 1 and "" not in self.declared
 
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What a trace says of a topic's groups."""
+    """The result: a topic's declared and observed groups."""
 
-    seconds: float  # of it that were looked at
+    seconds: float  # length of the trace that was used
     firings: int
-    publishers: int  # that fired
+    publishers: int  # number of publishers that fired
     window_ns: int
     declared: list[DeclaredGroup]
     observed: list[ObservedGroup]
 
     @property
     def warnings(self) -> list[str]:
+        """Lines for people about groups that do not match."""
         apart = [
-            f"declared group {one.name!r} does not fire together" for one in self.declared if one.verdict == "apart"
+            f"declared group {group.name!r} does not fire together"
+            for group in self.declared
+            if group.verdict == "apart"
         ]
         partly = [
-            f"declared group {one.name!r} fires together in {100 * one.together:.0f} % of the firings only"
-            for one in self.declared
-            if one.verdict == "partly"
+            f"declared group {group.name!r} fires together in {100 * group.together:.0f} % of the firings only"
+            for group in self.declared
+            if group.verdict == "partly"
         ]
         fresh = [
-            f"{len(one.members)} publishers fire together and are not declared so: {_some(one.members)}"
-            for one in self.observed
-            if not one.is_declared
+            f"{len(group.members)} publishers fire together and are not declared so: {_some(group.members)}"
+            for group in self.observed
+            if not group.is_declared
         ]
         return apart + partly + fresh
 
 
 @dataclass(frozen=True)
 class _Pairs:
-    """Pairs of publishers that co-fired, columns."""
+    """Pairs of publishers that co-fired, in columns. ``times``: number of co-firings."""
 
     first: Ints
     second: Ints
@@ -103,8 +109,11 @@ def _how_many(firings: int, span_ns: int) -> str:
 
 
 def find_groups(arrivals: Arrivals, declared: Mapping[str, str], window_ns: int = WINDOW_NS) -> Found:
-    """``declared``: {publisher: group, "" for none}; others are taken as declared to be in none. Raises BadInput for
-    a window below 1 ns or a trace in which nobody fires twice."""
+    """Find groups in ``arrivals`` and judge the declared ones.
+
+    ``declared``: {publisher: group}; "": no group, as for publishers that are missing. Raises BadInput for a window
+    below 1 ns, or a trace whose firings all lie within one window.
+    """
     if window_ns < 1:
         raise BadInput("window", window_ns, "must be at least 1 ns")
     publisher, at_ns = _firings(arrivals, window_ns)
@@ -127,7 +136,7 @@ def find_groups(arrivals: Arrivals, declared: Mapping[str, str], window_ns: int 
 
 
 def unseen(declared: Mapping[str, str], window_ns: int) -> Found:
-    """Of a topic of which nothing was recorded: what it declares ({publisher: group, "" for none}) is not judged."""
+    """Return the result for a topic without a recording: its declared groups, all with the verdict unknown."""
     sizes = Counter(group for group in declared.values() if group)
     return Found(
         seconds=0.0,
@@ -143,9 +152,12 @@ def unseen(declared: Mapping[str, str], window_ns: int) -> Found:
 
 
 def regrouped(found: Found, declared: Mapping[str, str]) -> dict[str, str]:
-    """{publisher: group} for those whose group is not what was observed: members of an observed group get one name,
-    those of a declared group that does not fire together none. Who is not in ``declared`` is left out."""
-    apart = {one.name for one in found.declared if one.verdict == "apart"}
+    """Return {publisher: new group} for the publishers whose declared group differs from the observed one.
+
+    Members of an observed group get one name. Members of a declared group that does not fire together get no group.
+    Publishers that are not in ``declared`` are left out.
+    """
+    apart = {group.name for group in found.declared if group.verdict == "apart"}
     wanted = {name: "" for name, group in declared.items() if group in apart}
     taken = {*declared.values(), ""}
     used: set[str] = set()
@@ -159,7 +171,7 @@ def regrouped(found: Found, declared: Mapping[str, str]) -> dict[str, str]:
 
 
 def _firings(arrivals: Arrivals, window_ns: int) -> tuple[Ints, Ints]:
-    """(publisher, instant) of every firing, in order of time, as many of the first ones as ``_MOST_PAIRS`` allows."""
+    """Return (publisher, instant) of the firings in order of time, as many as ``_MAX_PAIRS`` allows."""
     order = np.lexsort((arrivals.arrival_ns, arrivals.publisher))
     publisher, at_ns = arrivals.publisher[order], arrivals.arrival_ns[order]
     begins = np.ones(len(at_ns), dtype=np.bool_)
@@ -168,7 +180,7 @@ def _firings(arrivals: Arrivals, window_ns: int) -> tuple[Ints, Ints]:
     order = np.argsort(at_ns, kind="stable")
     publisher, at_ns = publisher[order], at_ns[order]
     after = np.searchsorted(at_ns, at_ns + window_ns, side="right") - np.arange(len(at_ns)) - 1
-    enough = int(np.searchsorted(np.cumsum(after), _MOST_PAIRS, side="right"))
+    enough = int(np.searchsorted(np.cumsum(after), _MAX_PAIRS, side="right"))
     return publisher[:enough], at_ns[:enough]
 
 
@@ -193,13 +205,13 @@ def _linked(pairs: _Pairs, fired: Ints, density: float) -> _Pairs:
 
 
 def _chance(times: npt.ArrayLike, expected: npt.ArrayLike) -> Floats:
-    """P(Poisson(expected) >= times)."""
+    """Return P(Poisson(expected) >= times)."""
     result: Floats = np.where(np.asarray(times) <= 0, 1.0, pdtrc(np.maximum(np.asarray(times) - 1, 0), expected))
     return result
 
 
 def _clusters(links: _Pairs, names: Sequence[str], declared: Mapping[str, str]) -> list[ObservedGroup]:
-    """Those with most links first, each with all that are linked to it and not in a group yet."""
+    """Form groups: each publisher, those with most links first, with all linked publishers that have no group yet."""
     ends = np.concatenate([links.first, links.second])
     others = np.concatenate([links.second, links.first])
     degree = np.bincount(ends, minlength=len(names))
@@ -220,7 +232,7 @@ def _clusters(links: _Pairs, names: Sequence[str], declared: Mapping[str, str]) 
 def _judged(
     pairs: _Pairs, fired: Ints, density: float, names: Sequence[str], declared: Mapping[str, str]
 ) -> list[DeclaredGroup]:
-    """Every declared group of two and more."""
+    """Judge every declared group of two or more publishers."""
     sizes = Counter(group for group in declared.values() if group)
     groups = [group for group, size in sizes.items() if size > 1]
     number = {group: at for at, group in enumerate(groups)}

@@ -1,4 +1,4 @@
-"""How large a burst recorded traffic needs at a given rate: the smallest b with zero access delay at a percentile."""
+"""Sizes a bucket for recorded traffic: the smallest burst b without access delay at a percentile, for given rates."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import numpy as np
 from srtm.analysis.arrivals import Arrivals
 from srtm.errors import BadInput
 from srtm.token_bucket.burst_sizing import LONGEST_S, tokens_needed
-from srtm.token_bucket.exact_split import from_micro, to_micro
 from srtm.token_bucket.poisson import mean_delay_s, poisson_burst
 from srtm.token_bucket.replay import Server
 from srtm.topics.publishers import Ints
+from srtm.units import from_micro, to_micro
 
-ENOUGH_S = LONGEST_S  # of traffic: 60 s leave b = 243 +- 33 for batches of 10
+ENOUGH_S = LONGEST_S  # of traffic; for comparison, 60 s give b = 243 +- 33 for batches of 10
 TIMES_THE_LOAD = (1.02, 1.05, 1.1, 1.2, 1.5, 2.0)
-_LEAST = 1.001  # times the load: below that bursts grow without bound
+_LEAST = 1.001  # smallest rate, as a multiple of the load; below it bursts grow without limit
 _FEWEST = 20  # arrivals
 
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """What one token rate takes."""
+    """The burst for one token rate."""
 
     rate: float  # r, msg/s
     burst: int  # b, messages
@@ -36,7 +36,7 @@ class Size:
 
 @dataclass(frozen=True, kw_only=True)
 class Sizing:
-    """A trace, sized."""
+    """The sizes for a trace."""
 
     messages: int
     seconds: float
@@ -46,6 +46,7 @@ class Sizing:
 
     @property
     def warnings(self) -> list[str]:
+        """A line for people if the trace is too short."""
         if self.seconds >= ENOUGH_S:
             return []
         worst = max((size.uncertainty / size.burst for size in self.sizes), default=0.0)
@@ -56,8 +57,10 @@ class Sizing:
 
 
 def sized(arrivals: Arrivals, percentile: float, rates: Sequence[float] = ()) -> Sizing:
-    """``rates``: r, msg/s; none: TIMES_THE_LOAD. Raises BadInput for too few arrivals, or a rate that is hardly more
-    than their mean."""
+    """Size a bucket for ``arrivals``. ``rates``: token rates, msg/s; none: TIMES_THE_LOAD.
+
+    Raises BadInput for fewer than 20 arrivals, or a rate below 1.001 times their mean rate.
+    """
     if len(arrivals) < _FEWEST or arrivals.seconds == 0:
         raise BadInput("trace", f"{len(arrivals)} arrivals", f"must have at least {_FEWEST}, at different times")
     load = (len(arrivals) - 1) / arrivals.seconds
@@ -84,20 +87,20 @@ def _size(arrival_ns: Ints, rate_micro: int, load: float, percentile: float) -> 
 
 
 def _uncertainty(needed: Ints, percentile: float) -> float:
-    """Standard error of b.
+    """Return the standard error of b.
 
-    Messages that need b or more come in bursts, one for each of the server's busy periods: m such periods, of
-    exponential sizes, tell the part of the messages to sqrt(2 / m) of itself. Work falls off exponentially, so b is off
-    by that many times what it takes to e-fold the part.
+    Messages that need b or more come in bursts, one for each busy period of the server. With m such periods of
+    exponential sizes, the fraction of these messages has a relative error of sqrt(2 / m). The tail of the work is
+    exponential, so the error of b is that times the change of b for a fraction e times as large.
     """
     burst = _at(needed, percentile)
     efold = burst - _at(needed, max(0.0, 100 - (100 - percentile) * math.e))
-    period = np.cumsum(needed == 1)  # found nothing to do: a new one begins
+    period = np.cumsum(needed == 1)  # a message that finds no work begins a new period
     return efold * math.sqrt(2 / len(np.unique(period[needed >= burst])))
 
 
 def _at(needed: Ints, percentile: float) -> int:
-    """The smallest that ``percentile`` per cent do not exceed."""
+    """Return the smallest value that ``percentile`` per cent do not exceed."""
     enough = math.ceil(len(needed) * Fraction(percentile).limit_denominator(1000) / 100)
-    at = max(0, enough - 1)
-    return int(np.partition(needed, at)[at])
+    index = max(0, enough - 1)
+    return int(np.partition(needed, index)[index])

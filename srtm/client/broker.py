@@ -1,4 +1,4 @@
-"""A broker's own HTTP routes as typed calls, for commands that speak to one broker alone."""
+"""HTTP client of one broker, for commands that talk to that broker alone."""
 
 from __future__ import annotations
 
@@ -13,31 +13,33 @@ from srtm.net.problem_json import refusal
 from srtm.net.tls_trust import ca_file, trusting
 
 _ANSWER_WITHIN_S = 10.0
-_TRACE_WITHIN_S = 60.0  # a million entries
+_TRACE_WITHIN_S = 60.0  # a trace may have a million entries
 
 
 class BrokerClient:
-    """``address``: HOST:PORT of its HTTP, or the URL (``http://``, ``https://``) of either of its ports, whose
-    certificate $SRTM_CA_FILE vouches for, else the system's do. Raises BadInput for anything else.
+    """Calls the HTTP routes of the broker at ``address``: HOST:PORT, ``http://HOST:PORT`` or ``https://HOST:PORT``.
 
-    Every call raises Unavailable where it does not answer, PeerError for an answer that makes no sense.
+    $SRTM_CA_FILE names the trusted certificates; else the system's are trusted. Raises BadInput for another address.
+    Every call raises Unavailable (no answer), PeerError (an answer that cannot be read).
     """
 
     def __init__(self, address: str, token: str | None = None) -> None:
         self._http = _http(address, token)
 
     async def begin_drain(self) -> DrainProgress:
-        """Raises Conflict: it is a member of a cluster."""
+        """Start to drain the broker. Raises Conflict if it is a member of a cluster."""
         return await self._call("POST", "/v1/drain")
 
     async def drain_progress(self) -> DrainProgress:
+        """Return how far the drain is."""
         return await self._call("GET", "/v1/drain")
 
     async def trace(self, topic: str) -> bytes:
-        """What it recorded of the topic's messages, as it answers it. Raises NotFound: nothing."""
+        """Return the broker's trace of a topic, as JSON. Raises NotFound if it recorded nothing."""
         return await self._answer("GET", f"/v1/topics/{topic}/trace", _TRACE_WITHIN_S)
 
     async def aclose(self) -> None:
+        """Close the connection."""
         await self._http.aclose()
 
     async def _answer(self, method: str, target: str, within_s: float) -> bytes:
@@ -52,7 +54,7 @@ class BrokerClient:
             return msgspec.json.decode(body, type=DrainProgress)
         except UNREADABLE as error:
             url = self._http.base_url + target
-            raise PeerError(f"{url} answered what makes no sense here: {error}") from None
+            raise PeerError(f"the answer of {url} cannot be read: {error}") from None
 
 
 def _http(address: str, token: str | None) -> HttpClient:

@@ -1,9 +1,7 @@
-"""One connection of a client to one broker: introduces itself, keeps the heartbeat, and turns every way to die into
-``LinkLost``.
+"""One NSQ connection of a client to a broker: it identifies itself, answers heartbeats, and reports every end.
 
-Writing never waits: ``write`` queues and ``pump`` (one task) sends, everything queued in one call. So an answer to a
-heartbeat cannot stand behind a send that the broker does not take because it waits for us to read. What bounds the
-queue is the caller's business (outstanding publishes, RDY).
+Writing never waits: ``write`` queues bytes, and one task sends the whole queue in one call. So an answer to a heartbeat
+never waits behind bytes that the broker does not read. The caller bounds the queue (outstanding publishes, RDY).
 """
 
 from __future__ import annotations
@@ -14,56 +12,58 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import trio
 
-from srtm import __version__
-from srtm import protocol as wire
+from srtm import protocol
 from srtm.errors import PeerError, Unavailable
 from srtm.net.address import parse_peer
+from srtm.version import __version__
 
 HEARTBEAT_MS = 10_000
-_SILENCE_S = 2.5 * HEARTBEAT_MS / 1000  # two heartbeats missed, and half of one for the network
+_SILENCE_S = 2.5 * HEARTBEAT_MS / 1000  # two heartbeats missed, and half an interval for the network
 _OPEN_TIMEOUT_S = 5.0  # from the first packet to the answer to IDENTIFY
 _RECEIVE_BYTES = 64 * 1024
 
 Connect = Callable[[str], Awaitable[trio.abc.Stream]]  # by HOST:PORT; raises OSError
 
 
-class LinkLost(Unavailable):
-    """The connection is gone, or never came to be. Try again, perhaps elsewhere."""
+class ConnectionLost(Unavailable):
+    """The connection ended or could not be opened. Try again, perhaps at another broker."""
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """Of a broker's answer to IDENTIFY, what a client needs. ``srtm`` is None from a plain nsqd."""
+    """The part of a broker's answer to IDENTIFY that a client needs. A plain nsqd does not send ``srtm``."""
 
     max_rdy_count: int = 2500
     srtm: dict[str, object] | None = None
 
     @property
-    def tells_left(self) -> bool:
-        """Whether it may be asked if what was published has left."""
+    def answers_left(self) -> bool:
+        """Whether the broker answers the command LEFT."""
         return self.srtm is not None and self.srtm.get("left") is True
 
 
-class Link:
-    """Made by ``open_link``. One task reads (``next_event``), ``pump`` writes; ``address`` is the broker's, as
-    dialled."""
+class Connection:
+    """An open connection, made by ``open_connection``. One task reads (``next_event``), another runs ``send_queued``.
+
+    ``address``: the broker's HOST:PORT, as dialled.
+    """
 
     def __init__(self, stream: trio.abc.Stream, address: str) -> None:
         self.address = address
         self.settings = Settings()
         self.lost = False
         self._stream = stream
-        self._reader = wire.EventReader()
+        self._reader = protocol.EventReader()
         self._queued = bytearray()
         self._wake = trio.Event()
 
     def write(self, data: bytes) -> None:
-        """Queue for sending, in order. On a lost link: nothing."""
+        """Queue bytes for sending, in order. A lost connection drops them."""
         if not self.lost:
             self._queued += data
             self._wake.set()
 
-    async def pump(self) -> None:
-        """Sends what is queued until the link is lost; the reader then hears of it."""
+    async def send_queued(self) -> None:
+        """Send queued bytes until the connection is lost. The reading task then gets ConnectionLost."""
         try:
             while not self.lost:
                 await self._wake.wait()
@@ -74,24 +74,25 @@ class Link:
             self.lost = True
             await trio.aclose_forcefully(self._stream)
 
-    async def next_event(self) -> wire.Event:
-        """The next thing that concerns the caller; heartbeats are answered here. Raises LinkLost, PeerError."""
+    async def next_event(self) -> protocol.Event:
+        """Wait for the next event other than a heartbeat; heartbeats are answered. Raises ConnectionLost, PeerError."""
         while True:
             event = self._read()
-            if event is wire.NEED_DATA:
+            if event is protocol.NEED_DATA:
                 await self._receive()
-            elif isinstance(event, wire.Heartbeat):
-                self.write(wire.nop())
+            elif isinstance(event, protocol.Heartbeat):
+                self.write(protocol.nop())
             else:
                 return event
 
-    def _read(self) -> wire.Event | wire.NeedData:
+    def _read(self) -> protocol.Event | protocol.NeedData:
         try:
             return self._reader.next_event()
         except PeerError as error:
-            raise PeerError(f"{self.address} sent what no broker sends: {error}") from error
+            raise PeerError(f"{self.address} broke the NSQ protocol: {error}") from error
 
     async def aclose(self) -> None:
+        """Close the connection at once; queued bytes are dropped."""
         self.lost = True
         self._wake.set()
         await trio.aclose_forcefully(self._stream)
@@ -101,36 +102,38 @@ class Link:
             with trio.fail_after(_SILENCE_S):
                 data = await self._stream.receive_some(_RECEIVE_BYTES)
         except trio.TooSlowError:
-            raise LinkLost(f"{self.address} has been silent for {_SILENCE_S:g} s") from None
+            raise ConnectionLost(f"{self.address} sent nothing for {_SILENCE_S:g} s") from None
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise LinkLost(f"{self.address} broke the connection") from error
+            raise ConnectionLost(f"{self.address} broke the connection") from error
         if not data:
-            raise LinkLost(f"{self.address} closed the connection")
+            raise ConnectionLost(f"{self.address} closed the connection")
         self._reader.receive_data(data)
 
 
-async def open_link(nursery: trio.Nursery, address: str, client_id: str, connect: Connect) -> Link:
-    """Connected, introduced as ``client_id`` and pumping in ``nursery``. Raises LinkLost; PeerError where no broker
-    answers there."""
+async def open_connection(nursery: trio.Nursery, address: str, client_id: str, connect: Connect) -> Connection:
+    """Connect to a broker, identify as ``client_id``, and send queued bytes from a task in ``nursery``.
+
+    Raises ConnectionLost, PeerError (no NSQ broker answers at ``address``).
+    """
     with trio.move_on_after(_OPEN_TIMEOUT_S):
         try:
             stream = await connect(address)
         except OSError as error:
-            raise LinkLost(f"{address} cannot be reached: {error.strerror or error}") from error
-        link = Link(stream, address)
+            raise ConnectionLost(f"{address} cannot be reached: {error.strerror or error}") from error
+        connection = Connection(stream, address)
         try:
-            nursery.start_soon(link.pump)
-            link.write(wire.MAGIC + wire.identify(_introduction(client_id)))
-            link.settings = _accepted(await link.next_event(), address)
+            nursery.start_soon(connection.send_queued)
+            connection.write(protocol.MAGIC + protocol.identify(_introduction(client_id)))
+            connection.settings = _accepted(await connection.next_event(), address)
         except BaseException:
-            await link.aclose()
+            await connection.aclose()
             raise
-        return link
-    raise LinkLost(f"{address} did not answer within {_OPEN_TIMEOUT_S:g} s")
+        return connection
+    raise ConnectionLost(f"{address} did not answer within {_OPEN_TIMEOUT_S:g} s")
 
 
 async def dial(address: str) -> trio.abc.Stream:
-    """TCP, every packet sent at once. Raises OSError, BadInput."""
+    """Open a TCP connection that sends every packet at once (no delay). Raises OSError, BadInput."""
     host, port = parse_peer("address", address)
     stream = await trio.open_tcp_stream(host, port)
     stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -144,15 +147,15 @@ def _introduction(client_id: str) -> dict[str, object]:
         "user_agent": f"srtm/{__version__}",
         "feature_negotiation": True,
         "heartbeat_interval": HEARTBEAT_MS,
-        "output_buffer_size": -1,  # nsqd would hold a lone message back for 250 ms
+        "output_buffer_size": -1,  # by default nsqd delays a single message by 250 ms
         "srtm": {"v": 1, "receipts": True, "left": True},
     }
 
 
-def _accepted(answer: wire.Event, address: str) -> Settings:
-    if isinstance(answer, wire.Error):
-        raise PeerError(f"{address} refused us: {answer.code} {answer.text}")
-    if not isinstance(answer, wire.Response):
+def _accepted(answer: protocol.Event, address: str) -> Settings:
+    if isinstance(answer, protocol.Error):
+        raise PeerError(f"{address} refused IDENTIFY: {answer.code} {answer.text}")
+    if not isinstance(answer, protocol.Response):
         raise PeerError(f"{address} answered IDENTIFY with {answer}")
     try:
         return msgspec.json.decode(answer.data, type=Settings)

@@ -1,9 +1,8 @@
-"""The distributor's HTTP interface as typed calls. Every refusal comes back as the same exception that the distributor
-raised.
+"""HTTP client of the distributor. A refusal raises the same exception here as at the distributor.
 
-Several URLs mean several distributors that stand by for each other: the one that answered last is asked first, the next
-one when it cannot be reached. What only the leader does, it is asked for: also where a standby names one that is not
-among the URLs. While a takeover is under way, the call waits for the next leader.
+Several URLs name a leader and its standbys. The one that answered last is asked first, then the others. If a standby
+answers, the client asks the leader that the standby names, even if its URL is not listed. During a takeover a call
+waits for the next leader.
 """
 
 from __future__ import annotations
@@ -34,24 +33,27 @@ DEFAULT_URL = "http://127.0.0.1:4190"
 URL_VARIABLE = "SRTM_DISTRIBUTOR"
 TOKEN_VARIABLE = "SRTM_TOKEN"
 
-_FIRST_PAUSE_S = 0.1  # between questions while there is no leader; a takeover takes some seconds at most
+_FIRST_PAUSE_S = 0.1  # between attempts while there is no leader; a takeover takes a few seconds
 _LONGEST_PAUSE_S = 0.5
-_SILENCE_S = 2.0  # then it is asked elsewhere whether somebody else leads
+_SILENCE_S = 2.0  # after it, other distributors are asked whether one of them leads
 _HEALTH_TIMEOUT_S = 1.0
 _T = TypeVar("_T")
-_Request = Callable[[str], Awaitable[httpx.Response]]  # of a URL
-Json = dict[str, Any]  # documents that are shown to people as they come (TopicView, decisions, ...)
+_Request = Callable[[str], Awaitable[httpx.Response]]  # sends one request to a URL
+Json = dict[str, Any]  # a document that is shown to people unchanged (TopicView, decisions, ...)
 
 
 class _Health(msgspec.Struct):
-    """Of an answer of ``/healthz``, what matters here."""
+    """The part of an answer of ``/healthz`` that is needed here."""
 
     role: str = ""
-    instance: str = ""  # of one distributor, the same under all of its addresses
+    instance: str = ""  # identifies a distributor, whichever of its addresses is asked
 
 
 def distributor_urls(given: str | Sequence[str] | None) -> list[str]:
-    """``given``, else what $SRTM_DISTRIBUTOR lists (separated by commas), else the default. Raises BadInput."""
+    """Return the URLs ``given``, else those of $SRTM_DISTRIBUTOR (separated by commas), else the default.
+
+    Raises BadInput.
+    """
     if given is None or not given:
         given = os.environ.get(URL_VARIABLE, "") or DEFAULT_URL
     urls = given.split(",") if isinstance(given, str) else list(given)
@@ -70,10 +72,11 @@ def _checked_url(url: str) -> str:
 
 
 class DistributorClient:
-    """Use as an async context manager. ``token``, ``ca_file``: else $SRTM_TOKEN, $SRTM_CA_FILE.
+    """Calls the distributor's HTTP routes. Use it as an async context manager.
 
-    Every call raises Unavailable where no distributor answers within ``timeout_s`` (NotLeader: where none has come to
-    lead within that time), BadInput where the token may not do this, and PeerError for an answer that makes no sense.
+    ``token`` and ``ca_file`` default to $SRTM_TOKEN and $SRTM_CA_FILE. Every call raises Unavailable (no distributor
+    answers within ``timeout_s``), NotLeader (no distributor leads within that time), BadInput (the token does not
+    allow the call), PeerError (the answer cannot be read).
     """
 
     def __init__(
@@ -109,83 +112,90 @@ class DistributorClient:
     async def create_or_change_topic(
         self, name: str, document: Mapping[str, object], *, fitting: str | None = None, rounds_s: float | None = None
     ) -> Json:
-        """The topic's ``TopicView`` after the change. ``fitting``: how it is to be fitted, instead of the
-        distributor's way; ``rounds_s``: length of a round of "paper". Raises BadInput, Conflict."""
-        _refuse_unsayable("rounds_s", rounds_s)
+        """Submit a topic and return its ``TopicView`` after the change.
+
+        ``fitting`` overrides the distributor's method of fitting. ``rounds_s``: length of a round of "paper", s.
+        Raises BadInput, Conflict.
+        """
+        _refuse_not_finite("rounds_s", rounds_s)
         asked = {"fitting": fitting, "rounds_s": None if rounds_s is None else f"{rounds_s:g}"}
         query = {field: value for field, value in asked.items() if value is not None}
         return await self._call("PUT", f"/v1/topics/{_part(name)}", Json, body=document, query=query)
 
     async def fitting(self, name: str) -> Json:
-        """How a topic is being fitted, or how that ended. Raises NotFound."""
+        """Return the state of a topic's fitting. Raises NotFound."""
         return await self._call("GET", f"/v1/topics/{_part(name)}/fitting", Json)
 
     async def plan(self, document: Mapping[str, object]) -> Json:
-        """What a submission of ``document`` would do now; nothing is stored. Raises BadInput."""
-        return await self._call("POST", "/v1/plan", Json, body=document, again=True)
+        """Return what a submission of ``document`` would do now. Nothing is stored. Raises BadInput."""
+        return await self._call("POST", "/v1/plan", Json, body=document, repeatable=True)
 
     async def topics(self) -> list[Json]:
+        """Return the ``TopicView`` of every topic."""
         return await self._call("GET", "/v1/topics", list[Json])
 
     async def topic(self, name: str) -> Json:
-        """One ``TopicView``. Raises NotFound."""
+        """Return the ``TopicView`` of a topic. Raises NotFound."""
         return await self._call("GET", f"/v1/topics/{_part(name)}", Json)
 
     async def set_options(self, name: str, options: Mapping[str, object]) -> Json:
-        """Mode, split, adaptation: the topic's ``TopicView`` after the change. Raises NotFound, BadInput."""
+        """Change mode, split or adaptation of a topic and return its new ``TopicView``. Raises NotFound, BadInput."""
         return await self._call("PATCH", f"/v1/topics/{_part(name)}", Json, body=options)
 
     async def remove_topic(self, name: str, *, purge: bool = False) -> None:
-        """Raises NotFound."""
+        """Remove a topic. ``purge``: also delete its queued messages. Raises NotFound."""
         await self._call("DELETE", f"/v1/topics/{_part(name)}", Any, query={"purge": str(purge).lower()})
 
     async def change_publishers(self, name: str, *, add: Sequence[Json] = (), remove: Sequence[str] = ()) -> Json:
-        """Raises NotFound, BadInput, Conflict."""
+        """Add and remove publishers of a topic. Raises NotFound, BadInput, Conflict."""
         change = {"add": list(add), "remove": list(remove)}
         return await self._call("PATCH", f"/v1/topics/{_part(name)}/publishers", Json, body=change)
 
     async def publishers(self, name: str, broker: str | None = None) -> Json:
-        """All assignments, in columns ``ids, brokers, groups, rates, processes, batches``. Raises NotFound."""
+        """Return all assignments, in columns ``ids, brokers, groups, rates, processes, batches``. Raises NotFound."""
         query = {} if broker is None else {"broker": broker}
         return await self._call("GET", f"/v1/topics/{_part(name)}/publishers", Json, query=query)
 
     async def decisions(self, name: str) -> list[Json]:
-        """Why the topic is as it is: ``number, at, lines``, newest first. Raises NotFound."""
+        """Return the decisions about a topic: ``number, at, lines``, newest first. Raises NotFound."""
         return await self._call("GET", f"/v1/topics/{_part(name)}/decisions", list[Json])
 
     async def assignment(self, topic: str, publisher_id: str) -> Assignment:
-        """Where this publisher connects. Raises NotFound (topic), Unavailable (no broker)."""
+        """Return the broker of a publisher. Raises NotFound (no such topic), Unavailable (no broker)."""
         return await self._call("GET", f"/v1/topics/{_part(topic)}/publishers/{_part(publisher_id)}", Assignment)
 
     async def brokers(self) -> list[Json]:
+        """Return all brokers."""
         return await self._call("GET", "/v1/brokers", list[Json])
 
     async def broker(self, name: str) -> Json:
-        """Raises NotFound."""
+        """Return one broker. Raises NotFound."""
         return await self._call("GET", f"/v1/brokers/{_part(name)}", Json)
 
     async def capacity(self, name: str) -> Json:
-        """What is known of a broker's capacity, and what is left of it. Raises NotFound."""
+        """Return a broker's known capacities and the rate that is left. Raises NotFound."""
         return await self._call("GET", f"/v1/brokers/{_part(name)}/capacity", Json)
 
     async def note_capacity(self, name: str, document: Mapping[str, object]) -> Json:
-        """Instead of what was known for that promise and class. Raises NotFound, BadInput."""
+        """Store a capacity. It replaces the one for the same promise and traffic class. Raises NotFound, BadInput."""
         return await self._call("PUT", f"/v1/brokers/{_part(name)}/capacity", Json, body=document)
 
     async def drain_broker(self, name: str, *, force: bool = False) -> Json:
-        """Raises NotFound, Conflict (the others cannot carry its load: nothing has changed)."""
+        """Drain a broker. ``force``: even if the others cannot carry its load.
+
+        Raises NotFound, Conflict (the others cannot carry its load; nothing was changed).
+        """
         query = {"force": str(force).lower()}
-        return await self._call("POST", f"/v1/brokers/{_part(name)}/drain", Json, query=query, again=True)
+        return await self._call("POST", f"/v1/brokers/{_part(name)}/drain", Json, query=query, repeatable=True)
 
     async def broker_is_dead(self, name: str, notice: DeadNotice) -> None:
-        """Proof of death of one incarnation. Raises NotFound, Conflict (another incarnation lives)."""
-        await self._call("POST", f"/v1/brokers/{_part(name)}/dead", Any, body=notice, again=True)
+        """Report that one incarnation of a broker ended. Raises NotFound, Conflict (another incarnation lives)."""
+        await self._call("POST", f"/v1/brokers/{_part(name)}/dead", Any, body=notice, repeatable=True)
 
     async def lookup(self, topic: str) -> Lookup:
-        """nsqlookupd's question, asked of **every** URL (a nsqlookupd knows only those who registered with it); the
-        answers are merged.
+        """Ask every URL for the brokers of a topic, as nsqlookupd's clients do, and merge the answers.
 
-        A topic that nobody knows has no producers. Raises Unavailable where none of them answers.
+        An unknown topic has no producers. Raises Unavailable if no URL answers.
         """
         return await lookup(self._http, self.urls, topic)
 
@@ -197,33 +207,37 @@ class DistributorClient:
         *,
         body: object = None,
         query: Mapping[str, str] | None = None,
-        again: bool = False,
+        repeatable: bool = False,
     ) -> _T:
-        """``again``: also after it was carried out once, as any GET and PUT may be."""
+        """Call the leader. ``repeatable``: twice has the effect of once, as for every GET and PUT."""
         content = None if body is None else _encoded(body)
         request = partial(self._request, method, path, content, dict(query or {}))
-        twice_is_once = again or method in ("GET", "PUT")
-        answer = await self._leaders_answer(request, twice_is_once)
+        answer = await self._leaders_answer(request, repeatable or method in ("GET", "PUT"))
         if not answer.is_success:
             raise _refusal(answer)
         return _decoded(answer, kind)
 
-    async def _leaders_answer(self, request: _Request, twice_is_once: bool) -> httpx.Response:
-        """Of the first that answers and does not stand by; asked again for a while where all do. ``twice_is_once``: a
-        request that may have been carried out may be sent again."""
+    async def _leaders_answer(self, request: _Request, repeatable: bool) -> httpx.Response:
+        """Return the leader's answer. While all are standbys, ask again until the timeout.
+
+        ``repeatable``: a request that may have been carried out may be sent again.
+        """
         backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         ends_s = trio.current_time() + self._timeout_s
         while True:
             try:
-                return await self._first_answer(request, twice_is_once)
+                return await self._first_answer(request, repeatable)
             except NotLeader:
                 pause_s = backoff.next_s()
                 if trio.current_time() + pause_s > ends_s:
                     raise
                 await trio.sleep(pause_s)
 
-    async def _first_answer(self, request: _Request, twice_is_once: bool) -> httpx.Response:
-        """Raises NotLeader (there is a standby, and no leader was found), Unavailable (nobody answers)."""
+    async def _first_answer(self, request: _Request, repeatable: bool) -> httpx.Response:
+        """Ask each URL once, and leaders that standbys name.
+
+        Raises NotLeader (only standbys answer), Unavailable (no distributor answers).
+        """
         troubles, standby, asked = [], None, set[str]()
         waiting = list(self.urls)
         while waiting:
@@ -233,7 +247,7 @@ class DistributorClient:
                 answer = await self._answer_or_another_leader(request, url)
             except httpx.TransportError as error:
                 troubles.append(unreachable(url, error))
-                if not twice_is_once and not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+                if not repeatable and not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
                     rule = "it may have been done all the same; look before you ask again"
                     raise Unavailable(f"{troubles[-1]}: {rule}") from error
                 continue
@@ -247,8 +261,10 @@ class DistributorClient:
         raise standby or Unavailable("; ".join(troubles))
 
     async def _answer_or_another_leader(self, request: _Request, url: str) -> httpx.Response:
-        """A leader may take long over a large topic; but one that was stopped never answers, and then another one
-        leads. Raises TransportError."""
+        """Send a request, and give up once another distributor leads. Raises TransportError.
+
+        A leader may take long over a large topic, but a stopped leader never answers.
+        """
         answer = None
         async with background_nursery() as nursery:
             nursery.start_soon(self._await_another_leader, url, nursery.cancel_scope.cancel)
@@ -258,7 +274,7 @@ class DistributorClient:
         return answer
 
     async def _await_another_leader(self, url: str, found: Callable[[], None]) -> None:
-        """Another one than that of ``url``, which may be listed under a second address."""
+        """Call ``found`` once another distributor than that of ``url`` leads. One may be listed under two URLs."""
         await trio.sleep(_SILENCE_S)
         others = [other for other in self.urls if other != url]
         while others:
@@ -270,7 +286,7 @@ class DistributorClient:
             await trio.sleep(_LONGEST_PAUSE_S)
 
     async def _leader_at(self, url: str) -> str | None:
-        """Which instance leads there; None: nobody does, or answers."""
+        """Return the instance at ``url`` if it leads. None: it is a standby or does not answer."""
         try:
             answer = await self._http.get(url + "/healthz", timeout=_HEALTH_TIMEOUT_S)
             health = msgspec.json.decode(answer.content, type=_Health)
@@ -285,14 +301,14 @@ class DistributorClient:
         return await self._http.request(method, url + path, content=content, params=query, headers=headers)
 
     def _ask_first(self, url: str) -> None:
-        """Of those given; one that a standby has named is asked because of that alone."""
+        """Move ``url`` to the front. A leader that only a standby named is not added."""
         if url in self.urls:
             self.urls.remove(url)
             self.urls.insert(0, url)
 
 
 def _may_follow(standby: str, leader: str) -> bool:
-    """The token goes along: never in clear to a leader of which we were told over TLS."""
+    """Whether to ask ``leader``. A standby reached by TLS must name a leader with TLS: the token goes along."""
     try:
         return urlsplit(_checked_url(leader)).scheme == urlsplit(standby).scheme
     except BadInput:
@@ -304,7 +320,7 @@ def _refusal(answer: httpx.Response) -> SrtmError:
 
 
 async def lookup(http: httpx.AsyncClient, urls: Sequence[str], topic: str) -> Lookup:
-    """See ``DistributorClient.lookup``."""
+    """Look a topic up; see ``DistributorClient.lookup``."""
     found: list[Lookup] = []
     troubles = []
     for url in urls:
@@ -319,12 +335,15 @@ async def lookup(http: httpx.AsyncClient, urls: Sequence[str], topic: str) -> Lo
             troubles.append(f"{url}/lookup answered {answer.status_code}: {answer.text[:200]}")
     if len(troubles) == len(urls):
         raise Unavailable("; ".join(troubles))
-    producers = {(one.broadcast_address, one.tcp_port): one for each in found for one in each.producers}
-    channels = {channel for each in found for channel in each.channels}
+    producers = {
+        (producer.broadcast_address, producer.tcp_port): producer for answer in found for producer in answer.producers
+    }
+    channels = {channel for answer in found for channel in answer.channels}
     return Lookup(channels=sorted(channels), producers=list(producers.values()))
 
 
 def unreachable(url: str, error: httpx.TransportError) -> str:
+    """Explain to people why ``url`` gave no answer, and what to do."""
     unanswered = isinstance(error, httpx.RemoteProtocolError)
     remedy = f": name its CA with --ca-file or ${CA_VARIABLE}"
     return f"{url} {no_answer(url) if unanswered else trouble(url, error, remedy)}"
@@ -341,33 +360,33 @@ def _decoded(answer: httpx.Response, kind: type[_T]) -> _T:
     try:
         return msgspec.json.decode(answer.content, type=kind)
     except msgspec.DecodeError as error:
-        raise PeerError(f"{answer.url} answered what makes no sense here: {error}") from error
+        raise PeerError(f"the answer of {answer.url} cannot be read: {error}") from error
 
 
 def _part(name: str) -> str:
-    """``name`` as one segment of a path. Raises BadInput where it cannot be one."""
+    """Encode ``name`` as one segment of a path. Raises BadInput if that is impossible."""
     try:
         part = quote(name, safe="")
-    except UnicodeEncodeError as error:  # an argument of the command line that is no UTF-8
+    except UnicodeEncodeError as error:  # a command-line argument that is not UTF-8
         raise BadInput("name", name, "must be UTF-8") from error
     if not part:
         raise BadInput("name", name, "must not be empty")
-    return part.replace(".", "%2E") if part in (".", "..") else part  # or they would be steps along the path
+    return part.replace(".", "%2E") if part in (".", "..") else part  # unescaped, these would change the path
 
 
 def _encoded(body: object) -> bytes:
-    """As JSON, which has no NaN: it would go as null, which may mean something else. Raises BadInput."""
-    _refuse_unsayable("", body)
+    """Encode ``body`` as JSON. Raises BadInput for a number that is not finite: JSON would send it as null."""
+    _refuse_not_finite("", body)
     return msgspec.json.encode(body)
 
 
-def _refuse_unsayable(field: str, value: object) -> None:
+def _refuse_not_finite(field: str, value: object) -> None:
     match value:
         case float() if not math.isfinite(value):
             raise BadInput(field, value, "must be a finite number")
         case Mapping():
             for key, one in value.items():
-                _refuse_unsayable(f"{field}.{key}" if field else str(key), one)
+                _refuse_not_finite(f"{field}.{key}" if field else str(key), one)
         case list() | tuple():
-            for at, one in enumerate(value):
-                _refuse_unsayable(f"{field}[{at}]", one)
+            for index, one in enumerate(value):
+                _refuse_not_finite(f"{field}[{index}]", one)

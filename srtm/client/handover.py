@@ -1,68 +1,72 @@
-"""When a publisher that moves may go on at the new broker: once nothing that it sends there can overtake what it has
-sent to the old one. Pure; times are of one clock, s.
+"""Decides when a moving publisher may continue at its new broker: no message may overtake one sent to the old broker.
 
-A broker that was asked says when the last message has left to its consumers (``LEFT``, docs/protocol.md). One that
-cannot be asked has said with each answer how long the message waits for its token; how long it takes to hand it over
-after that is a guess.
+An SRTM broker answers the command LEFT once all messages are delivered (docs/protocol.md). For any other broker the
+receipts state how long each message waits for its token; its delivery time after that is estimated. Pure; all times
+are of one clock, s.
 """
 
 from __future__ import annotations
 
 from srtm.protocol import Receipt
 
-# What has not left the old broker by then is overtaken: a caller must not hang for a long backlog.
+# The longest wait. Then messages may be overtaken, because a caller must not wait for a long backlog.
 LONGEST_HOLD_S = 5.0
-# From the old broker's word to the first message at the new one: so that a consumer, who reads from both, has read the
-# one before the other comes. A broker that cannot be asked has it to hand over what it has let go, too.
+# From the old broker's answer to the first message at the new broker: a consumer of both reads the old messages first.
+# For a broker without LEFT it also covers the delivery of messages whose tokens were there.
 READ_S = 0.05
 
 
-class HandOver:
-    """Of one publisher: ``begin`` with each connection, ``accepted`` with each answer. Where nothing more is sent, and
-    all is answered: ``question``, once, if there is one; then ``leaves_at_s``."""
+class Handover:
+    """The handover of one publisher.
+
+    Call ``begin`` for each connection and ``accepted`` for each answer. Once nothing is outstanding, send LEFT with
+    the number of ``question``, if there is one. Then ``leaves_at_s`` is the time to continue.
+    """
 
     def __init__(self) -> None:
-        self._let_go_s = 0.0  # when all that was accepted anywhere has its token and was handed over, by the receipts
+        self._delivered_s = 0.0  # when all accepted messages are delivered, by their receipts
         self._can_ask = self._has_sent = False  # on this connection
         self._number = 0
         self._asked_s: float | None = None
         self._left_s: float | None = None
 
     def begin(self, *, can_ask: bool) -> None:
+        """Start on a new connection. ``can_ask``: the broker answers LEFT."""
         self._can_ask, self._has_sent = can_ask, False
         self.stay()
 
     def stay(self) -> None:
-        """It goes on where it is."""
+        """Cancel the move: the publisher continues where it is."""
         self._asked_s = self._left_s = None
 
     def accepted(self, receipt: Receipt, now_s: float) -> None:
+        """Note that the broker accepted a message."""
         self._has_sent = True
-        self._let_go_s = max(self._let_go_s, now_s + _hold_s(receipt))
+        self._delivered_s = max(self._delivered_s, now_s + _hold_s(receipt))
 
     def question(self, now_s: float) -> int | None:
-        """The number with which to ask the old broker now; None: there is nothing to ask, or it was asked."""
+        """Return the number of the LEFT command to send now. None: send none, or it was sent."""
         if self._asked_s is not None or not (self._can_ask and self._has_sent):
             return None
         self._asked_s = now_s
         self._number += 1
         return self._number
 
-    def told(self, number: int, now_s: float) -> None:
-        """All had left when question ``number`` was answered. Answers to earlier ones are old news."""
+    def answered(self, number: int, now_s: float) -> None:
+        """Note the answer to LEFT ``number``. Answers to earlier numbers are ignored."""
         if self._asked_s is not None and number == self._number:
             self._left_s = now_s
 
     @property
     def leaves_at_s(self) -> float:
-        """When it goes on at the new broker, as far as can be said now."""
+        """The time at which to continue at the new broker, by what is known now."""
         if self._asked_s is None:
-            return self._let_go_s
+            return self._delivered_s
         return self._asked_s + LONGEST_HOLD_S if self._left_s is None else self._left_s + READ_S
 
 
 def _hold_s(receipt: Receipt) -> float:
-    """Seconds until that message has been handed over. Without a share nobody knows when that will be."""
+    """Return the time until that message is delivered, s. It is unknown at a broker without a share."""
     if receipt.wait_ms is None:
         return READ_S if receipt.fill is None else LONGEST_HOLD_S
     return min(receipt.wait_ms / 1e3 + READ_S, LONGEST_HOLD_S)

@@ -1,12 +1,13 @@
-"""``Publisher``: messages to one topic, by way of whichever broker this publisher is assigned to.
+"""``Publisher`` sends messages of one topic to the broker that the publisher is assigned to.
 
-Any number of tasks may publish at once; commands go out in the order of the calls and their answers are matched in that
-order. When the broker dies or closes, what it had not answered is sent again, in order, to wherever the distributor
-then says: **at least once**, so a message whose answer was lost with the connection may arrive twice.
+Any number of tasks may publish at once. Commands are sent, and their answers matched, in the order of the calls. If the
+connection is lost, unanswered messages are sent again, in order, to the broker that the distributor then names.
+Delivery is **at least once**: a message whose answer was lost may arrive twice.
 
-When the broker says ``_move_``, it goes on there until it is connected to the new one. Then it stops, waits for what is
-outstanding, and until the last of it has left the old broker (``srtm.client.handover``; 5 s at most), and goes on at
-the new one: no message twice, none before an earlier one. A broker that cannot be reached is not moved to.
+A broker orders a move by ``_move_``. The publisher continues there until it is connected to the new broker. Then it
+waits until all messages are answered and have left the old broker (``srtm.client.handover``, at most 5 s), and
+continues at the new one. So a move duplicates no message and keeps the order. It stays if the new broker is
+unreachable.
 """
 
 from __future__ import annotations
@@ -21,44 +22,45 @@ from typing import Self
 
 import trio
 
-from srtm import protocol as wire
-from srtm.client.connection import Connect, Link, LinkLost, dial, open_link
+from srtm import protocol
+from srtm.client.connection import Connect, Connection, ConnectionLost, dial, open_connection
 from srtm.client.distributor import DistributorClient
-from srtm.client.handover import HandOver
+from srtm.client.handover import Handover
 from srtm.concurrency.background import background_nursery
 from srtm.concurrency.backoff import Backoff
 from srtm.errors import PeerError, PublishRefused, SrtmError, Unavailable
 from srtm.protocol import Receipt
 
-_ASK_TIMEOUT_S = 2.0  # a distributor that is away must not keep a publisher from the broker that it knows
-# The broker cannot take anything just now: it is starting, or its memory is full.
+_ASK_TIMEOUT_S = 2.0  # then the publisher goes to the last known broker, without the distributor
+# The broker accepts nothing now: it is starting, or its memory is full.
 _UNABLE = frozenset({"E_PUB_FAILED", "E_MPUB_FAILED"})
 _REFUSALS = _UNABLE | {"E_RATE_LIMITED", "E_BAD_MESSAGE", "E_BAD_TOPIC", "E_UNAUTHORIZED"}
 
 
 @dataclass(eq=False, slots=True)
 class _Pending:
-    """One publish on its way: waiting, then outstanding (sent, no answer yet), then settled."""
+    """A publish: waiting, then outstanding (sent, no answer yet), then settled."""
 
     command: bytes
     settled: trio.Event = field(default_factory=trio.Event)
     receipt: Receipt | None = None
     error: Exception | None = None
-    abandoned: bool = False  # its caller was cancelled: the answer, if one comes, is for nobody
+    abandoned: bool = False  # its caller was cancelled and needs no answer
 
     def settle(self, receipt: Receipt | None, error: Exception | None = None) -> None:
+        """End the publish with a receipt or an error."""
         self.receipt, self.error = receipt, error
         self.settled.set()
 
 
 class Publisher:
-    """An async context manager. ``distributor``: URLs, or a client that several publishers share. ``brokers``: plain
-    NSQ brokers (HOST:PORT), tried in turn, instead of asking a distributor.
+    """Publishes to a topic as one publisher. Use it as an async context manager.
 
-    Entering raises NotFound (no such topic), BadInput, or Unavailable if there is no broker within
-    ``patience_s``. Later trouble with brokers and distributors is waited out, with a growing pause between
-    tries; but a broker that answers for longer than ``patience_s`` that it can take nothing (E_PUB_FAILED: it is
-    starting, its memory is full) is told to the callers.
+    ``distributor``: URLs, or a client that several publishers share (default $SRTM_DISTRIBUTOR). ``brokers``: plain
+    NSQ brokers (HOST:PORT), tried in turn, without a distributor. ``max_outstanding``: the most messages without an
+    answer. Entering raises NotFound (no such topic), BadInput, or Unavailable if no broker answers within
+    ``patience_s``. Later the publisher retries lost connections with growing pauses. If brokers answer E_PUB_FAILED
+    (starting, memory full) for longer than ``patience_s``, the callers get that error.
     """
 
     def __init__(
@@ -73,7 +75,7 @@ class Publisher:
         patience_s: float = 10.0,
         connect: Connect = dial,
     ) -> None:
-        self.topic = wire.checked_name("topic", topic)
+        self.topic = protocol.checked_name("topic", topic)
         self.publisher_id = publisher_id
         self._brokers = list(brokers)
         self._shared_client = isinstance(distributor, DistributorClient)
@@ -87,42 +89,42 @@ class Publisher:
         self._slots = trio.Semaphore(max_outstanding)
         self._waiting: deque[_Pending] = deque()
         self._outstanding: deque[_Pending] = deque()
-        self._link: Link | None = None
-        self._move: wire.Move | None = None  # being followed
-        self._preparing = trio.CancelScope()  # around the dialling for it
-        self._next: Link | None = None  # to the broker that it leads to; nothing more is sent to the old one
-        self._reading = trio.CancelScope()  # around the wait for the old one's next word
-        self._hand_over = HandOver()
-        self._version = 0  # of the assignment followed; an older one is not
+        self._connection: Connection | None = None
+        self._move: protocol.Move | None = None  # the order being followed
+        self._preparing = trio.CancelScope()  # around its connection attempt
+        self._next: Connection | None = None  # to the new broker; once set, nothing is sent to the old one
+        self._reading = trio.CancelScope()  # around the wait for the old broker's next event
+        self._handover = Handover()
+        self._version = 0  # of the assignment in use; older ones are ignored
         self._last_address: str | None = None
         self._backoff = Backoff(first_s=0.05, longest_s=2.0)
         self._exits = AsyncExitStack()
         self._closed = False
         self._receipt: Receipt | None = None
-        self._unable_since: float | None = None  # when brokers began to answer with ``_UNABLE``, and nothing else since
+        self._unable_since: float | None = None  # since then brokers have answered nothing but ``_UNABLE``
 
     @property
     def address(self) -> str | None:
-        """HOST:PORT of the broker in use; None between two."""
-        return None if self._link is None else self._link.address
+        """HOST:PORT of the broker in use; None while there is no connection."""
+        return None if self._connection is None else self._connection.address
 
     @property
     def receipt(self) -> Receipt | None:
-        """The latest: how long that message waits for its token, and how full the bucket is. None before the first."""
+        """The latest receipt; None before the first."""
         return self._receipt
 
     async def publish(self, body: bytes) -> Receipt:
-        """Returns when the broker has accepted the message; the receipt says how long it waits for its token and what
-        is left in the bucket. Raises BadInput (empty), PublishRefused (``retry_after_ms``: when there are tokens),
-        PeerError.
+        """Publish a message and wait until the broker accepted it.
 
-        If cancelled, the message may or may not have been published.
+        The receipt states how long the message waits for its token, and the fill of the bucket. Raises BadInput (an
+        empty body), PublishRefused (``retry_after_ms``: time until there are tokens), PeerError. If the call is
+        cancelled, the message may or may not have been published.
         """
-        return await self._submit(wire.pub(self.topic, body))
+        return await self._submit(protocol.pub(self.topic, body))
 
     async def publish_many(self, bodies: Sequence[bytes]) -> Receipt:
-        """All of them or none, in one command. Raises as ``publish``."""
-        return await self._submit(wire.mpub(self.topic, bodies))
+        """Publish all messages or none, in one command. Raises as ``publish`` does."""
+        return await self._submit(protocol.mpub(self.topic, bodies))
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as entering:
@@ -155,13 +157,13 @@ class Publisher:
 
     async def _run(self, *, task_status: trio.TaskStatus[None]) -> None:
         try:
-            link = await self._first_link()
+            connection = await self._first_connection()
             task_status.started()
             while True:
                 try:
-                    link = await self._work(link)
-                except (LinkLost, PeerError):
-                    link = self._take_next() or await self._next_link()
+                    connection = await self._work(connection)
+                except (ConnectionLost, PeerError):
+                    connection = self._take_next() or await self._next_connection()
         except SrtmError as error:
             self._close(error)
             raise
@@ -170,75 +172,75 @@ class Publisher:
 
     def _close(self, error: SrtmError | None) -> None:
         self._closed = True
-        self._link = None
+        self._connection = None
         self._stay()
         for pending in (*self._outstanding, *self._waiting):
             pending.settle(None, error)
         self._outstanding.clear()
         self._waiting.clear()
 
-    async def _work(self, link: Link) -> Link:
-        """Serves ``link`` until the publisher is moved; returns the new link. Raises LinkLost, PeerError."""
-        self._adopt(link)
+    async def _work(self, connection: Connection) -> Connection:
+        """Serve ``connection`` until the publisher moves, and return the new one. Raises ConnectionLost, PeerError."""
+        self._adopt(connection)
         try:
             while True:
                 with trio.CancelScope(deadline=self._leaves_at_s()) as self._reading:
-                    self._handle(await link.next_event())
-                self._ask_if_all_left(link)
+                    self._handle(await connection.next_event())
+                self._ask_if_all_left(connection)
                 if trio.current_time() >= self._leaves_at_s() and (moved := self._take_next()) is not None:
                     return moved
         finally:
-            self._link = None
+            self._connection = None
             with trio.CancelScope(shield=True):
-                await link.aclose()
+                await connection.aclose()
 
-    def _adopt(self, link: Link) -> None:
-        self._link, self._last_address = link, link.address
-        self._hand_over.begin(can_ask=link.settings.tells_left)
+    def _adopt(self, connection: Connection) -> None:
+        self._connection, self._last_address = connection, connection.address
+        self._handover.begin(can_ask=connection.settings.answers_left)
         again = [pending for pending in (*self._outstanding, *self._waiting) if not pending.abandoned]
         self._outstanding.clear()
         self._waiting = deque(again)
         self._send_waiting()
 
     def _send_waiting(self) -> None:
-        if self._link is None or self._next is not None:
+        if self._connection is None or self._next is not None:
             return
         while self._waiting:
             pending = self._waiting.popleft()
             if not pending.abandoned:
-                self._link.write(pending.command)
+                self._connection.write(pending.command)
                 self._outstanding.append(pending)
 
-    def _handle(self, event: wire.Event) -> None:
+    def _handle(self, event: protocol.Event) -> None:
         match event:
-            case wire.Response(data):
-                self._receipt = wire.parse_receipt(data)
-                self._hand_over.accepted(self._receipt, trio.current_time())
+            case protocol.Response(data):
+                self._receipt = protocol.parse_receipt(data)
+                self._handover.accepted(self._receipt, trio.current_time())
                 self._oldest().settle(self._receipt)
                 self._outstanding.popleft()
                 self._backoff.reset()
                 self._unable_since = None
-            case wire.Error():
+            case protocol.Error():
                 self._handle_error(event)
-            case wire.Move():
+            case protocol.Move():
                 self._handle_move(event)
-            case wire.Left(number):
-                self._hand_over.told(number, trio.current_time())
+            case protocol.Left(number):
+                self._handover.answered(number, trio.current_time())
             case _:
-                raise PeerError(f"a publisher was sent {type(event).__name__}")
+                raise PeerError(f"the broker sent a publisher {type(event).__name__}")
 
-    def _handle_error(self, error: wire.Error) -> None:
-        """It answers the oldest publish. What followed that one is sent again where the error ended the connection."""
+    def _handle_error(self, error: protocol.Error) -> None:
+        """Handle the error answer to the oldest publish. If it is fatal, later publishes are sent again elsewhere."""
         if error.code in _UNABLE:
-            self._wait_out(_as_exception(error))
+            self._note_unable(_as_exception(error))
         elif self._outstanding or not error.fatal:
             self._oldest().settle(None, _as_exception(error))
             self._outstanding.popleft()
         if error.fatal:
-            raise LinkLost(f"the broker ended the connection: {error.code} {error.text}")
+            raise ConnectionLost(f"the broker ended the connection: {error.code} {error.text}")
 
-    def _wait_out(self, refusal: SrtmError) -> None:
-        """What is outstanding is sent again, until this has lasted for ``patience_s``; then its callers are told."""
+    def _note_unable(self, refusal: SrtmError) -> None:
+        """Leave outstanding publishes to be sent again. After ``patience_s`` their callers get the refusal."""
         if self._unable_since is None:
             self._unable_since = trio.current_time()
         if trio.current_time() - self._unable_since >= self._patience_s:
@@ -248,19 +250,19 @@ class Publisher:
 
     def _oldest(self) -> _Pending:
         if not self._outstanding:
-            raise PeerError("an answer came where nothing was asked")
+            raise PeerError("the broker answered without a publish")
         return self._outstanding[0]
 
-    def _handle_move(self, move: wire.Move) -> None:
-        """The latest word counts: it may lead elsewhere, or back here."""
+    def _handle_move(self, move: protocol.Move) -> None:
+        """Follow the latest order to move, which may lead elsewhere or back here."""
         latest = self._version if self._move is None else max(self._version, self._move.version)
-        if self._link is None or move.version < latest:
+        if self._connection is None or move.version < latest:
             return
         if self._move is not None and move.address == self._move.address:
             self._move = move
             return
         self._stay()
-        if move.address == self._link.address:
+        if move.address == self._connection.address:
             self._version = move.version
             self._send_waiting()
         else:
@@ -269,49 +271,48 @@ class Publisher:
             self._nursery.start_soon(self._prepare, move.address, self._preparing)
 
     async def _prepare(self, address: str, scope: trio.CancelScope) -> None:
-        """Connect to the new broker. If it cannot be reached nothing changes: messages are accepted here all the
-        same."""
+        """Connect to the new broker. If that fails, nothing changes: the present broker still accepts messages."""
         with scope:
             try:
-                link = await self._open(address)
-            except (LinkLost, PeerError):
+                connection = await self._open(address)
+            except (ConnectionLost, PeerError):
                 if not scope.cancel_called:
                     self._move = None
                 return
             if scope.cancel_called:
-                await link.aclose()
+                await connection.aclose()
                 return
-            self._next = link
+            self._next = connection
             self._reading.cancel()
 
     def _stay(self) -> None:
-        """Where it is: nothing is dialled, and what was is hung up."""
+        """Stay at the present broker: stop the connection attempt and close its connection."""
         self._preparing.cancel()
         if self._next is not None:
             self._nursery.start_soon(self._next.aclose)
         self._move = self._next = None
-        self._hand_over.stay()
+        self._handover.stay()
 
-    def _ask_if_all_left(self, link: Link) -> None:
-        """Once nothing more is sent to the old broker and all is answered: whether it has left there."""
+    def _ask_if_all_left(self, connection: Connection) -> None:
+        """Send LEFT to the old broker once all its messages are answered."""
         if self._next is not None and not self._outstanding:
-            number = self._hand_over.question(trio.current_time())
+            number = self._handover.question(trio.current_time())
             if number is not None:
-                link.write(wire.left(self.topic, number))
+                connection.write(protocol.left(self.topic, number))
 
     def _leaves_at_s(self) -> float:
-        """Trio time at which it goes on at the new broker, as far as can be said now."""
-        return math.inf if self._next is None or self._outstanding else self._hand_over.leaves_at_s
+        """Return the trio time at which the publisher continues at the new broker, by what is known now."""
+        return math.inf if self._next is None or self._outstanding else self._handover.leaves_at_s
 
-    def _take_next(self) -> Link | None:
-        """The link to the new broker, if there is one by now; the move is over."""
-        link = self._next
-        if link is not None and self._move is not None:
+    def _take_next(self) -> Connection | None:
+        """Complete the move and return the connection to the new broker, if there is one."""
+        connection = self._next
+        if connection is not None and self._move is not None:
             self._version = self._move.version
             self._move = self._next = None
-        return link
+        return connection
 
-    async def _first_link(self) -> Link:
+    async def _first_connection(self) -> Connection:
         trouble: SrtmError | None = None
         with trio.move_on_after(self._patience_s):
             while True:
@@ -322,7 +323,7 @@ class Publisher:
                 await trio.sleep(self._backoff.next_s())
         raise Unavailable(f"no broker for topic {self.topic!r} within {self._patience_s:g} s: {trouble}")
 
-    async def _next_link(self) -> Link:
+    async def _next_connection(self) -> Connection:
         self._stay()
         while True:
             await trio.sleep(self._backoff.next_s())
@@ -332,7 +333,7 @@ class Publisher:
                 continue
 
     async def _where(self) -> str:
-        """Raises Unavailable, PeerError; NotFound once the topic is gone."""
+        """Return the address of the broker to use. Raises Unavailable, PeerError, NotFound (the topic was removed)."""
         if self._client is None:
             self._brokers.append(self._brokers.pop(0))
             return self._brokers[-1]
@@ -345,11 +346,11 @@ class Publisher:
         self._version = assignment.version
         return assignment.address
 
-    async def _open(self, address: str) -> Link:
-        return await open_link(self._nursery, address, self.publisher_id, self._connect)
+    async def _open(self, address: str) -> Connection:
+        return await open_connection(self._nursery, address, self.publisher_id, self._connect)
 
 
-def _as_exception(error: wire.Error) -> SrtmError:
+def _as_exception(error: protocol.Error) -> SrtmError:
     if error.code in _REFUSALS:
         return PublishRefused(f"{error.code} {error.text}", error.retry_after_ms)
     return PeerError(f"the broker answered {error.code} {error.text}")

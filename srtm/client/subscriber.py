@@ -1,8 +1,8 @@
-"""``Subscriber``: every message of one topic's channel, from however many brokers carry it.
+"""``Subscriber`` receives the messages of one channel of a topic, from all brokers that carry the topic.
 
-It finds brokers by asking the distributor (or nsqlookupds) every ``_LOOKUP_S``, keeps one connection to each, and
-reconnects. Delivery is at least once, as NSQ's: a message that was not finished when its connection broke, or within
-the broker's message timeout, comes again.
+It asks the distributor (or nsqlookupds) for the brokers every 0.8 s, keeps one connection to each, and reconnects.
+Delivery is at least once, as with NSQ: a message comes again if its connection broke before it was finished, or if it
+was not finished within the broker's message timeout.
 """
 
 from __future__ import annotations
@@ -16,59 +16,63 @@ from typing import Self
 
 import trio
 
-from srtm import protocol as wire
-from srtm.client.connection import Connect, Link, LinkLost, dial, open_link
+from srtm import protocol
+from srtm.client.connection import Connect, Connection, ConnectionLost, dial, open_connection
 from srtm.client.distributor import DistributorClient
 from srtm.concurrency.background import background_nursery
 from srtm.concurrency.backoff import Backoff
 from srtm.errors import BadInput, PeerError, SrtmError, Unavailable
 from srtm.net.address import format_address
 
-_LOOKUP_S = 0.8  # a broker that newly takes the topic waits up to 1 s for its subscribers (design section 11)
-_GOODBYE_S = 1.0
+_LOOKUP_S = 0.8  # a broker that takes on a topic waits up to 1 s for its subscribers (design section 11)
+_GOODBYE_S = 1.0  # the longest wait for the answers to CLS
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One message. ``finish``, ``requeue`` and ``touch`` return False if the connection that it came by is gone: then
-    the broker has already taken the message back."""
+    """A delivered message.
+
+    ``timestamp_ns``: the broker's wall clock when it accepted the message. ``attempts``: deliveries in this channel.
+    ``finish``, ``requeue`` and ``touch`` return False if the message's connection is lost. Then the broker delivers
+    the message again.
+    """
 
     body: bytes
     id: bytes
     attempts: int
     timestamp_ns: int
-    _link: Link = field(repr=False)
+    _connection: Connection = field(repr=False)
 
     @property
     def broker(self) -> str:
-        """HOST:PORT."""
-        return self._link.address
+        """HOST:PORT of the broker that delivered it."""
+        return self._connection.address
 
     async def finish(self) -> bool:
-        """Done: it never comes again."""
-        return await self._answer(wire.fin(self.id))
+        """Finish the message: it is not delivered again."""
+        return await self._answer(protocol.fin(self.id))
 
     async def requeue(self, delay_ms: int = 0) -> bool:
-        """Not done: it comes again, to anyone, after ``delay_ms``."""
-        return await self._answer(wire.req(self.id, delay_ms))
+        """Return the message: it is delivered again, to any consumer, after ``delay_ms``."""
+        return await self._answer(protocol.req(self.id, delay_ms))
 
     async def touch(self) -> bool:
-        """Still at work: the broker's message timeout starts anew."""
-        return await self._answer(wire.touch(self.id))
+        """Restart the broker's message timeout for this message."""
+        return await self._answer(protocol.touch(self.id))
 
     async def _answer(self, command: bytes) -> bool:
-        self._link.write(command)
+        self._connection.write(command)
         await trio.lowlevel.checkpoint()
-        return not self._link.lost
+        return not self._connection.lost
 
 
 class Subscriber:
-    """An async context manager and async iterator of ``Delivery``.
+    """Subscribes to a channel: an async context manager and an async iterator of ``Delivery``.
 
-    Sources, one of them: ``brokers`` (HOST:PORT), ``lookupds`` (HTTP URLs of nsqlookupds), ``distributor`` (default:
-    the environment's). ``max_in_flight`` is shared out evenly; each broker gets at least 1. ``auto_finish``: a message
-    is finished as it is handed to the caller. Entering raises BadInput, or Unavailable if no source (no broker, where
-    they are named) answers within ``patience_s``.
+    Brokers come from one source: ``brokers`` (HOST:PORT), ``lookupds`` (URLs of nsqlookupds) or ``distributor`` (URLs
+    or a client; default $SRTM_DISTRIBUTOR). ``max_in_flight`` is divided evenly; each broker gets at least 1.
+    ``auto_finish``: each message is finished when the caller receives it. Entering raises BadInput, or Unavailable if
+    no source (or none of ``brokers``) answers within ``patience_s``.
     """
 
     def __init__(
@@ -88,8 +92,8 @@ class Subscriber:
     ) -> None:
         if max_in_flight < 1:
             raise BadInput("max_in_flight", max_in_flight, "must be at least 1")
-        self.topic = wire.checked_name("topic", topic)
-        self.channel = wire.checked_name("channel", channel)
+        self.topic = protocol.checked_name("topic", topic)
+        self.channel = protocol.checked_name("channel", channel)
         self._fixed = frozenset(brokers)
         self._shared_client = isinstance(distributor, DistributorClient)
         self._client: DistributorClient | None = None
@@ -102,12 +106,12 @@ class Subscriber:
         self._client_id = client_id
         self._patience_s = patience_s
         self._connect = connect
-        # Not bounded here: RDY bounds it, and a reader that waited for the caller would leave heartbeats unanswered.
+        # Without a bound, because RDY bounds it. A reader that waits for the caller could not answer heartbeats.
         self._arrived, self._deliveries = trio.open_memory_channel[Delivery](math.inf)
-        self._links: dict[str, Link] = {}  # {address: subscribed link}
-        self._wanted: frozenset[str] = frozenset()  # as the last lookup said; others are not connected to again
+        self._connections: dict[str, Connection] = {}  # {address: subscribed connection}
+        self._wanted: frozenset[str] = frozenset()  # addresses by the last lookup; only these are connected to again
         self._working: set[str] = set()  # addresses with a task
-        self._connected = trio.Event()  # to any broker, once
+        self._connected = trio.Event()  # set once any broker is connected
         self._closing = False
         self._all_left = trio.Event()
         self._trouble: SrtmError | None = None
@@ -116,11 +120,11 @@ class Subscriber:
     @property
     def connected(self) -> list[str]:
         """HOST:PORT of the brokers that deliver now."""
-        return sorted(self._links)
+        return sorted(self._connections)
 
     @property
     def brokers(self) -> list[str]:
-        """HOST:PORT of the brokers that have the topic, as the last lookup said."""
+        """HOST:PORT of the brokers that have the topic, by the last lookup."""
         return sorted(self._wanted)
 
     async def __aenter__(self) -> Self:
@@ -132,7 +136,7 @@ class Subscriber:
                 await self._nursery.start(self._discover)
             if patience.cancelled_caught:
                 raise Unavailable(
-                    f"nobody to subscribe to for {self.topic!r} within {self._patience_s:g} s: {self._trouble}"
+                    f"no broker to subscribe to for {self.topic!r} within {self._patience_s:g} s: {self._trouble}"
                 )
             self._exits = entering.pop_all()
         return self
@@ -148,10 +152,10 @@ class Subscriber:
         return self
 
     async def __anext__(self) -> Delivery:
-        """Waits for the next message; never ends by itself."""
+        """Wait for the next message. The iteration never ends by itself."""
         while True:
             delivery = await self._deliveries.receive()
-            if delivery._link.lost:  # its broker gives it to someone again: not twice from here
+            if delivery._connection.lost:  # its broker delivers it again
                 continue
             if self._auto_finish:
                 await delivery.finish()
@@ -181,10 +185,10 @@ class Subscriber:
         if self._client is None:
             return self._fixed
         found = await self._client.lookup(self.topic)
-        return frozenset(format_address(one.broadcast_address, one.tcp_port) for one in found.producers)
+        return frozenset(format_address(producer.broadcast_address, producer.tcp_port) for producer in found.producers)
 
     async def _keep_consuming(self, address: str) -> None:
-        """Until the broker is neither reachable nor named by the lookup any more."""
+        """Consume from one broker, and reconnect, until the lookup no longer names it."""
         backoff = Backoff(first_s=0.05, longest_s=1.0)
         try:
             while address in self._wanted and not self._closing:
@@ -197,65 +201,65 @@ class Subscriber:
             self._working.discard(address)
 
     async def _consume(self, address: str, backoff: Backoff) -> None:
-        """One connection's life. Raises LinkLost, PeerError; returns after ``CLS``."""
-        link = await open_link(self._nursery, address, self._client_id, self._connect)
+        """Consume from one connection until CLS is answered. Raises ConnectionLost, PeerError."""
+        connection = await open_connection(self._nursery, address, self._client_id, self._connect)
         try:
-            link.write(wire.sub(self.topic, self.channel))
-            _check_subscribed(await link.next_event(), address)
-            self._links[address] = link
-            self._share_out()
+            connection.write(protocol.sub(self.topic, self.channel))
+            _check_subscribed(await connection.next_event(), address)
+            self._connections[address] = connection
+            self._divide_in_flight()
             self._connected.set()
             backoff.reset()
-            while self._handle(link, await link.next_event()):
+            while self._handle(connection, await connection.next_event()):
                 pass
         finally:
-            self._leave(link)
+            self._leave(connection)
             with trio.CancelScope(shield=True):
-                await link.aclose()
+                await connection.aclose()
 
-    def _handle(self, link: Link, event: wire.Event) -> bool:
+    def _handle(self, connection: Connection, event: protocol.Event) -> bool:
         match event:
-            case wire.Message(timestamp_ns, attempts, message_id, body):
-                self._arrived.send_nowait(Delivery(body, message_id, attempts, timestamp_ns, link))
-            case wire.Error(code, text) if event.fatal:
-                raise LinkLost(f"{link.address} ended the connection: {code} {text}")
-            case wire.Error():
-                pass  # an answer came too late; the broker has given the message to someone else
-            case wire.Response(b"CLOSE_WAIT"):
+            case protocol.Message(timestamp_ns, attempts, message_id, body):
+                self._arrived.send_nowait(Delivery(body, message_id, attempts, timestamp_ns, connection))
+            case protocol.Error(code, text) if event.fatal:
+                raise ConnectionLost(f"{connection.address} ended the connection: {code} {text}")
+            case protocol.Error():
+                pass  # FIN, REQ or TOUCH came too late: the broker delivered the message again
+            case protocol.Response(b"CLOSE_WAIT"):
                 return False
             case _:
-                raise PeerError(f"a subscriber was sent {event}")
+                raise PeerError(f"{connection.address} sent a subscriber {event}")
         return True
 
-    def _share_out(self) -> None:
-        if self._closing:  # RDY is no command after CLS
+    def _divide_in_flight(self) -> None:
+        if self._closing:  # RDY is not allowed after CLS
             return
-        for index, link in enumerate(self._links.values()):
-            share, rest = divmod(self._max_in_flight, len(self._links))
-            count = max(1, share + (index < rest))
-            link.write(wire.rdy(min(count, link.settings.max_rdy_count)))
+        for index, connection in enumerate(self._connections.values()):
+            each, rest = divmod(self._max_in_flight, len(self._connections))
+            count = max(1, each + (index < rest))
+            connection.write(protocol.rdy(min(count, connection.settings.max_rdy_count)))
 
-    def _leave(self, link: Link) -> None:
-        if self._links.get(link.address) is link:
-            del self._links[link.address]
-            self._share_out()
-        if not self._links:
+    def _leave(self, connection: Connection) -> None:
+        if self._connections.get(connection.address) is connection:
+            del self._connections[connection.address]
+            self._divide_in_flight()
+        if not self._connections:
             self._all_left.set()
 
     async def _say_goodbye(self) -> None:
-        """CLS, and wait for its answer: it comes after every FIN written before was taken."""
+        """Send CLS and wait for its answers. A broker answers after it handled every FIN sent before."""
         self._closing = True
-        if not self._links:
+        if not self._connections:
             return
         self._all_left = trio.Event()
-        for link in self._links.values():
-            link.write(wire.cls())
+        for connection in self._connections.values():
+            connection.write(protocol.cls())
         with trio.move_on_after(_GOODBYE_S):
             await self._all_left.wait()
 
 
-def _check_subscribed(answer: wire.Event, address: str) -> None:
-    if isinstance(answer, wire.Error):
+def _check_subscribed(answer: protocol.Event, address: str) -> None:
+    if isinstance(answer, protocol.Error):
         raise PeerError(f"{address} refused the subscription: {answer.code} {answer.text}")
-    if answer != wire.Response(b"OK"):
+    if answer != protocol.Response(b"OK"):
         raise PeerError(f"{address} answered SUB with {answer}")

@@ -1,7 +1,6 @@
-"""``DIR/cluster.json``: the addresses and process ids of a cluster that ``srtm up`` runs on this host, and the ports it
-keeps.
+"""``DIR/cluster.json``: addresses and process ids of a cluster that ``srtm up`` runs on this host.
 
-The ports outlive the processes: a cluster started again on the same directory listens where its clients last found it.
+A cluster that is started again on the same directory listens on the same ports, so that its clients find it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _TRIES = 100
 
 
 class BrokerPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """One broker of the cluster. ``pid`` is None while it does not run."""
+    """A broker of the cluster. ``pid`` is None while it does not run."""
 
     name: str
     tcp_address: str
@@ -32,7 +31,7 @@ class BrokerPlace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterFile(msgspec.Struct, frozen=True, kw_only=True):
-    """Made by ``srtm.cluster.supervisor``; read by it at the next start, and by whoever wants to find the cluster."""
+    """The content of the file. ``srtm.cluster.supervisor`` writes it, and reads it at its next start."""
 
     distributor: str  # URL
     brokers: list[BrokerPlace]
@@ -41,12 +40,12 @@ class ClusterFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_cluster(data: Path) -> ClusterFile | None:
-    """What the last run on ``data`` left; None if there was none. Raises BadInput for a file that is not ours."""
+    """Read the file of the last run on ``data``; None if there was no run. Raises BadInput for another file."""
     return read_json(data / FILE_NAME, ClusterFile, "data", "a cluster file as srtm up writes it")
 
 
 def write_cluster(data: Path, cluster: ClusterFile) -> None:
-    """Replaces the file in one step: a reader sees the old or the new one, whole."""
+    """Replace the file in one step: a reader sees the old or the new content, complete."""
     path = data / FILE_NAME
     fresh = path.with_suffix(".new")
     fresh.write_bytes(msgspec.json.format(msgspec.json.encode(cluster), indent=2) + b"\n")
@@ -54,17 +53,19 @@ def write_cluster(data: Path, cluster: ClusterFile) -> None:
 
 
 def pick_addresses(count: int, kept: dict[int, str]) -> list[str]:
-    """``count`` addresses on loopback that nobody listens on: those of ``kept`` (by index) where they are still free,
-    new ones elsewhere."""
-    with ExitStack() as held:  # all are bound until all are picked, so that none is picked twice
+    """Return ``count`` free addresses on loopback: those of ``kept`` (by index) if they are free, else new ones.
+
+    Raises Unavailable if no free port is found.
+    """
+    with ExitStack() as held:  # all stay bound until the last is picked, so that none is picked twice
         return [_pick(held, kept.get(index)) for index in range(count)]
 
 
 def _pick(held: ExitStack, kept: str | None) -> str:
     if kept is not None and _hold(held, kept):
         return kept
-    # Below the ephemeral range: a port from inside it may become some connection's own while its broker restarts, and a
-    # client that dials such a port on loopback can even end up connected to itself.
+    # Below the ephemeral range: the kernel may give a port inside it to a connection while the broker restarts, and a
+    # client that dials such a port on loopback may even connect to itself.
     lowest_ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     ports = range(_LOWEST_PORT, max(lowest_ephemeral, _LOWEST_PORT + _TRIES))
     for port in random.SystemRandom().sample(ports, k=_TRIES):
@@ -79,14 +80,14 @@ def _hold(held: ExitStack, address: str) -> bool:
     probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         probe.bind((host, port))
-        probe.listen()  # two sockets may be bound to one port with SO_REUSEADDR, but only one of them listens
+        probe.listen()  # with SO_REUSEADDR two sockets may bind to one port, but only one can listen
     except OSError:
         return False
     return True
 
 
 def unusable(field: str, address: str) -> SrtmError:
-    """Why nobody can listen at ``address``."""
+    """Return the error that explains why ``address`` cannot be listened on."""
     host, _ = parse_peer(field, address)
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         try:

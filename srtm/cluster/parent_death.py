@@ -1,4 +1,4 @@
-"""A supervised process dies with its supervisor, even where that one was killed and could not say so."""
+"""Ends a supervised process together with its supervisor, even if the supervisor was killed."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def hold() -> None:
-    """Called first thing in a child: ask the kernel for SIGTERM when the supervisor named in the environment ends.
-    Without a supervisor: nothing.
+    """Ask the kernel for SIGTERM when the supervisor ends; call it first in a process.
 
-    In the child rather than in a ``preexec_fn``, which must not be used in a process with threads.
+    The environment names the supervisor. Without one nothing happens. It runs in the child because a ``preexec_fn``
+    must not be used in a process with threads.
     """
     parent = os.environ.pop(PARENT_VARIABLE, None)
     if parent is None:
         return
-    import ctypes  # only supervised processes pay for it
+    import ctypes  # here, so that only supervised processes spend time on it
 
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
-    if os.getppid() != int(parent):  # it ended before we asked
+    if os.getppid() != int(parent):  # the supervisor ended before the call above
         raise SystemExit(1)

@@ -1,10 +1,8 @@
-"""A whole cluster as supervised processes on this host: one distributor with SQLite, an adaptor, any number of
-brokers, all on loopback.
+"""Runs a whole cluster as processes of this host: a distributor with SQLite, an adaptor and brokers, on loopback.
 
-What holds while the block of ``cluster`` runs: a process that ends is started again on the same port with the same
-data, its death is told to the distributor (proof of death, design section 6), and ``DIR/cluster.json`` says what runs.
-When the block ends, however it ends, the processes have ended too; if this process is killed, the kernel ends them
-(``srtm.cluster.parent_death``).
+While the block of ``cluster`` runs, a process that ends is started again on the same port with the same data. Its end
+is reported to the distributor (proof of death, design section 6). ``DIR/cluster.json`` lists what runs. When the block
+ends, all processes have ended. If this process is killed, the kernel ends them (``srtm.cluster.parent_death``).
 """
 
 from __future__ import annotations
@@ -39,15 +37,15 @@ from srtm.control import DeadNotice
 from srtm.errors import BadInput, Conflict, SrtmError, Unavailable
 from srtm.net.address import parse_peer
 
-STOP_GRACE_S = 65.0  # then SIGKILL: longer than a broker takes at most to save what is queued
+STOP_GRACE_S = 65.0  # then SIGKILL; a broker needs at most 60 s to save its queues
 READY_TIMEOUT_S = 60.0  # a busy machine takes half a minute to start a cluster
-_STEADY_S = 10.0  # a process that ran this long did not crash at start: its next restart is quick again
-# another process's port cannot signal us that it is open: it is asked again, less and less often
-_FIRST_LOOK_S, _LATER_LOOK_S = 0.02, 0.2
+_STEADY_S = 10.0  # a process that ran for so long did not crash at its start: its next restart is quick
+# Time between two checks whether the cluster is ready: a port of another process cannot notify us.
+_FIRST_CHECK_S, _LAST_CHECK_S = 0.02, 0.2
 
 
 class Child:
-    """One supervised process; its output goes to ``DIR/NAME.log``."""
+    """A supervised process. Its output goes to ``DIR/NAME.log``."""
 
     def __init__(self, name: str, arguments: Sequence[str], data: Path, tell: Callable[[str], object]) -> None:
         self.name = name
@@ -55,15 +53,16 @@ class Child:
         self.log = data / f"{name}.log"
         self.process: subprocess.Popen[bytes] | None = None
         self.ended: str | None = None  # how the last process ended
-        self.stays_ended = False  # it was drained, or stopped by somebody
+        self.stays_ended = False  # it was drained or stopped on purpose
         self._command = [sys.executable, "-m", "srtm", *arguments]
 
     @property
     def pid(self) -> int | None:
+        """The process id; None while it does not run."""
         return None if self.process is None else self.process.pid
 
     def start(self) -> subprocess.Popen[bytes]:
-        """From the main thread: the kernel's parent-death signal comes when the *thread* that forked ends."""
+        """Start the process. Call it from the main thread: the parent-death signal follows the thread that forked."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 self._command,
@@ -71,12 +70,12 @@ class Child:
                 stdout=log,
                 stderr=log,
                 env={**os.environ, PARENT_VARIABLE: str(os.getpid())},
-                process_group=0,  # a terminal's Ctrl-C comes to us alone; we stop the others in order
+                process_group=0,  # Ctrl-C on a terminal reaches the supervisor alone, which stops the others in order
             )
         return self.process
 
     async def run(self, process: subprocess.Popen[bytes]) -> None:
-        """Returns when ``process`` has ended. Cancelled: ends it first, with SIGKILL if it does not go by itself."""
+        """Wait until ``process`` has ended. If cancelled, end it first, after a grace period by SIGKILL."""
         try:
             await _wait_exit(process)
         finally:
@@ -87,6 +86,7 @@ class Child:
             self.stays_ended = self.name != "distributor" and process.returncode == 0
 
     def last_words(self) -> str:
+        """Return the last line of the process's log, for an error message."""
         try:
             lines = self.log.read_text(errors="replace").strip().splitlines()
         except OSError as error:
@@ -95,7 +95,7 @@ class Child:
 
 
 class Cluster:
-    """What runs. ``distributor`` is a URL; ``brokers`` are in the order of their names."""
+    """A running cluster. ``distributor`` is a URL; ``brokers`` are in the order of their names."""
 
     def __init__(
         self,
@@ -127,6 +127,7 @@ class Cluster:
 
     @property
     def brokers(self) -> list[BrokerPlace]:
+        """The brokers with their addresses and process ids."""
         return [
             BrokerPlace(name=place.name, tcp_address=place.tcp_address, http_address=place.http_address, pid=child.pid)
             for place, child in zip(self._places, self._brokers, strict=True)
@@ -134,22 +135,25 @@ class Cluster:
 
     @property
     def distributor_pid(self) -> int | None:
+        """The distributor's process id; None while it does not run."""
         return self._distributor.pid
 
     def client(self, timeout_s: float) -> DistributorClient:
-        """An operator's. Raises BadInput."""
+        """Return an operator's client of the distributor. Raises BadInput."""
         return DistributorClient(
             self.distributor, token=self._issued.operator if self._issued else None, timeout_s=timeout_s
         )
 
     async def wait_change(self) -> None:
-        """Until a process started or ended."""
+        """Wait until a process starts or ends."""
         await self._changed.wait()
 
     def children(self) -> list[Child]:
+        """Return all processes: distributor, brokers, adaptor."""
         return [self._distributor, *self._brokers, self._adaptor]
 
     def note_change(self) -> None:
+        """Write ``cluster.json`` and wake the callers of ``wait_change``."""
         try:
             write_cluster(self.data, self.file)
         except OSError as error:  # a full disk must not end what runs
@@ -159,7 +163,7 @@ class Cluster:
 
     @property
     def file(self) -> ClusterFile:
-        """What ``cluster.json`` says."""
+        """The content of ``cluster.json``."""
         return ClusterFile(
             distributor=self.distributor,
             brokers=self.brokers,
@@ -168,13 +172,14 @@ class Cluster:
         )
 
     def note_end(self, child: Child) -> None:
-        """At the start of the cluster a child that ends is a failure, with its own message."""
+        """Report that a process ended. Before the cluster is ready, ``_wait_ready`` reports it as a failure."""
         if self.is_ready:
             then = "stays so: it was asked to" if child.stays_ended else "is started again"
             self.tell(f"{child.name} {child.ended} and {then} (see {child.log})")
         self.note_change()
 
     def note_stopped(self) -> None:
+        """Record that the cluster was stopped."""
         self._running = False
         self.note_change()
 
@@ -209,12 +214,12 @@ async def cluster(
     ready_timeout_s: float = READY_TIMEOUT_S,
     tell: Callable[[str], object] = lambda _line: None,
 ) -> AsyncIterator[Cluster]:
-    """A running cluster whose brokers have all synced once. ``mcap``: msg/s a broker, None: not stated;
-    ``http_address``: the distributor's, None: a free port (kept); ``tokens``: services ask for them
-    (``srtm.cluster.token_files``); ``tell`` takes a line for a person whenever a process ended and is started again.
+    """Run a cluster; the block starts once all brokers have synced.
 
-    Raises BadInput, Conflict (``data`` is in use, a port is taken), Unavailable (a process did not come up; its last
-    words are in the message).
+    ``mcap``: capacity of each broker, msg/s; None: not stated. ``http_address``: the distributor's; None: a free port,
+    kept for later starts. ``tokens``: services require tokens (``srtm.cluster.token_files``). ``tell`` receives a line
+    for people whenever a process ended. Raises BadInput, Conflict (``data`` is in use, a port is taken), Unavailable
+    (a process did not start; the message has its last log line).
     """
     _check(brokers, mcap, http_address)
     with _locked(data):
@@ -243,7 +248,7 @@ def _check(brokers: int, mcap: float | None, http_address: str | None) -> None:
 
 @contextmanager
 def _locked(data: Path) -> Iterator[None]:
-    """At most one supervisor on a directory; the kernel drops the lock with the process."""
+    """Lock a directory for one supervisor. The kernel releases the lock when the process ends."""
     with _opened(_directory(data) / "lock") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -293,7 +298,7 @@ def _plan(
 
 
 def _kept_addresses(last: ClusterFile) -> dict[int, str]:
-    """By position: the distributor's, then two for each broker."""
+    """Return the addresses of the last run by index: the distributor's, then two of each broker."""
     addresses = [last.distributor.removeprefix("http://")]
     for place in last.brokers:
         addresses += [place.tcp_address, place.http_address]
@@ -307,8 +312,10 @@ async def keep_running(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Start ``child``, and again whenever it has ended (or could not be started), later and later if it never runs for
-    long. ``begun`` is called after each start; ``goes_on`` after each end: false, and it stays ended."""
+    """Start ``child``, and start it again whenever it ends, with a growing delay while it does not run for long.
+
+    ``begun`` is called after each start, ``goes_on`` after each end; if that returns false, the child is not restarted.
+    """
     backoff = Backoff(first_s=0.1, longest_s=5.0)
     while True:
         started_at = trio.current_time()
@@ -331,16 +338,19 @@ async def keep_running(
 async def _goes_on(running: Cluster, child: Child) -> bool:
     running.note_end(child)
     if child.name != "distributor":
-        await _tell_death(running, child)
+        await _report_death(running, child)
     return not (child.stays_ended and running.is_ready)
 
 
-async def _tell_death(running: Cluster, child: Child) -> None:
-    """Best effort within a second: the new process, with a new incarnation, proves the same when it syncs."""
+async def _report_death(running: Cluster, child: Child) -> None:
+    """Report a broker's end to the distributor, within 1 s.
+
+    A failure is only printed: the broker's next process, with a new incarnation, proves the same when it syncs.
+    """
     try:
         # broker.runtime.data_directory writes it
         incarnation = (running.data / child.name / "srtm.incarnation").read_text().strip()
-    except (OSError, UnicodeDecodeError):  # it never came so far as to have one, so the distributor never heard of it
+    except (OSError, UnicodeDecodeError):  # it ended before it had one, so the distributor does not know it
         return
     notice = DeadNotice(incarnation=incarnation, reason=f"its supervisor saw it end: {child.ended}")
     async with running.client(timeout_s=1.0) as client:
@@ -351,12 +361,12 @@ async def _tell_death(running: Cluster, child: Child) -> None:
 
 
 async def _wait_ready(running: Cluster, timeout_s: float) -> None:
-    waiting, looks = [child.name for child in running.children()], Backoff(_FIRST_LOOK_S, _LATER_LOOK_S)
+    waiting, checks = [child.name for child in running.children()], Backoff(_FIRST_CHECK_S, _LAST_CHECK_S)
     with trio.move_on_after(timeout_s) as scope:
         async with running.client(timeout_s) as client:
             while waiting := await _not_ready(running, client):
                 _refuse_crash(running)
-                await trio.sleep(looks.next_s())
+                await trio.sleep(checks.next_s())
     if scope.cancelled_caught:
         raise Unavailable(f"not ready within {timeout_s:g} s: {', '.join(waiting)}; see {running.data}/*.log")
 
@@ -368,7 +378,7 @@ def _refuse_crash(running: Cluster) -> None:
 
 
 async def _not_ready(running: Cluster, client: DistributorClient) -> list[str]:
-    """Who has not answered or, of the brokers, not synced."""
+    """Return the names of the processes that do not answer, and of the brokers that have not synced."""
     try:
         known = {str(broker["name"]) for broker in await client.brokers() if broker["alive"]}
     except Unavailable:

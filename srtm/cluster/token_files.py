@@ -1,4 +1,4 @@
-"""Tokens for a cluster that runs on this host: made once, kept in files that only their owner can read."""
+"""Creates the tokens of a cluster on this host, in files that only their owner can read."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ LIST_NAME = "tokens"
 
 @dataclass(frozen=True)
 class Issued:
-    """``list_file``: who may do what, as services take it."""
+    """The token files of a cluster. ``list_file`` is the list for the services; ``files`` has one token a scope."""
 
     list_file: Path
     files: dict[Scope, Path]
 
     @property
     def operator(self) -> str:
-        """Raises BadInput."""
+        """The operator's token. Raises BadInput."""
         return read_token("data", str(self.files[OPERATOR]))
 
 
 def issue(data: Path) -> Issued:
-    """``DATA/tokens``, and one token each in ``DATA/operator.token``, ``broker.token`` and ``client.token``; those that
-    are there are kept. A token whose file was taken away is another one from then on. Raises BadInput."""
-    data = data.resolve()  # processes may be started elsewhere
+    """Create ``DATA/tokens`` and one token each in ``DATA/operator.token``, ``broker.token`` and ``client.token``.
+
+    Existing files are kept. If a token's file was removed, a new token replaces the old one. Raises BadInput.
+    """
+    data = data.resolve()  # processes may run in another directory
     files = {scope: data / f"{scope}.token" for scope in SCOPES}
     for path in files.values():
         if not path.exists():
@@ -40,13 +42,13 @@ def issue(data: Path) -> Issued:
         _write(issued.list_file, listed(tokens))
     known = Tokens.read("data", str(issued.list_file))
     for holder in tokens:
-        if not known.knows(holder[2]):  # its file was taken away, and made anew
+        if not known.knows(holder[2]):  # its file was removed and created again
             _write(issued.list_file, relisted(read_text("data", str(issued.list_file)), holder))
     return issued
 
 
 def _write(path: Path, text: str) -> None:
-    """Whole or not at all, and never readable by others."""
+    """Write a file in one step, never readable by others."""
     beside = path.with_name(path.name + ".new")
     try:
         beside.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""The subcommands of ``srtm``, one module a concern. Each is a few lines over a library call: parse, call, show.
+"""Owns the subcommands of ``srtm``, one module a command or group of commands.
 
-``app`` (the whole command line), then ``services`` (distributor, up), ``topics``, ``traffic`` (publish, subscribe),
-``benches`` (demo, bench), and ``output``, which is how every one of them shows a result.
+A command parses its options, calls a library and shows the result. ``services`` and ``benches`` alone import services.
+Begin with ``app``, which lists all commands.
 """
 
 from srtm.commands.app import run

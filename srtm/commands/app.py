@@ -1,4 +1,4 @@
-"""The command line as a whole: typer's tree of subcommands, and typer's refusals as ours."""
+"""The whole command line: typer's tree of subcommands, and typer's errors in our format."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from srtm import __version__
-from srtm.commands import benches, capacity, drain, groups, penalty, services, sizes, topics, traffic
+from srtm.commands import benches, broker_capacity, drain, groups, penalty, services, sizes, topics, traffic
 from srtm.console.options import add_trust
 from srtm.console.usage import usage_text
+from srtm.version import __version__
 
 app = typer.Typer(
     name="srtm",
@@ -21,8 +21,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("broker", help="Run a broker: alone (a small nsqd), or as a member of a cluster.")(services.broker)
-app.command("nsqd", help="Run a bare broker with nsqd's own flags, in nsqd's place.")(services.nsqd)
+app.command("broker", help="Run a broker: alone (like nsqd), or as a member of a cluster.")(services.broker)
+app.command("nsqd", help="Run a broker alone with the flags of nsqd, in its place.")(services.nsqd)
 app.command("distributor")(services.distributor)
 app.command("adaptor")(services.adaptor)
 app.command("up")(services.up)
@@ -30,7 +30,7 @@ topics.app.command("size")(sizes.size)
 topics.app.command("groups")(groups.groups)
 topics.app.command("penalty")(penalty.penalty)
 app.add_typer(topics.app, name="topic")
-app.add_typer(capacity.app, name="capacity")
+app.add_typer(broker_capacity.app, name="capacity")
 app.command("drain")(drain.drain)
 app.command("status")(topics.status)
 app.command("publish")(traffic.publish)
@@ -39,7 +39,7 @@ app.command("demo", context_settings=benches.FORWARDED, add_help_option=False)(b
 app.command("bench", context_settings=benches.FORWARDED, add_help_option=False)(benches.bench)
 
 
-for each in (app, topics.app, capacity.app):
+for each in (app, topics.app, broker_capacity.app):
     add_trust(each)
 
 
@@ -57,7 +57,10 @@ def root(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Exit status. Raises SrtmError; a word that the command line does not know is answered here, with status 2."""
+    """Run ``srtm ARGUMENTS...`` and return its exit status. Raises SrtmError.
+
+    A usage error, such as an unknown option, is printed here and gives the status 2.
+    """
     try:
         status = typer.main.get_command(app).main(list(arguments), prog_name="srtm", standalone_mode=False)
     except typer.Abort:

@@ -1,4 +1,4 @@
-"""``srtm drain``: take a broker out of service without losing a message."""
+"""``srtm drain``: takes a broker out of service without losing a message."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def drain(
         typer.Option(
             "--broker",
             metavar="HOST:PORT",
-            help="Instead: the HTTP address of one that is alone, or the URL of its HTTP or HTTPS port.",
+            help="A broker without a distributor: its HTTP address, or the URL of its HTTP or HTTPS port.",
         ),
     ] = None,
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="After which nobody waits; it drains on.")] = 600.0,
-    force: Annotated[bool, typer.Option("--force", help="Also where the others cannot carry its load.")] = False,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="Wait no longer; the broker drains on.")] = 600.0,
+    force: Annotated[bool, typer.Option("--force", help="Drain even if the others cannot carry its load.")] = False,
     distributor: DistributorOption = None,
     token: TokenOption = None,
     json_file: JsonOption = None,
 ) -> None:
-    """Take a broker out of service: its publishers go elsewhere, what it has is delivered, and it stops."""
+    """Take a broker out of service. Its publishers move, its messages are delivered, and it stops."""
     if not timeout > 0:
         raise BadInput("timeout", timeout, "must be above 0 s")
     if name is not None and broker is None:
@@ -50,7 +50,7 @@ def drain(
 
 
 async def _drain_alone(address: str, token: str | None, timeout_s: float) -> str:
-    """The broker's name."""
+    """Drain a broker without a distributor and return its name."""
     async with aclosing(BrokerClient(address, token)) as client:
         begun = await client.begin_drain()
         await watch(client.drain_progress, timeout_s, _tell)
@@ -65,7 +65,7 @@ async def _drain_member(name: str, force: bool, timeout_s: float, client: Distri
         nonlocal last
         try:
             view = await client.broker(name)
-        except Unavailable:  # the distributor is away: the broker waits for it, too
+        except Unavailable:  # no distributor answers; the broker waits for one, too
             return last
         last = msgspec.convert(view["drain"], DrainProgress | None) or last
         if view["dead"] and last.state != "drained":

@@ -1,4 +1,4 @@
-"""``srtm topic groups``: which publishers of a topic fire together, beside what the topic declares."""
+"""``srtm topic groups``: finds publishers of a topic that fire together, and compares them with the declared groups."""
 
 from __future__ import annotations
 
@@ -29,15 +29,18 @@ def groups(
     name: Annotated[str, typer.Argument(metavar="NAME")],
     trace: Annotated[
         list[Path] | None,
-        typer.Option("--trace", metavar="FILE", help="Recorded arrivals; default: what the topic's brokers recorded."),
+        typer.Option("--trace", metavar="FILE", help="Recorded arrivals. Default: those that the brokers recorded."),
     ] = None,
-    window_ms: Annotated[float, typer.Option(help="Publishers that fire within this of one another co-fire.")] = 1.0,
-    apply: Annotated[bool, typer.Option("--apply", help="Declare what was observed; few publishers move.")] = False,
+    window_ms: Annotated[float, typer.Option(help="Publishers fire together within this time, ms.")] = 1.0,
+    apply: Annotated[bool, typer.Option("--apply", help="Declare the observed groups; few publishers move.")] = False,
     distributor: DistributorOption = None,
     token: TokenOption = None,
     json_file: JsonOption = None,
 ) -> None:
-    """Which publishers fire together: found in recorded arrivals, tested against chance, beside what is declared."""
+    """Find publishers that fire together.
+
+    Recorded arrivals are tested against chance, and the groups found are compared with the declared groups.
+    """
     if not 1e-6 <= window_ms <= 60_000:  # false for NaN too
         raise BadInput("window-ms", window_ms, "must be from 0.000001 to 60,000 ms")
     found, changes, notes = ask_distributor(
@@ -48,7 +51,7 @@ def groups(
 
 
 def _named(arrivals: Arrivals, file: Path) -> Arrivals:
-    """Raises BadInput where nothing says who sent what."""
+    """Return ``arrivals``. Raises BadInput if they name no publishers."""
     if len(arrivals) and not any(arrivals.names):
         raise BadInput("trace", str(file), "must name the publisher of each arrival: a column publisher")
     return arrivals
@@ -67,7 +70,7 @@ async def _groups(
     if not traces:
         traces = await recorded(client, await client.topic(name), token, notes, _arrivals, len)
         if not sum(map(len, traces)):
-            notes.append("nothing was recorded: only what is declared is shown")
+            notes.append("nothing was recorded: only the declared groups are shown")
             return unseen(declared, window_ns), {}, notes
     found = find_groups(merged(traces), declared, window_ns)
     changes = regrouped(found, declared)
@@ -79,10 +82,14 @@ async def _groups(
 async def _declare(
     client: DistributorClient, name: str, changes: dict[str, str], judged: dict[str, str], notes: list[str]
 ) -> dict[str, str]:
-    """Of the publishers as they are now: traces take a while, and somebody may have changed them meanwhile."""
+    """Declare the observed groups of publishers that did not change while the traces were fetched."""
     fleet = await client.publishers(name)
     now = dict(zip(fleet["ids"], fleet["groups"], strict=True))
-    still = {one: group for one, group in changes.items() if one in now and now[one] == judged[one]}
+    still = {
+        publisher: group
+        for publisher, group in changes.items()
+        if publisher in now and now[publisher] == judged[publisher]
+    }
     if len(still) < len(changes):
         notes.append(
             f"{len(changes) - len(still)} publishers were changed or removed meanwhile and are left as they are"
@@ -101,9 +108,9 @@ def _arrivals(body: bytes, place: Json) -> Arrivals:
 def _declarations(fleet: Json, changes: dict[str, str]) -> list[Json]:
     columns = zip(fleet["ids"], fleet["rates"], fleet["processes"], fleet["batches"], strict=True)
     return [
-        {"id": one, "rate": rate, "correlation_group": changes[one], "process": process, "batch": batch}
-        for one, rate, process, batch in columns
-        if one in changes
+        {"id": publisher, "rate": rate, "correlation_group": changes[publisher], "process": process, "batch": batch}
+        for publisher, rate, process, batch in columns
+        if publisher in changes
     ]
 
 
@@ -112,15 +119,17 @@ def _show(found: Found, changes: dict[str, str], notes: list[str], applied: bool
         f"{found.publishers:,} {plural(found.publishers, 'publisher')} fired {found.firings:,} times in "
         f"{found.seconds:,.0f} s; together: within {found.window_ns / 1e6:g} ms"
     )
-    verdicts = Counter(one.verdict for one in found.declared)
+    verdicts = Counter(group.verdict for group in found.declared)
     console.print(
         f"declared groups: {len(found.declared)} ({_counts(verdicts)}); observed groups: {len(found.observed)}, "
-        f"{sum(not one.is_declared for one in found.observed)} of them not declared so"
+        f"{sum(not group.is_declared for group in found.observed)} of them not declared so"
     )
     for warning in [*notes, *found.warnings][:_LONGEST_LIST]:
         console.print(f"warning: {warning}", soft_wrap=True)
-    worst = sorted(found.declared, key=lambda one: one.together)[:_LONGEST_LIST]
-    rows: list[list[Any]] = [[one.name, one.verdict, one.members, one.seen, one.together, one.chance] for one in worst]
+    worst = sorted(found.declared, key=lambda group: group.together)[:_LONGEST_LIST]
+    rows: list[list[Any]] = [
+        [group.name, group.verdict, group.members, group.seen, group.together, group.chance] for group in worst
+    ]
     if rows:
         console.print(
             table("", ["declared group", "verdict", "members", "seen", "together", "by chance"], rows, left=2)

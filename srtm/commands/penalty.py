@@ -1,4 +1,4 @@
-"""``srtm topic penalty``: what the split of a topic's bucket costs, by the arrivals that its brokers recorded."""
+"""``srtm topic penalty``: computes a topic's DRL penalty from the arrivals that its brokers recorded."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from srtm.client.distributor import DistributorClient, Json
 from srtm.console.distributor_call import ask_distributor
 from srtm.console.output import DistributorOption, JsonOption, TokenOption, number, show, table
 from srtm.console.recordings import recorded
-from srtm.token_bucket.exact_split import to_micro
+from srtm.units import to_micro
 
 if TYPE_CHECKING:
-    from srtm.analysis.penalty import RecordedPenalty, Recording
+    from srtm.analysis.drl_penalty import RecordedPenalty, Recording
 
 
 def penalty(
@@ -25,9 +25,10 @@ def penalty(
     token: TokenOption = None,
     json_file: JsonOption = None,
 ) -> None:
-    """The DRL penalty of a topic: the access delay of its shares less that of one bucket, on the recorded arrivals.
+    """Show a topic's DRL penalty.
 
-    Since the shares changed last, as far as all brokers have it on record (a million messages each).
+    It is the access delay of the shares minus that of one bucket, for recorded arrivals. It covers the time since the
+    last change of shares that all brokers have recorded (a million messages each).
     """
     found, notes = ask_distributor(distributor, token, partial(_penalty, name, token))
     result = {"topic": name, **asdict(found), "notes": notes}
@@ -35,17 +36,17 @@ def penalty(
 
 
 async def _penalty(name: str, token: str | None, client: DistributorClient) -> tuple[RecordedPenalty, list[str]]:
-    from srtm.analysis.penalty import recorded_penalty
+    from srtm.analysis.drl_penalty import recorded_penalty
 
     notes: list[str] = []
     view = await client.topic(name)
-    recordings = await recorded(client, view, token, notes, _recording, lambda one: len(one.arrival_ns))
+    recordings = await recorded(client, view, token, notes, _recording, lambda recording: len(recording.arrival_ns))
     whole = (to_micro(view["rate"], "rate"), to_micro(view["burst"], "burst"))
     return recorded_penalty(recordings, *whole), notes
 
 
 def _recording(body: bytes, place: Json) -> Recording:
-    from srtm.analysis.penalty import recording_of
+    from srtm.analysis.drl_penalty import recording_of
 
     share = (round(place["rate"] * 1e6), round(place["burst"] * 1e6))
     return recording_of(body, place["broker"], place["share_version"], share)
@@ -58,7 +59,7 @@ def _show(name: str, found: RecordedPenalty, notes: list[str], console: Console)
     for note in notes:
         console.print(f"warning: {note}", soft_wrap=True)
     if not found.messages:
-        console.print(f"{name}: no message is on record since its shares changed last: no penalty to tell")
+        console.print(f"{name}: no message is on record since its shares changed last: no penalty is known")
         return
     console.print(
         f"{name}: {found.messages:,} messages in {found.seconds:,.3g} s; DRL penalty: sum {ms(found.sum_ms)}, "
@@ -66,6 +67,8 @@ def _show(name: str, found: RecordedPenalty, notes: list[str], console: Console)
         soft_wrap=True,
     )
     columns = ["broker", "messages", "p99 from full buckets ms", "p99 as recorded ms"]
-    rows = [[one.broker, one.messages, one.replayed_p99_ms, one.recorded_p99_ms] for one in found.brokers]
+    rows = [
+        [broker.broker, broker.messages, broker.replayed_p99_ms, broker.recorded_p99_ms] for broker in found.brokers
+    ]
     if rows:
         console.print(table("", columns, rows))

@@ -1,4 +1,4 @@
-"""``srtm broker``, ``srtm nsqd``, ``srtm distributor``, ``srtm up``: the parts that run until they are told to stop."""
+"""``srtm broker``, ``nsqd``, ``distributor``, ``adaptor`` and ``up``: services, which run until a signal."""
 
 from __future__ import annotations
 
@@ -26,30 +26,33 @@ from srtm.net.tls_trust import ca_file, trusting
 from srtm.net.tokens import Tokens, read_token
 
 FittingOption = Annotated[
-    Fitting, typer.Option(help="How topics are fitted to brokers by measurement; a submission may say otherwise.")
+    Fitting, typer.Option(help="How topics are fitted to brokers by measurement; a submission may choose otherwise.")
 ]
 ScalerOption = Annotated[
-    ScalerKind, typer.Option(help="Who is asked when brokers run out: local processes, a command, nobody.")
+    ScalerKind, typer.Option(help="What starts more brokers when they run out: local processes, a command, nothing.")
 ]
 ScalerCommandOption = Annotated[
-    str, typer.Option(metavar="COMMAND", help="For the shell; $SRTM_BROKERS is how many more are wanted.")
+    str,
+    typer.Option(metavar="COMMAND", help="Shell command; $SRTM_BROKERS: how many more brokers are wanted."),
 ]
 
 
 class Switch(Enum):
+    """The values of an option that is on or off."""
+
     on = "on"
     off = "off"
 
 
 def broker(context: typer.Context) -> int:
-    """Shown in the list of commands; ``srtm.cli`` goes straight to the broker's own parser, for a fast start."""
+    """Run a broker. ``srtm.cli`` calls the broker's own parser directly, for a fast start; this is for the list."""
     from broker.__main__ import main
 
     return main(context.args)
 
 
 def nsqd(context: typer.Context) -> int:
-    """As ``broker``."""
+    """Run a broker with the flags of nsqd. As for ``broker``, ``srtm.cli`` does not come here."""
     from broker.nsqd_main import main
 
     return main(context.args)
@@ -59,46 +62,50 @@ def distributor(
     http_address: Annotated[str, typer.Option(metavar="HOST:PORT")] = "127.0.0.1:4190",
     store: Annotated[
         str,
-        typer.Option(metavar="URL", help="sqlite:///PATH, or postgresql://... where several distributors stand by."),
+        typer.Option(metavar="URL", help="sqlite:///PATH, or postgresql://... for a leader with standbys."),
     ] = "sqlite:///srtm.sqlite3",
     broadcast_address: Annotated[
-        str | None, typer.Option(metavar="HOST", help="What others are told to connect to while this one leads.")
+        str | None, typer.Option(metavar="HOST", help="Host that others connect to while this distributor leads.")
     ] = None,
     fitting: FittingOption = Fitting.SEQUENTIAL,
     scaler: ScalerOption = ScalerKind.NONE,
     scaler_command: ScalerCommandOption = "",
     scaler_data: Annotated[
-        Path, typer.Option(metavar="DIR", help="Of the brokers that --scaler process starts.")
+        Path, typer.Option(metavar="DIR", help="Data directory of the brokers that --scaler process starts.")
     ] = Path("scaled"),
     scaler_token_file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="With the token that those brokers show.")
+        str | None, typer.Option(metavar="FILE", help="File with the token that those brokers use.")
     ] = None,
     scaler_ca_file: Annotated[
         str | None, typer.Option(metavar="FILE", help="Certificates (PEM) that those brokers trust.")
     ] = None,
     relief: Annotated[
-        Switch, typer.Option(help="Whether publishers move off a broker that breaks a promise by its load.")
+        Switch, typer.Option(help="Whether publishers move away from a broker whose load breaks a promise.")
     ] = Switch.on,
     relief_grace_s: Annotated[
-        float, typer.Option(metavar="S", help="So long a promise is broken before anybody moves.")
+        float, typer.Option(metavar="S", help="Seconds that a promise must be broken before publishers move.")
     ] = 15.0,
     relief_moves: Annotated[
         int,
         typer.Option(
-            metavar="N", help="Publishers of one topic that may move so in a minute; five times as many of all."
+            metavar="N",
+            help="Most publishers of a topic that move in a minute; of all topics five times as many.",
         ),
     ] = 200,
     relief_cool_down_s: Annotated[
-        float, typer.Option(metavar="S", help="Who has taken does not give, and the other way round, for so long.")
+        float,
+        typer.Option(
+            metavar="S", help="Seconds before a broker that received publishers may lose some, and vice versa."
+        ),
     ] = 300.0,
     token: TokenOption = None,
     tokens: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Who may do what: SCOPE NAME TOKEN a line, instead of one token.")
+        str | None, typer.Option(metavar="FILE", help="Tokens and scopes, instead of --token: SCOPE NAME TOKEN a line.")
     ] = None,
-    tls_cert: Annotated[str | None, typer.Option(metavar="FILE", help="Certificate (PEM): then it is HTTPS.")] = None,
-    tls_key: Annotated[str | None, typer.Option(metavar="FILE", help="Its key (PEM).")] = None,
+    tls_cert: Annotated[str | None, typer.Option(metavar="FILE", help="Certificate (PEM): serve HTTPS.")] = None,
+    tls_key: Annotated[str | None, typer.Option(metavar="FILE", help="Key of the certificate (PEM).")] = None,
 ) -> int:
-    """Run the distributor: the registry of brokers and topics, placement, shares, fitting."""
+    """Run the distributor, which places topics. It knows all brokers, assigns publishers and splits token buckets."""
     from distributor.config import DistributorConfig
     from distributor.fitting.events import Scaler
     from distributor.service import serve
@@ -124,7 +131,7 @@ def distributor(
 
 
 def adaptor(distributor: DistributorOption = None, token: TokenOption = None) -> int:
-    """Run the adaptor: it keeps shares right while traffic moves, for topics whose mode asks for that."""
+    """Run the adaptor, which adapts shares. It follows the traffic of topics with an adaptive mode."""
     return run_service(partial(_adapt, distributor, token))
 
 
@@ -142,15 +149,17 @@ async def _adapt(urls: list[str] | None, token: str | None) -> None:
 
 
 def _tokens(token: str | None, file: str | None) -> Tokens | None:
-    """Raises BadInput."""
+    """Return the tokens of the service: of a file, else one. Raises BadInput."""
     if file is not None:
         return Tokens.read("tokens", file)
     return None if token is None else Tokens.of_one(token)
 
 
 def _scaled(token_file: str | None, ca_file: str | None, tokens: str | None) -> tuple[str, ...]:
-    """Of brokers that the distributor starts: they show one token, and ask for those that it asks for. Raises
-    BadInput, for they would only fail."""
+    """Return the options of brokers that the distributor starts: their token, and the tokens that they require.
+
+    Raises BadInput for files that those brokers could not read.
+    """
     if token_file is not None:
         read_token("scaler_token_file", token_file)
     if ca_file is not None:
@@ -160,30 +169,32 @@ def _scaled(token_file: str | None, ca_file: str | None, tokens: str | None) -> 
 
 
 def up(
-    brokers: Annotated[int, typer.Option(help="How many brokers.")],
-    data: Annotated[Path, typer.Option(metavar="DIR", help="Everything that is kept: store, ports, logs.")],
+    brokers: Annotated[int, typer.Option(help="Number of brokers.")],
+    data: Annotated[Path, typer.Option(metavar="DIR", help="Directory of all data: store, ports, logs.")],
     mcap: Annotated[
         float | None,
         typer.Option(
             metavar="RATE",
-            help="msg/s that each broker may be given. Default: no bound until `srtm capacity` finds one.",
+            help="Capacity of each broker, msg/s. Default: no limit until `srtm capacity` finds one.",
         ),
     ] = None,
-    http_address: Annotated[str, typer.Option(metavar="HOST:PORT", help="Of the distributor.")] = "127.0.0.1:4190",
+    http_address: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Address of the distributor.")
+    ] = "127.0.0.1:4190",
     tokens: Annotated[
         bool,
-        typer.Option("--tokens", help="Ask for tokens: made once, in DIR/operator.token, broker.token, client.token."),
+        typer.Option("--tokens", help="Require tokens, created in DIR/operator.token, broker.token, client.token."),
     ] = False,
     fitting: FittingOption = Fitting.SEQUENTIAL,
     scaler: ScalerOption = ScalerKind.NONE,
     scaler_command: ScalerCommandOption = "",
     json_file: JsonOption = None,
 ) -> int:
-    """Run a whole cluster here, until Ctrl-C: distributor, adaptor and brokers, restarted when they crash."""
+    """Run a whole cluster on this host. Distributor, adaptor and brokers run until Ctrl-C; crashed ones restart."""
     from distributor.config import DistributorConfig
     from distributor.fitting.events import Scaler
 
-    DistributorConfig(scaler=Scaler(scaler.value), scaler_command=scaler_command)  # refused before anything is started
+    DistributorConfig(scaler=Scaler(scaler.value), scaler_command=scaler_command)  # checked before anything starts
     options = ["--fitting", fitting.value, "--scaler", scaler.value, "--scaler-data", str(data / "scaled")]
     options += ["--scaler-command", scaler_command] if scaler_command else []
     return run_service(partial(_up, brokers, mcap, data, http_address, tokens, options, json_file))

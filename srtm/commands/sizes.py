@@ -1,4 +1,4 @@
-"""``srtm topic size``: which (r, b) recorded traffic asks for."""
+"""``srtm topic size``: computes the rate limit r and burst b that recorded traffic needs."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ def size(
         list[Path],
         typer.Argument(
             metavar="TRACE...",
-            help="As GET /v1/topics/NAME/trace of a broker answers, or CSV with a column arrival_ns; "
-            "several, of brokers of one host, are merged.",
+            help="Answers of a broker's GET /v1/topics/NAME/trace, or CSV files with a column arrival_ns. "
+            "Traces of brokers of one host are merged.",
         ),
     ],
     rate: Annotated[
         list[float] | None,
         typer.Option("--rate", metavar="R", help="Token rate, msg/s; may be repeated. Default: 1.02 to 2 x the load."),
     ] = None,
-    percentile: Annotated[float, typer.Option(help="Of the messages that shall not wait.")] = 99.0,
+    percentile: Annotated[float, typer.Option(help="Percentage of messages that shall not wait.")] = 99.0,
     json_file: JsonOption = None,
 ) -> None:
-    """The smallest burst without access delay at the percentile, for recorded traffic and a range of rates.
+    """Size a bucket for recorded traffic.
 
-    At least 600 s of traffic are asked for. Beside it what Eq. (1) of the paper gives for Poisson traffic.
+    The table has the smallest burst without access delay at the percentile, for a range of rates. Record at least
+    600 s of traffic. For comparison the table has the values of Poisson traffic, Eq. (1) of the paper.
     """
     from srtm.analysis.arrivals import merged, read_arrivals
     from srtm.analysis.trace_sizing import sized
@@ -53,13 +54,13 @@ def _show(found: Sizing, console: Console) -> None:
     columns = ["r msg/s", "r / load", f"b for p{found.percentile:g}", "+-", "b if Poisson", "Eq. (1) mean ms"]
     rows = [
         [
-            one.rate,
-            f"{one.rate / found.load:.3f}",
-            one.burst,
-            one.uncertainty,
-            one.poisson_burst,
-            f"{one.poisson_mean_ms:.3g}",
+            size.rate,
+            f"{size.rate / found.load:.3f}",
+            size.burst,
+            size.uncertainty,
+            size.poisson_burst,
+            f"{size.poisson_mean_ms:.3g}",
         ]
-        for one in found.sizes
+        for size in found.sizes
     ]
     console.print(table("", columns, rows, left=0))

@@ -1,4 +1,4 @@
-"""``srtm topic ...`` and ``srtm status``: what an operator asks of the distributor."""
+"""``srtm topic ...`` and ``srtm status``: an operator's calls to the distributor."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from srtm.topics.adaptation import MODES
 from srtm.topics.file import read_topic_file, topic_name
 
 _CHANGES_SHOWN = 3
-app = typer.Typer(no_args_is_help=True, help="Topics: plan, submit, look at, change, remove.", rich_markup_mode=None)
+app = typer.Typer(no_args_is_help=True, help="Topics: plan, submit, show, change, remove.", rich_markup_mode=None)
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE.toml")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME")]
@@ -32,16 +32,18 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME")]
 def submit(
     file: FileArgument,
     fitting: Annotated[
-        Fitting | None, typer.Option(help="Fit it to its brokers this way; default: as the distributor does.")
+        Fitting | None, typer.Option(help="Method of fitting the topic to brokers. Default: the distributor's.")
     ] = None,
-    rounds_s: Annotated[float | None, typer.Option(help="Length of a round, under --fitting paper.")] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Until the fitting has ended.")] = False,
+    rounds_s: Annotated[float | None, typer.Option(help="Length of a round of --fitting paper, s.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the fitting has ended.")] = False,
     distributor: DistributorOption = None,
     token: TokenOption = None,
     json_file: JsonOption = None,
 ) -> int:
-    """Create a topic, or change it to what the file says. The same file again changes nothing, but it is fitted anew
-    if --fitting is given."""
+    """Create a topic, or change it to match the file.
+
+    Submitting the same file again changes nothing, but with --fitting the topic is fitted again.
+    """
     document = read_topic_file(file)
     name = topic_name(document)
 
@@ -62,7 +64,7 @@ def submit(
 def plan(
     file: FileArgument, distributor: DistributorOption = None, token: TokenOption = None, json_file: JsonOption = None
 ) -> None:
-    """What submitting the file would do now. Changes nothing."""
+    """Show what submitting the file would do now. Changes nothing."""
     document = read_topic_file(file)
     planned = ask_distributor(distributor, token, lambda client: client.plan(document))
     show("topic plan", planned, json_file, partial(show_plan, planned))
@@ -70,7 +72,7 @@ def plan(
 
 @app.command("list")
 def list_topics(distributor: DistributorOption = None, token: TokenOption = None, json_file: JsonOption = None) -> None:
-    """All topics."""
+    """List all topics."""
     views = ask_distributor(distributor, token, lambda client: client.topics())
     show("topic list", views, json_file, partial(_show_topics, views))
 
@@ -82,7 +84,7 @@ def show_topic(
     token: TokenOption = None,
     json_file: JsonOption = None,
 ) -> None:
-    """One topic: where its publishers and tokens are, and how late its messages were in the last minute."""
+    """Show a topic, its shares and its delays. The delays are those of the last minute."""
 
     async def ask(client: DistributorClient) -> Json:
         return {**await client.topic(name), "fitting": await client.fitting(name)}
@@ -95,18 +97,20 @@ def show_topic(
 def set_options(
     name: NameArgument,
     mode: Annotated[str | None, typer.Option(metavar="MODE", help=f"{', '.join(MODES)}.")] = None,
-    split: Annotated[str | None, typer.Option(metavar="SPLIT", help="fitted or proportional: as declared.")] = None,
-    window_s: Annotated[float | None, typer.Option(help="Of history (proportional, central).")] = None,
-    interval_s: Annotated[float | None, typer.Option(help="Between updates (proportional, central).")] = None,
-    floor: Annotated[float | None, typer.Option(help="Part of the topic that every broker has at least.")] = None,
-    dead_band: Annotated[float | None, typer.Option(help="Part of a share by which it has to change.")] = None,
+    split: Annotated[
+        str | None, typer.Option(metavar="SPLIT", help="fitted or proportional: split by the declared rates.")
+    ] = None,
+    window_s: Annotated[float | None, typer.Option(help="History that counts, s (proportional, central).")] = None,
+    interval_s: Annotated[float | None, typer.Option(help="Time between updates, s (proportional, central).")] = None,
+    floor: Annotated[float | None, typer.Option(help="Smallest share, as a fraction of the topic's bucket.")] = None,
+    dead_band: Annotated[float | None, typer.Option(help="Smallest change, as a fraction of the share.")] = None,
     partners: Annotated[str | None, typer.Option(help="random or ring (gdrl).")] = None,
-    indicator: Annotated[str | None, typer.Option(help="slack or fill: what is to be equal (gdrl).")] = None,
+    indicator: Annotated[str | None, typer.Option(help="slack or fill: what brokers equalize (gdrl).")] = None,
     distributor: DistributorOption = None,
     token: TokenOption = None,
     json_file: JsonOption = None,
 ) -> None:
-    """Change how a running topic's shares are kept right. Publishers stay where they are."""
+    """Change how the shares of a running topic are adapted. Publishers stay where they are."""
     adaptation = _given(
         window_s=window_s,
         interval_s=interval_s,
@@ -129,13 +133,13 @@ def _given(**values: object) -> Json:
 @app.command()
 def publishers(
     name: NameArgument,
-    add: Annotated[list[str] | None, typer.Option("--add", metavar="ID=RATE", help="Declare one more, msg/s.")] = None,
-    drop: Annotated[list[str] | None, typer.Option("--remove", metavar="ID", help="Forget one.")] = None,
+    add: Annotated[list[str] | None, typer.Option("--add", metavar="ID=RATE", help="Add a publisher, msg/s.")] = None,
+    drop: Annotated[list[str] | None, typer.Option("--remove", metavar="ID", help="Remove a publisher.")] = None,
     distributor: DistributorOption = None,
     token: TokenOption = None,
     json_file: JsonOption = None,
 ) -> None:
-    """Which publisher belongs to which broker; with --add or --remove, after that change."""
+    """List the publishers of a topic. With --add and --remove, change them first."""
     added = [_declared(text) for text in add or ()]
 
     async def ask(client: DistributorClient) -> Json:
@@ -150,19 +154,19 @@ def publishers(
 @app.command()
 def remove(
     name: NameArgument,
-    purge: Annotated[bool, typer.Option("--purge", help="Also drop its queued messages.")] = False,
+    purge: Annotated[bool, typer.Option("--purge", help="Also delete its queued messages.")] = False,
     distributor: DistributorOption = None,
     token: TokenOption = None,
     json_file: JsonOption = None,
 ) -> None:
-    """Take a topic's placement and limit away. Queued messages stay, unless --purge."""
+    """Remove a topic's placement and rate limit. Its queued messages stay, unless --purge is given."""
     ask_distributor(distributor, token, lambda client: client.remove_topic(name, purge=purge))
     result = {"removed": name, "purged": purge}
     show("topic remove", result, json_file, lambda console: console.print(f"removed {name}"))
 
 
 def status(distributor: DistributorOption = None, token: TokenOption = None, json_file: JsonOption = None) -> None:
-    """Brokers and topics, now."""
+    """Show all brokers and topics."""
 
     async def ask(client: DistributorClient) -> dict[str, list[Json]]:
         return {"brokers": await client.brokers(), "topics": await client.topics()}
@@ -172,8 +176,7 @@ def status(distributor: DistributorOption = None, token: TokenOption = None, jso
 
 
 def _status_of(view: Json, *, waited: bool) -> int:
-    """A topic that is stored but has no place yet, or that was waited for and does not fit, is not what was asked
-    for."""
+    """Return the exit status of a submission: 1 if the topic is not placed, or was fitted without success."""
     fitted = not waited or view["fitting"]["state"] in ("fits", "off")
     return 0 if view["state"] == "placed" and fitted else 1
 
@@ -194,20 +197,27 @@ def _show_publishers(found: Json, console: Console) -> None:
 def _show_status(result: dict[str, list[Json]], console: Console) -> None:
     columns = ["broker", "address", "alive", "mcap msg/s", "allocated msg/s", "free msg/s"]
     rows = [
-        [one["name"], one.get("tcp_address"), one["alive"], one.get("mcap"), one.get("allocated"), _free(one)]
-        for one in result["brokers"]
+        [
+            broker["name"],
+            broker.get("tcp_address"),
+            broker["alive"],
+            broker.get("mcap"),
+            broker.get("allocated"),
+            _free(broker),
+        ]
+        for broker in result["brokers"]
     ]
     console.print(table("Brokers", columns, rows, left=3))
-    for one in result["brokers"]:
-        for remark in remarks(*conditions(one)):
-            console.print(f"{one['name']}: {remark}", soft_wrap=True)
-    if any(one["alive"] is None for one in result["brokers"]):
+    for broker in result["brokers"]:
+        for remark in remarks(*conditions(broker)):
+            console.print(f"{broker['name']}: {remark}", soft_wrap=True)
+    if any(broker["alive"] is None for broker in result["brokers"]):
         console.print("a standby answered: which brokers are alive, and what they report, is known to the leader alone")
     _show_topics(result["topics"], console)
 
 
 def _free(broker: Json) -> float | None:
-    """What may be given to it, msg/s: nothing is known of one that is away."""
+    """Return the rate that is free on a broker, msg/s. It is unknown for a broker that is not alive."""
     return broker.get("rcap") if broker["alive"] else None
 
 
@@ -272,14 +282,16 @@ def _show_topic(view: Json, console: Console) -> None:
     ]
     console.print(table("", columns, [_place_row(place) for place in view["brokers"]], left=2))
     for change in view.get("changes", [])[:_CHANGES_SHOWN]:
-        shares = ", ".join(f"{name} {one['rate']:,.6g}/{one['burst']:.4g}" for name, one in change["shares"].items())
+        shares = ", ".join(
+            f"{name} {share['rate']:,.6g}/{share['burst']:.4g}" for name, share in change["shares"].items()
+        )
         console.print(f"{change['at']} {change['mode']}: r_l/b_l {shares} ({change['reason']})", soft_wrap=True)
     if view.get("relief"):
         console.print(view["relief"], soft_wrap=True)
     for place in view["brokers"]:
         if place.get("rate_astray"):
-            told = f"{place['broker']}: {place['rate_astray']:g} msg/s come from publishers that belong elsewhere"
-            console.print(told, soft_wrap=True)
+            line = f"{place['broker']}: {place['rate_astray']:g} msg/s come from publishers that belong elsewhere"
+            console.print(line, soft_wrap=True)
         for remark in remarks(*conditions(place)):
             console.print(f"{place['broker']}: {remark}", soft_wrap=True)
     if "fitting" in view:
@@ -320,7 +332,7 @@ def _place_row(place: Json) -> list[Any]:
 
 
 def _p99_ms(place: Json, histogram: str) -> float | None:
-    """Of the last minute; None where nothing was measured."""
+    """Return the p99 of the last minute, ms; None if nothing was measured."""
     report = place.get("report")
     measured = report["last_60s"][histogram] if report else {"count": 0}
     return float(measured["p99_ms"]) if measured["count"] else None

@@ -1,4 +1,4 @@
-"""``srtm publish`` and ``srtm subscribe``: lines in, lines out."""
+"""``srtm publish`` and ``srtm subscribe``: send lines of standard input, print messages as lines."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from srtm.errors import BadInput, PublishRefused
 _READ_BYTES = 64 * 1024
 
 BrokerOption = Annotated[
-    list[str] | None, typer.Option("--broker", metavar="HOST:PORT", help="A plain NSQ broker, without a distributor.")
+    list[str] | None, typer.Option("--broker", metavar="HOST:PORT", help="Use this NSQ broker, without a distributor.")
 ]
 
 
 def publish(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
-    publisher_id: Annotated[str, typer.Option("--id", metavar="ID", help="Who publishes: an id of the topic file.")],
+    publisher_id: Annotated[str, typer.Option("--id", metavar="ID", help="The publisher: an id of the topic file.")],
     distributor: DistributorOption = None,
     broker: BrokerOption = None,
     token: TokenOption = None,
     json_file: JsonOption = None,
 ) -> None:
-    """Publish every line of standard input as one message; empty lines are skipped."""
+    """Publish every line of standard input as one message. Empty lines are skipped."""
     publisher = Publisher(topic, publisher_id, distributor=distributor, brokers=broker or (), token=token)
     result = run_trio(partial(_publish_lines, publisher))
     show("publish", result, json_file, lambda _console: print(f"published {result['published']}", file=sys.stderr))
@@ -70,7 +70,10 @@ async def _publish_lines(publisher: Publisher) -> dict[str, object]:
 
 
 async def _accepted(publisher: Publisher, line: bytes) -> bool:
-    """False after the wait that the topic's bucket asked for. Raises PublishRefused for any other refusal."""
+    """Publish a line. If the topic's bucket refused it, wait as long as it asks and return False.
+
+    Raises PublishRefused for any other refusal.
+    """
     try:
         await publisher.publish(line)
     except PublishRefused as refusal:
@@ -82,8 +85,8 @@ async def _accepted(publisher: Publisher, line: bytes) -> bool:
 
 
 async def _lines() -> AsyncIterator[bytes]:
-    # Not through sys.stdin: a thread left behind in there by Ctrl-C would hold its lock, and the interpreter dies of
-    # that.
+    # os.read, because Ctrl-C leaves the reading thread behind. Inside sys.stdin it would hold a lock, and the
+    # interpreter would crash at its exit.
     read = partial(os.read, sys.stdin.fileno(), _READ_BYTES)
     unfinished = b""
     while chunk := await trio.to_thread.run_sync(read, abandon_on_cancel=True):
@@ -101,7 +104,7 @@ async def _print_messages(subscriber: Subscriber, count: int | None) -> dict[str
         async for delivery in subscriber:
             sys.stdout.buffer.write(delivery.body + b"\n")
             sys.stdout.buffer.flush()
-            await delivery.finish()  # after it is out of our hands
+            await delivery.finish()  # only once the line is written
             received += 1
             if received == count:
                 break

@@ -1,1 +1,4 @@
-"""concurrency: see docs/architecture.md."""
+"""Owns small tools on trio that every service needs: background tasks, back-off, outage reports.
+
+Imports nothing of ours. Begin with ``background``.
+"""

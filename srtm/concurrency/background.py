@@ -1,5 +1,4 @@
-"""A nursery as a private detail of a context manager: its tasks end with the block, and one failure leaves as itself,
-not as a group of one."""
+"""Background tasks of a context manager: they end with its block, and a single failure is raised as itself."""
 
 from __future__ import annotations
 
@@ -11,8 +10,7 @@ import trio
 
 @asynccontextmanager
 async def background_nursery() -> AsyncIterator[trio.Nursery]:
-    """Tasks started here are cancelled when the block ends. If exactly one thing failed, that exception itself is
-    raised."""
+    """Open a nursery whose tasks are cancelled when the block ends. A single failure is raised as itself."""
     with lone_failure():
         async with trio.open_nursery() as nursery:
             yield nursery
@@ -21,7 +19,7 @@ async def background_nursery() -> AsyncIterator[trio.Nursery]:
 
 @contextmanager
 def lone_failure() -> Iterator[None]:
-    """A group that leaves the block with one failure in it is raised as that failure."""
+    """Raise the only failure of an exception group as itself."""
     try:
         yield
     except BaseExceptionGroup as group:
@@ -32,8 +30,10 @@ def lone_failure() -> Iterator[None]:
 
 
 def only_failure(group: BaseException) -> BaseException:
-    """The one exception in ``group`` that is no cancellation (several tasks may have been handed the same one);
-    ``group`` itself where there are several or none."""
+    """Return the one exception in ``group`` that is no cancellation, or ``group`` if there are several or none.
+
+    Several tasks may raise the same exception object: it counts once.
+    """
     failures = {id(leaf): leaf for leaf in _leaves(group) if not isinstance(leaf, trio.Cancelled)}
     return failures.popitem()[1] if len(failures) == 1 else group
 

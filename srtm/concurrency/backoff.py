@@ -1,5 +1,4 @@
-"""How long to wait before the next try: doubling, with jitter, so that a thousand clients of one dead broker do not
-come back at one instant."""
+"""Exponential back-off with jitter, so that the many clients of a dead broker do not return at one instant."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ import random
 
 
 class Backoff:
-    """Delays of ``first_s``, doubled each time up to ``longest_s``, each drawn from the upper half of its range."""
+    """Delays that start at ``first_s`` and double up to ``longest_s``. Each is drawn from 50 to 100 % of its value."""
 
     def __init__(self, first_s: float, longest_s: float) -> None:
         self._first_s = first_s
@@ -15,10 +14,11 @@ class Backoff:
         self._next_s = first_s
 
     def next_s(self) -> float:
+        """Return the next delay, s."""
         delay_s = self._next_s * random.uniform(0.5, 1.0)
         self._next_s = min(2 * self._next_s, self._longest_s)
         return delay_s
 
     def reset(self) -> None:
-        """It worked: the next trouble starts from the shortest delay again."""
+        """Start from the shortest delay again, after a success."""
         self._next_s = self._first_s

@@ -1,26 +1,25 @@
-"""What is said of a time in which nothing works: each reason once, however they take turns (of two distributors that
-are both away each has its own)."""
+"""Reports of an outage: each reason is logged once, even if several reasons alternate."""
 
 from __future__ import annotations
 
-_MOST_REASONS = 16  # more than that have something in them that changes every time
+_MAX_REASONS = 16  # beyond this, the reasons contain something that changes every time
 
 
 class Outage:
-    """From the first failure to the next success."""
+    """The reasons of failure reported since the last success."""
 
     def __init__(self) -> None:
-        self._said: set[str] = set()
+        self._reported: set[str] = set()
 
     def is_news(self, reason: str) -> bool:
-        """Of a failure: whether ``reason`` is to be said."""
-        if reason in self._said or len(self._said) >= _MOST_REASONS:
+        """Note a failure, and return whether its ``reason`` should be logged."""
+        if reason in self._reported or len(self._reported) >= _MAX_REASONS:
             return False
-        self._said.add(reason)
+        self._reported.add(reason)
         return True
 
     def ends(self) -> bool:
-        """Of a success: whether it ends an outage."""
-        had_begun = bool(self._said)
-        self._said.clear()
+        """Note a success, and return whether it ends an outage."""
+        had_begun = bool(self._reported)
+        self._reported.clear()
         return had_begun

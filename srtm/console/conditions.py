@@ -1,5 +1,4 @@
-"""What a broker's figures are to be taken with, in words: a laboratory, a quota on its processors, time that its host
-gave to others. Pure."""
+"""Remarks on the conditions of a broker: simulated service time, a CPU quota, steal time of its host. Pure."""
 
 from __future__ import annotations
 
@@ -10,24 +9,24 @@ import msgspec
 
 from srtm.control import Throttling
 
-_SMALLEST = 0.005  # shares below are noise, and would show as 0 %
+_MIN_FRACTION = 0.005  # smaller fractions are noise and would be shown as 0 %
 
 
 def conditions(view: Mapping[str, Any]) -> tuple[int, Throttling | None]:
-    """Of a broker, as the distributor shows it: what ``remarks`` takes."""
+    """Return the arguments of ``remarks`` from the distributor's view of a broker."""
     return view.get("lab_service_time_ns", 0), msgspec.convert(view.get("throttling"), Throttling | None)
 
 
 def remarks(lab_service_time_ns: int, throttling: Throttling | None) -> list[str]:
-    """None where there is nothing to be said."""
+    """Return one line for each condition that affects the broker's figures."""
     found = []
     if lab_service_time_ns:
         found.append(f"laboratory: {lab_service_time_ns / 1000:g} us a message")
     if throttling is None:
         return found
-    if throttling.throttled_share >= _SMALLEST:
+    if throttling.throttled_share >= _MIN_FRACTION:
         quota = "a quota" if throttling.quota_cores is None else f"a quota of {throttling.quota_cores:g} cores"
         found.append(f"throttled by {quota} in {throttling.throttled_share:.0%} of its periods")
-    if throttling.steal_share >= _SMALLEST:
+    if throttling.steal_share >= _MIN_FRACTION:
         found.append(f"steal {throttling.steal_share:.0%}")
     return found

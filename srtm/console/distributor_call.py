@@ -1,4 +1,4 @@
-"""A question of a command to the distributor, from connection to answer."""
+"""Runs a command's calls to the distributor, from connection to answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 def ask_distributor(
     urls: list[str] | None, token: str | None, question: Callable[[DistributorClient], Awaitable[_T]]
 ) -> _T:
-    """What ``question`` finds out, in a process without an event loop."""
+    """Run ``question`` with a client of the distributor, in an event loop of its own, and return its result."""
 
     async def work() -> _T:
         async with DistributorClient(urls, token=token) as client:

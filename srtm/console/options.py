@@ -1,4 +1,4 @@
-"""``--token-file`` and ``--ca-file``: options that every command which asks a distributor takes."""
+"""Adds ``--token-file`` and ``--ca-file`` to every command that asks a distributor."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from srtm.net.tls_trust import CA_VARIABLE
 from srtm.net.tokens import read_token
 
 _OPTIONS = {
-    "token_file": Annotated[str | None, typer.Option(metavar="FILE", help="A file with that token.")],
+    "token_file": Annotated[str | None, typer.Option(metavar="FILE", help="File with the token of --token.")],
     "ca_file": Annotated[
         str | None,
         typer.Option(
             metavar="FILE",
-            help=f"Certificates (PEM) to trust of https:// URLs. Default: ${CA_VARIABLE}, else the system's.",
+            help=f"Certificates (PEM) to trust for https:// URLs. Default: ${CA_VARIABLE}, else the system's.",
         ),
     ],
 }
 
 
 def add_trust(app: typer.Typer) -> None:
-    """To every command that takes ``--distributor``."""
+    """Add the options to every command of ``app`` that takes ``--distributor``."""
     for command in app.registered_commands:
         if command.callback is not None and "distributor" in inspect.signature(command.callback).parameters:
             command.callback = _with_trust(command.callback)
@@ -36,7 +36,7 @@ def _with_trust(command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)
     def run(token_file: str | None = None, ca_file: str | None = None, **given: Any) -> Any:
         if ca_file is not None:
-            os.environ[CA_VARIABLE] = ca_file  # where every client of this process looks
+            os.environ[CA_VARIABLE] = ca_file  # every client of this process reads it
         if token_file is not None:
             given["token"] = read_token("token_file", token_file)
         return command(**given)

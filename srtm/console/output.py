@@ -1,5 +1,4 @@
-"""How a command shows its result: a table for people, one JSON document for programs (``--json``, design section
-11)."""
+"""Shows the result of a command: tables for people, one JSON document for programs (``--json``, design section 11)."""
 
 from __future__ import annotations
 
@@ -13,21 +12,21 @@ import msgspec
 import typer
 from rich.console import Console
 
-from srtm import __version__
 from srtm.console.tables import PeopleTable
 from srtm.errors import BadInput
+from srtm.version import __version__
 
-SCHEMA = 1  # of the envelope and of every result in it; grows with an incompatible change
-_PIPE_COLUMNS = 240
+SCHEMA = 1  # version of the JSON documents; it grows with every incompatible change
+_PIPE_COLUMNS = 240  # characters
 
 
 def refuse_unwritable(field: str, file: str | None) -> None:
-    """Before anything is done rather than after it. Raises BadInput; None and ``-`` are nobody's files."""
+    """Check before a command runs that its output file can be written; None and ``-`` pass. Raises BadInput."""
     if file is None or file == "-":
         return
     path = Path(file)
     if path.is_dir() or not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
-        raise BadInput(field, file, "must be a file that can be written, in a folder that is there")
+        raise BadInput(field, file, "must be a file that can be written, in a directory that exists")
 
 
 def _writable_json(file: str | None) -> str | None:
@@ -49,15 +48,18 @@ DistributorOption = Annotated[
     typer.Option(
         "--distributor",
         metavar="URL",
-        help="May be repeated. Default: $SRTM_DISTRIBUTOR (separated by commas), else http://127.0.0.1:4190.",
+        help="URL of a distributor; may be repeated. Default: $SRTM_DISTRIBUTOR (separated by commas), "
+        "else http://127.0.0.1:4190.",
     ),
 ]
 TokenOption = Annotated[str | None, typer.Option("--token", envvar="SRTM_TOKEN", help="Bearer token of the services.")]
 
 
 def show(command: str, result: object, json_file: str | None, display: Callable[[Console], None]) -> None:
-    """``display`` prints for people, unless standard output is taken by the JSON. Raises BadInput for a file that
-    cannot be written."""
+    """Show a result: as JSON in ``json_file`` (``-``: standard output), and by ``display`` for people.
+
+    ``display`` is not called if the JSON goes to standard output. Raises BadInput if the file cannot be written.
+    """
     if json_file is not None:
         write_json(command, result, json_file)
     if json_file != "-":
@@ -65,17 +67,17 @@ def show(command: str, result: object, json_file: str | None, display: Callable[
 
 
 def people_console(*, stderr: bool = False) -> Console:
-    """Shows names as they are, whatever of markup or emoji they look like."""
+    """Return a console that prints names unchanged, even if they look like markup or emoji."""
     return Console(highlight=False, markup=False, emoji=False, width=people_width(), stderr=stderr)
 
 
 def people_width() -> int | None:
-    """Of a console on standard output. A pipe has no width to keep to: a cell cut there would be a value lost."""
+    """Return the width for standard output, characters; None: the terminal's. A pipe gets 240, to cut no value."""
     return None if sys.stdout.isatty() else _PIPE_COLUMNS
 
 
 def write_json(command: str, result: object, json_file: str) -> None:
-    """The file appears whole or not at all."""
+    """Write a result as JSON. The file appears complete or not at all. Raises BadInput."""
     document = {"schema": SCHEMA, "command": command, "version": __version__, "result": result}
     text = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
     if json_file == "-":
@@ -92,12 +94,12 @@ def write_json(command: str, result: object, json_file: str) -> None:
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, left: int = 1) -> PeopleTable:
-    """The first ``left`` columns are text, the others numbers (aligned right)."""
+    """Return a table of ``rows``. The first ``left`` columns are text, the others numbers (aligned right)."""
     return PeopleTable(title, tuple(columns), [tuple(map(number, row)) for row in rows], left)
 
 
 def number(value: object) -> str:
-    """For a table cell: no more digits than a person reads; a dash for what is not known."""
+    """Format a table cell: three significant digits below 1,000, whole numbers above; a dash for None."""
     if value is None:
         return "-"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""How a plan reads: who would be where, what that does to messages, and what an even spread would do to them."""
+"""Prints a plan: the placement, its predicted delays, and those of an even spread."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ _KNOWN = {"simulation": "simulated", "formula": "by formula (a simulation would 
 
 
 def promise(view: Json) -> str:
+    """Return a topic's promise: "p99 <= 1 ms"."""
     slo = view["slo"]
     return f"p{slo['percentile']:g} <= {slo['latency_ms']:g} ms"
 
 
 def show_plan(plan: Json, console: Console) -> None:
-    """``plan``: what ``POST /v1/plan`` answers."""
+    """Print ``plan``, an answer of ``POST /v1/plan``."""
 
     def say(text: str) -> None:
         console.print(text, soft_wrap=True)
@@ -64,35 +65,35 @@ def _show_brokers(plan: Json, console: Console) -> None:
     ]
     rows = [
         [
-            one["broker"],
-            f"{one['service_us']:g} ({one['service_known']})",
-            one["publishers"],
-            one["groups"],
-            one["rate_assigned"],
-            one["rate"],
-            one["burst"],
-            f"{one['rate_part']:.1%}, {one['burst_part']:.1%}",
-            one["access_ms"],
-            one["processing_ms"],
-            one["total_ms"],
-            "no limit known" if one["free_afterwards"] is None else one["free_afterwards"],
+            broker["broker"],
+            f"{broker['service_us']:g} ({broker['service_known']})",
+            broker["publishers"],
+            broker["groups"],
+            broker["rate_assigned"],
+            broker["rate"],
+            broker["burst"],
+            f"{broker['rate_part']:.1%}, {broker['burst_part']:.1%}",
+            broker["access_ms"],
+            broker["processing_ms"],
+            broker["total_ms"],
+            "no limit known" if broker["free_afterwards"] is None else broker["free_afterwards"],
         ]
-        for one in plan["brokers"]
+        for broker in plan["brokers"]
     ]
     console.print(table("", columns, rows[:_LONGEST_LIST], left=2))
     if len(rows) > _LONGEST_LIST:
         console.print(f"and {len(rows) - _LONGEST_LIST:,} more brokers: --json has all of them")
 
 
-def _delays(one: Json) -> str:
-    parts = {"access": one["access_ms"], "processing": one["processing_ms"], "both": one["total_ms"]}
-    return f"p{one['percentile']:g} " + ", ".join(f"{what} {_ms(value)}" for what, value in parts.items())
+def _delays(delays: Json) -> str:
+    parts = {"access": delays["access_ms"], "processing": delays["processing_ms"], "both": delays["total_ms"]}
+    return f"p{delays['percentile']:g} " + ", ".join(f"{what} {_ms(value)}" for what, value in parts.items())
 
 
-def _penalty(one: Json) -> str:
+def _penalty(penalty: Json) -> str:
     return (
-        f"sum {_ms(one['sum_ms'])} over all messages, {_ms(one['mean_ms'])} a message; p99 {_ms(one['p99_ms'])} more "
-        f"than the {_ms(one['one_p99_ms'])} of one bucket"
+        f"sum {_ms(penalty['sum_ms'])} over all messages, {_ms(penalty['mean_ms'])} a message; "
+        f"p99 {_ms(penalty['p99_ms'])} more than the {_ms(penalty['one_p99_ms'])} of one bucket"
     )
 
 
@@ -100,6 +101,6 @@ def _ms(value: float | None) -> str:
     return "without end" if value is None else f"{number(float(value))} ms"
 
 
-def _admitted(one: Json) -> str:
-    largest = one["largest_topic"]
+def _admitted(admitted: Json) -> str:
+    largest = admitted["largest_topic"]
     return "no limit is known" if largest is None else f"a further topic of up to {largest:,.6g} msg/s"

@@ -1,4 +1,4 @@
-"""What the brokers of a topic recorded, fetched from each of them: for commands that look at real arrivals."""
+"""Fetches the traces of a topic from its brokers, for commands that analyse real arrivals."""
 
 from __future__ import annotations
 
@@ -22,18 +22,20 @@ async def recorded(
     read: Callable[[bytes, Json], _Read],
     size: Callable[[_Read], int],
 ) -> list[_Read]:
-    """Of the topic of ``view``: what ``read`` makes of each broker's trace and its place in the view, on the host on
-    which most of it was, for hosts do not share a clock. ``notes``: what is left aside is added. Raises Unavailable,
-    PeerError."""
+    """Fetch the traces of the topic of ``view``, one a broker, and convert each with ``read(trace, place)``.
+
+    Hosts do not share a clock, so only the host with the most arrivals (by ``size``) counts. ``notes`` receives a line
+    for each recording that is left out. Raises Unavailable, PeerError.
+    """
     addresses = {broker["name"]: broker["http_address"] for broker in await client.brokers()}
     by_host: dict[str, list[_Read]] = {}
     for place in view["brokers"]:
         if (address := addresses.get(place["broker"])) is None:
-            notes.append(f"broker {place['broker']} is not known any more: its arrivals are left aside")
+            notes.append(f"broker {place['broker']} is not known any more: its arrivals are left out")
         elif (body := await _trace(address, view["name"], token)) is not None:
             host = parse_address("http_address", address)[0]
             by_host.setdefault(host, []).append(read(body, place))
-    ranked = sorted(by_host, key=lambda host: -sum(size(one) for one in by_host[host]))
+    ranked = sorted(by_host, key=lambda host: -sum(size(recording) for recording in by_host[host]))
     if len(ranked) > 1:
         notes.append(
             f"hosts do not share a clock: only what came to {ranked[0]} is judged, not {', '.join(ranked[1:])}"
@@ -42,7 +44,7 @@ async def recorded(
 
 
 async def _trace(address: str, topic: str, token: str | None) -> bytes | None:
-    """None: nothing of this topic was recorded there."""
+    """Return a broker's trace of a topic; None if it recorded nothing."""
     async with aclosing(BrokerClient(address, token)) as client:
         try:
             return await client.trace(topic)

@@ -1,4 +1,4 @@
-"""From a command into trio and back: one failure comes out as itself; a service runs until a signal."""
+"""Runs a command's asynchronous work: until it ends, or as a service until a signal."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ _T = TypeVar("_T")
 
 
 def run_trio(work: Callable[[], Awaitable[_T]]) -> _T:
-    """``trio.run``; a group with one failure in it is raised as that failure (also KeyboardInterrupt). SIGTERM cancels
-    ``work``, so that it ends the processes that it started, and then this one with SystemExit (143)."""
+    """Run ``work`` in trio and return its result. A single failure is raised as itself, also KeyboardInterrupt.
+
+    SIGTERM cancels ``work``, so that it can stop the processes that it started. Then SystemExit (143) is raised.
+    """
     result: list[_T] = []
 
     async def note() -> None:
@@ -29,8 +31,10 @@ def run_trio(work: Callable[[], Awaitable[_T]]) -> _T:
 
 
 def run_service(work: Callable[[], Awaitable[None]]) -> int:
-    """Runs ``work`` until SIGTERM (0: it was asked to stop) or SIGINT (130); ``work`` is cancelled then and may clean
-    up."""
+    """Run ``work`` until SIGTERM or SIGINT and return the exit status: 0 after SIGTERM, 130 after SIGINT.
+
+    A signal cancels ``work``, which may clean up.
+    """
     return _run(partial(_until_signal, work))
 
 
@@ -40,7 +44,7 @@ def _run(work: Callable[[], Awaitable[_T]]) -> _T:
 
 
 async def _until_terminated(work: Callable[[], Awaitable[None]]) -> None:
-    """Returns early where it was."""
+    """Run ``work``, and return early on SIGTERM."""
     with trio.open_signal_receiver(signal.SIGTERM) as signals:
         async with background_nursery() as nursery:
             nursery.start_soon(_cancel_at, signals, nursery.cancel_scope)

@@ -1,4 +1,4 @@
-"""What typer refuses, in our words: the option, the value, the rule."""
+"""Formats typer's errors like all others: the option, the value, the rule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _VALUE = "Input should be "
 
 
 def usage_text(error: typer.TyperException) -> str:
-    """For standard error. A command that was named without its subcommand gets its help."""
+    """Return the text for standard error. A command without its subcommand gets its help."""
     text = _message(error)
     if text.startswith("Usage: "):
         return text
@@ -26,12 +26,12 @@ def _message(error: typer.TyperException) -> str:
 
 
 def _refused_value(error: typer.TyperException) -> str | None:
-    """``--option: value: rule``, where the option's type refused the value (pydantic says why)."""
+    """Return ``--option: value: rule`` if pydantic refused the option's value; else None."""
     parameter = getattr(error, "param", None)
     refused = getattr(error.__cause__, "errors", None)
     if parameter is None or refused is None:
         return None
     first: dict[str, Any] = refused()[0]
-    said = str(first.get("ctx", {}).get("error", first["msg"])).removesuffix(".")
-    rule = said.replace(_VALUE, "must be ", 1) if said.startswith(_VALUE) else said
+    text = str(first.get("ctx", {}).get("error", first["msg"])).removesuffix(".")
+    rule = text.replace(_VALUE, "must be ", 1) if text.startswith(_VALUE) else text
     return f"{parameter.opts[0]}: {first['input']!r}: {rule}"

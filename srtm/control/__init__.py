@@ -4,7 +4,7 @@ May import ``srtm.errors`` and values of ``srtm.topics``. Begin with ``sync``: a
 are imported from here.
 
 Each type names its one maker and its one reader. Rates are in msg/s, bursts in messages; both are multiples of 1e-6
-(``srtm.token_bucket.exact_split``), which JSON numbers carry exactly. Versions only grow; a reader refuses a version
+(``srtm.units``), which JSON numbers carry exactly. Versions only grow; a reader refuses a version
 older than the one it has.
 """
 

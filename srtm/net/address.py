@@ -1,4 +1,4 @@
-"""``HOST:PORT`` as text and as a pair: one rule for all services."""
+"""Addresses: ``HOST:PORT`` as text and as a pair, by one rule for all services."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from srtm.errors import BadInput
 
 
 def parse_address(field: str, text: str) -> tuple[str, int]:
-    """Host and port of ``HOST:PORT`` (``[::1]:4150`` for IPv6; no host: all addresses). Raises BadInput."""
+    """Return host and port of ``HOST:PORT`` (``[::1]:4150`` for IPv6). No host means 0.0.0.0. Raises BadInput."""
     host, colon, port = text.rpartition(":")
     if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
         raise BadInput(field, text, "must be HOST:PORT with a port from 0 to 65535")
@@ -19,7 +19,7 @@ def parse_address(field: str, text: str) -> tuple[str, int]:
 
 
 def resolvable(field: str, text: str, host: str) -> str:
-    """``host``, of the address ``text``. Raises BadInput for what resolvers refuse to be asked."""
+    """Return ``host`` of the address ``text``. Raises BadInput if no resolver accepts it."""
     try:
         host.encode("idna")
     except UnicodeError:
@@ -30,21 +30,22 @@ def resolvable(field: str, text: str, host: str) -> str:
 
 
 def is_socket_path(text: str) -> bool:
-    """A path has a slash: a bare word would be a mistyped host more often than a file in the current directory."""
+    """Whether ``text`` is the path of a Unix socket: it has a slash. A bare word is more likely a mistyped host."""
     return "/" in text
 
 
 def listen_address(field: str, text: str) -> str:
-    """The path of a Unix socket as it is; ``HOST:PORT`` with a host where there was none. Raises BadInput."""
+    """Return the path of a Unix socket unchanged, or ``HOST:PORT`` with 0.0.0.0 for no host. Raises BadInput."""
     return text if is_socket_path(text) else format_address(*parse_address(field, text))
 
 
 def parse_peer(field: str, text: str) -> tuple[str, int]:
-    """An address to connect to, which has a host. Raises BadInput."""
+    """Return host and port of an address to connect to, which must have a host. Raises BadInput."""
     if text.startswith(":"):
         raise BadInput(field, text, "must be HOST:PORT, with a host")
     return parse_address(field, text)
 
 
 def format_address(host: str, port: int) -> str:
+    """Return ``HOST:PORT``, an IPv6 host in square brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,4 +1,4 @@
-"""What decoding JSON may raise that somebody else wrote: no JSON, or not of the shape; not UTF-8; nested too deep."""
+"""The errors that foreign JSON may raise: no JSON or another shape, no UTF-8, nested too deep."""
 
 from __future__ import annotations
 

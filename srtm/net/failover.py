@@ -1,5 +1,7 @@
-"""The distributors that a member of a cluster knows, the one to be asked first: the leader, where a standby says which
-one that is, else whoever was not asked for longest. One task at a time uses one of these."""
+"""Failover between distributors: a member of a cluster asks the leader, whichever distributor that is.
+
+A standby names the leader. If none does, the distributor that was asked longest ago is next.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,12 @@ from srtm.net.decode_errors import UNREADABLE
 from srtm.net.http_client import HttpClient
 from srtm.net.tls_trust import trusting
 
-LONGEST_PAUSE_S = 1.0  # between rounds in which none could be reached
-_ANSWER_S = 3.0  # nothing that is asked here takes a distributor long, but it may be busy planning
+LONGEST_PAUSE_S = 1.0  # between rounds in which no distributor answered
+_ANSWER_S = 3.0  # the requests made here are short, but a distributor may be busy with planning
 
 
 class Distributor(Protocol):
-    """One distributor's HTTP (``srtm.net.http_client.HttpClient``)."""
+    """The HTTP connection to one distributor (``srtm.net.http_client.HttpClient``)."""
 
     base_url: str
 
@@ -33,18 +35,22 @@ class Distributor(Protocol):
 
 
 class Distributors:
-    """``known``: at least one. ``connect``: to a leader that is not among them. ``failures``: attempts of ``post`` that
-    came to nothing, since the start."""
+    """The distributors of one cluster, for one task at a time.
+
+    ``known``: at least one. ``connect``: connects to a leader that is not among them. ``failures``: failed attempts of
+    ``post`` since the start.
+    """
 
     def __init__(self, known: Sequence[Distributor], connect: Callable[[str], Distributor], log: Log) -> None:
-        self._known = list(known)  # the first one is asked first
+        self._known = list(known)  # the first one is asked next
         self._connect = connect
-        self._extra: Distributor | None = None  # a leader that is none of those given
+        self._extra: Distributor | None = None  # a leader that was not given in ``known``
         self._log = log
         self.failures = 0
 
     @property
     def first(self) -> Distributor:
+        """The distributor that is asked next."""
         return self._known[0]
 
     def __len__(self) -> int:
@@ -54,14 +60,16 @@ class Distributors:
         return iter(list(self._known))
 
     async def aclose(self) -> None:
-        """Closing takes no time; a checkpoint in the first does not skip the rest."""
-        with trio.CancelScope(shield=True):
+        """Close all connections, at once."""
+        with trio.CancelScope(shield=True):  # a cancellation in one does not skip the others
             for distributor in self._known:
                 await distributor.aclose()
 
     async def post(self, what: str, target: str, body: bytes) -> bytes:
-        """The leader's answer, from whichever comes to lead, however long that takes; ``body`` may come twice. Raises
-        PeerError: it refuses us, or makes no sense."""
+        """Ask until a leader answers, however long that takes, and return its answer.
+
+        ``body`` may arrive twice. Raises PeerError if the leader refuses the request or its answer cannot be read.
+        """
         backoff = Backoff(first_s=0.1, longest_s=LONGEST_PAUSE_S)
         failures = 0
         while True:
@@ -76,8 +84,11 @@ class Distributors:
     async def ask(
         self, what: str, method: str, target: str, body: bytes = b"", *, timeout_s: float = _ANSWER_S
     ) -> bytes:
-        """The answer of whoever is asked first; ``body`` may come twice. Raises PeerError as ``post`` does; Unavailable
-        where there is no answer, or not from a leader (NotLeader): the next question is for another one then."""
+        """Ask the first distributor once and return its answer. ``body`` may arrive twice.
+
+        Raises PeerError as ``post`` does, Unavailable if there is no answer, NotLeader if a standby answers. After the
+        last two the next request goes to another distributor.
+        """
         distributor = self.first
         try:
             status, answer = await distributor.request(method, target, body, timeout_s=timeout_s)
@@ -89,8 +100,10 @@ class Distributors:
             raise
 
     async def choose_next(self, leader: str | None) -> None:
-        """Who is asked first from now on: ``leader`` (a URL), or whoever was not asked for longest. The token goes to
-        nobody in clear of whom was told over TLS."""
+        """Make ``leader`` (a URL) the next to be asked; None: the one that was asked longest ago.
+
+        A leader without TLS is ignored if it was named over TLS, because the token would be sent in clear.
+        """
         asked = self._known.pop(0)
         self._known.append(asked)
         if leader is None:
@@ -98,7 +111,7 @@ class Distributors:
         if asked.base_url.startswith("https:") and not leader.startswith("https:"):
             self._log.warning("the leader cannot be asked", reason=f"{asked.base_url} names {leader}, without TLS")
             return
-        known = next((one for one in self._known if one.base_url == leader), None)
+        known = next((distributor for distributor in self._known if distributor.base_url == leader), None)
         if known is None:
             known = await self._connect_to(leader)
         if known is not None:
@@ -106,7 +119,7 @@ class Distributors:
             self._known.insert(0, known)
 
     async def _connect_to(self, leader: str) -> Distributor | None:
-        """Only the latest leader that is none of the configured ones is kept. None: it has no URL."""
+        """Connect to a leader that is not configured; only the latest such leader is kept. None: its URL is invalid."""
         try:
             connected = self._connect(leader)
         except BadInput as error:
@@ -122,23 +135,22 @@ class Distributors:
 
 
 def connected(urls: Sequence[str], log: Log, *, token: str | None, ca_file: str | None) -> Distributors:
-    """Those at ``urls``; ``ca_file``: as of ``srtm.net.tls_trust.trusting``. Raises BadInput."""
+    """Return the distributors at ``urls``. ``ca_file``: see ``srtm.net.tls_trust.trusting``. Raises BadInput."""
     connect = partial(connect_to, token=token, ca_file=ca_file)
     return Distributors([connect(url) for url in urls], connect, log)
 
 
 def connect_to(url: str, *, token: str | None, ca_file: str | None) -> HttpClient:
-    """To one distributor. Raises BadInput."""
+    """Return a client of the distributor at ``url``. Raises BadInput."""
     return HttpClient(url, token=token, tls=trusting(ca_file) if url.startswith("https:") else None)
 
 
 class Disowned(PeerError):
-    """The distributor takes another process for the broker of this name."""
+    """The distributor knows another process as the broker of this name."""
 
 
 def refused(url: str, what: str, status: int, body: bytes) -> SrtmError:
-    """What an answer that is none means: NotLeader (a standby), Unavailable (out of order for now), Disowned,
-    PeerError."""
+    """Return the error of an unsuccessful answer: NotLeader, Unavailable (status 5xx), Disowned or PeerError."""
     problem = _problem(status, body)
     text = f"{url}: {what} answered {status}: {problem.detail}"
     if status == 503 and problem.title == NotLeader.title:

@@ -1,5 +1,7 @@
-"""One kept-alive HTTP/1.1 connection to one service of ours, on trio and h11: for processes that must start at once
-(httpx takes 0.1 s to import)."""
+"""One kept-alive HTTP/1.1 connection to one SRTM service, on trio and h11.
+
+Brokers use it because they must start at once: httpx takes 0.1 s to import.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,10 @@ Connect = Callable[[], Awaitable[trio.abc.Stream]]
 
 
 class HttpClient:
-    """For one task at a time. ``base_url``: ``http://HOST:PORT``, or ``https`` with ``tls``. Raises BadInput for any
-    other URL."""
+    """An HTTP client for one task at a time.
+
+    ``base_url``: ``http://HOST:PORT``, or ``https://HOST:PORT`` with ``tls``. Raises BadInput for any other URL.
+    """
 
     def __init__(
         self,
@@ -31,7 +35,7 @@ class HttpClient:
         headers: Sequence[tuple[str, str]] = (),
         connect: Connect | None = None,
         connect_timeout_s: float = 1.0,
-        answer_limit_bytes: int = 256 * 1024 * 1024,  # a desired state that names a million publishers is some 20 MB
+        answer_limit_bytes: int = 256 * 1024 * 1024,  # a desired state with a million publishers has about 20 MB
     ) -> None:
         self.base_url = base_url.rstrip("/")
         self._host, self._port = parse_http_url("url", base_url, "https" if tls else "http")
@@ -47,10 +51,11 @@ class HttpClient:
         self._answer_begun = False
 
     async def request(self, method: str, target: str, body: bytes = b"", *, timeout_s: float) -> tuple[int, bytes]:
-        """Status and body. Raises Unavailable (no connection, no answer in time), PeerError (no HTTP).
+        """Send a request and return the answer's status and body.
 
-        A connection that the other side had closed meanwhile is opened anew, once: send only what may be sent twice.
-        After an error or a cancellation the next request starts on a new connection.
+        Raises Unavailable (no connection, no answer within ``timeout_s``), PeerError (the answer is no HTTP). If the
+        server closed the connection meanwhile, the request is sent again once: it must be safe to repeat. After an
+        error or a cancellation the next request opens a new connection.
         """
         finished = False
         try:
@@ -71,7 +76,7 @@ class HttpClient:
                 await self._abandon()
 
     async def aclose(self) -> None:
-        """At once, without a word to the other side; also inside a cancelled scope."""
+        """Close the connection at once, without notice to the server; also inside a cancelled scope."""
         await self._abandon()
 
     async def _request(self, method: str, target: str, body: bytes) -> tuple[int, bytes]:
@@ -139,7 +144,7 @@ class HttpClient:
 
 
 def parse_http_url(field: str, url: str, scheme: str = "http") -> tuple[str, int]:
-    """Host and port of ``http://HOST:PORT``. Raises BadInput."""
+    """Return host and port of ``http://HOST:PORT``. Raises BadInput."""
     rule = f"must be {scheme}://HOST:PORT"
     try:
         parts = urlsplit(url)

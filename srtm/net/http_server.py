@@ -1,7 +1,6 @@
-"""HTTP requests as routes see them, and answers: paths, arguments, our errors. The bytes are the engine's
-(``broker/engine/src/http``).
+"""HTTP requests and responses as routes see them. The engine reads and writes the bytes (``broker/engine/src/http``).
 
-A handler that raises one of ``srtm.errors`` is answered with problem+json.
+If a handler raises one of ``srtm.errors``, the response is problem+json.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _BAD_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
 
 
 class BodyTooLarge(BadInput):
-    """The request's body is over the limit of its route. Nothing was changed."""
+    """The request's body is larger than its route allows. Nothing was changed."""
 
     title = "body too large"
     http_status = 413
@@ -34,7 +33,7 @@ class BodyTooLarge(BadInput):
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """``headers`` besides the content's type and length."""
+    """A response. ``headers`` does not include Content-Type and Content-Length."""
 
     status: int = 200
     body: bytes = b""
@@ -47,25 +46,29 @@ ReadBody = Callable[[int], Awaitable[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """``segments``: the path's parts, percent-decoded; ``query`` is as it came; header names are lower-case."""
+    """A request. ``path`` and ``query`` are still percent-encoded; header names are lower-case."""
 
     method: str
     path: str
     query: str = ""
     headers: tuple[tuple[str, str], ...] = ()
     read_body: ReadBody = field(default=lambda _limit: _no_body(), repr=False)
-    """``await read_body(limit_bytes)``: the whole body. Raises BodyTooLarge."""
+    """``await read_body(limit_bytes)`` returns the whole body. Raises BodyTooLarge."""
 
     @property
     def segments(self) -> list[str]:
+        """The parts of the path, percent-decoded. Raises BadInput."""
         return [percent_decoded("path", part, plus=False) for part in self.path.split("/")[1:]]
 
     def header(self, name: str) -> str | None:
+        """Return the first value of a header, or None. ``name``: in lower case."""
         return next((value for key, value in self.headers if key == name), None)
 
     def arguments(self) -> dict[str, str]:
-        """Of the query string; the first value of a name wins. Raises BadInput on a bad escape or a ``;`` (as Go's
-        parser)."""
+        """Parse the query string by the rules of Go's net/url: the first value of a name wins.
+
+        Raises BadInput for a bad escape or a ``;``.
+        """
         found: dict[str, str] = {}
         for part in self.query.split("&"):
             if ";" in part:
@@ -81,7 +84,7 @@ async def _no_body() -> bytes:
 
 
 def percent_decoded(where: str, text: str, *, plus: bool = True) -> str:
-    """Raises BadInput for a broken escape or bytes that are not UTF-8."""
+    """Decode %XX escapes, and + as a space. Raises BadInput for a broken escape or bytes that are not UTF-8."""
     if _BAD_ESCAPE.search(text):
         raise BadInput(where, text, "every % must be followed by two hexadecimal digits")
     try:
@@ -91,15 +94,17 @@ def percent_decoded(where: str, text: str, *, plus: bool = True) -> str:
 
 
 def json_response(value: object, status: int = 200, headers: tuple[tuple[str, str], ...] = ()) -> Response:
+    """Return a response with ``value`` as JSON."""
     return Response(status, msgspec.json.encode(value), "application/json; charset=utf-8", headers)
 
 
 def text_response(text: str) -> Response:
+    """Return a response with plain text."""
     return Response(200, text.encode(), "text/plain; charset=utf-8")
 
 
 def problem(error: SrtmError, headers: tuple[tuple[str, str], ...] = ()) -> Response:
-    """``application/problem+json`` (``srtm.control.Problem``) for a refusal."""
+    """Return the ``application/problem+json`` (``srtm.control.Problem``) of an error."""
     body: dict[str, object] = {"title": error.title, "status": error.http_status, "detail": str(error)}
     for name in ("field", "value", "rule"):
         if hasattr(error, name):
@@ -121,28 +126,30 @@ class NoSuchMethod(BadInput):
 
 
 Handler = Callable[[Request], Awaitable[Response]]
-# Takes the request, then one str for each {name} of the pattern, by keyword.
+# Takes the request, and by keyword one str for each {name} of the pattern.
 RouteHandler = Callable[..., Awaitable[Response]]
 
 
 class _Route(NamedTuple):
     handler: RouteHandler
-    scopes: tuple[Scope, ...]  # besides operators
+    scopes: tuple[Scope, ...]  # that may use it, besides operators
 
 
-_OPEN = "/healthz"  # to everybody
+_OPEN = "/healthz"  # needs no token
 
 
 class Router:
-    """Methods and path patterns (``/v1/topics/{name}/bucket``) to handlers. Raises NotFound, NoSuchMethod,
-    Unauthorized, Forbidden: the caller's flavour of error answers them."""
+    """Finds the handler for a method and a path, by patterns such as ``/v1/topics/{name}/bucket``.
+
+    Raises NotFound, NoSuchMethod, Unauthorized, Forbidden. The caller turns them into responses.
+    """
 
     def __init__(self, tokens: Tokens | None) -> None:
         self._routes: list[tuple[list[str], dict[str, _Route]]] = []
         self._tokens = tokens
 
     def add(self, method: str, pattern: str, handler: RouteHandler, *, scopes: tuple[Scope, ...] = ()) -> None:
-        """``scopes``: whose tokens may use it, besides operators'."""
+        """Register a handler. ``scopes``: the scopes of tokens that may use it, besides ``operator``."""
         parts = pattern.split("/")[1:]
         methods = next((known for path, known in self._routes if path == parts), None)
         if methods is None:
@@ -192,12 +199,14 @@ def _match(parts: list[str], segments: list[str]) -> dict[str, str] | None:
 
 
 async def respond(handler: Handler, request: Request, log: Log) -> Response:
-    """The handler's answer; its errors as answers. The one place that catches everything: a bug must cost one request,
-    not the service."""
+    """Run a handler and turn its errors into responses.
+
+    This is the one place that catches every exception: a bug must cost one request, not the service.
+    """
     try:
         return await handler(request)
     except SrtmError as error:
         return problem(error, (("Allow", error.allow),) if isinstance(error, NoSuchMethod) else ())
     except Exception as error:  # noqa: BLE001
-        log.failure("a request failed by a fault of ours", method=request.method, path=request.path, error=repr(error))
+        log.failure("a request failed because of a bug", method=request.method, path=request.path, error=repr(error))
         return problem(InternalError(f"{type(error).__name__}: see the log"))

@@ -1,4 +1,4 @@
-"""JSON files of ours as typed values."""
+"""Reads JSON files that SRTM wrote, as typed values."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ _T = TypeVar("_T")
 
 
 def read_json(path: Path, kind: type[_T], field: str, what: str) -> _T | None:
-    """The file's content; None where there is none. Raises BadInput (of ``field``) for a file that is not ours
-    (``what`` it must hold): to start as if it were not there would forget what it says."""
+    """Return the file's content, or None if there is no such file.
+
+    Raises BadInput for ``field`` if the file does not hold ``what``. Ignoring such a file would lose its content.
+    """
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""A refusal that came over HTTP as the exception that it stands for."""
+"""Turns an HTTP answer with ``problem+json`` back into the exception that caused it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from srtm.net.decode_errors import UNREADABLE
 
 
 def refusal(url: str, status: int, content: bytes, retry_after_s: float | None = None) -> SrtmError:
-    """``content`` is problem+json from a service of ours; anything else is a PeerError."""
+    """Return the exception for the body ``content`` of an answer of ``url``. No problem+json gives a PeerError."""
     try:
         problem = msgspec.json.decode(content, type=Problem)
     except UNREADABLE:

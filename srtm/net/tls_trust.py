@@ -1,4 +1,4 @@
-"""TLS to the control plane: whose certificates are trusted, and what a failure is called in front of people."""
+"""TLS to the control plane: which certificates are trusted, and how a failure is explained to people."""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ from srtm.errors import BadInput
 
 CA_VARIABLE = "SRTM_CA_FILE"
 
-_EXPIRED, _NOT_YET = 10, 9  # X509_V_ERR_* of OpenSSL, which Python does not name
+_EXPIRED, _NOT_YET = 10, 9  # X509_V_ERR_* of OpenSSL; Python has no names for them
 _UNKNOWN_ISSUER = (18, 19, 20, 21)
 _OTHER_NAME = (62, 64)
 _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE")
 
 
 def ca_file(given: str | None = None) -> str | None:
-    """``given``, else $SRTM_CA_FILE; None: the system's certificates."""
+    """Return ``given``, else $SRTM_CA_FILE, else None (the system's certificates)."""
     return given or os.environ.get(CA_VARIABLE) or None
 
 
 @cache
 def trusting(ca_file: str | None) -> ssl.SSLContext:
-    """A client's context. Raises BadInput for a file that holds no certificates. One for the process: reading the
-    system's certificates takes 20 ms, and there may be a thousand clients."""
+    """Return a client's TLS context; None: trust the system's certificates.
+
+    Raises BadInput if the file holds no certificates. The process shares one context: reading the system's
+    certificates takes 20 ms, and there may be a thousand clients.
+    """
     try:
         return ssl.create_default_context(cafile=ca_file)
     except ssl.SSLError as error:
@@ -37,23 +40,23 @@ def trusting(ca_file: str | None) -> ssl.SSLContext:
 
 
 def trouble(url: str, error: BaseException, remedy: str = "") -> str:
-    """Why ``url`` could not be asked, for people: the cause of it, ``remedy``: where its CA is not known."""
+    """Explain to people why ``url`` cannot be reached. ``remedy`` follows if nobody trusted issued its certificate."""
     for cause in _chain(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             return _distrust(url, cause, remedy)
         if isinstance(cause, ssl.SSLError) and cause.reason in _NO_TLS:
             return "does not speak TLS: should it be http://?"
-    text = next((_said(cause) for cause in _chain(error) if _said(cause)), type(error).__name__)
+    text = next((_text_of(cause) for cause in _chain(error) if _text_of(cause)), type(error).__name__)
     return f"cannot be reached: {text}"
 
 
-def _said(cause: BaseException) -> str:
-    """What is below a timeout in the chain speaks of how it was brought about."""
+def _text_of(cause: BaseException) -> str:
+    """Return the text of one cause. A timeout's own text only names the cancellation."""
     return "no answer in time" if isinstance(cause, trio.TooSlowError) else str(cause)
 
 
 def no_answer(url: str) -> str:
-    """The connection was closed where an answer should come."""
+    """Explain that ``url`` closed the connection before it answered."""
     hint = ": should it be https://?" if url.startswith("http:") else ""
     return f"closed the connection without an answer{hint}"
 

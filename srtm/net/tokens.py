@@ -1,9 +1,9 @@
-"""Bearer tokens and what they may do. Pure but for reading a file.
+"""Bearer tokens and their scopes.
 
-A file of tokens has one a line: ``SCOPE NAME TOKEN``. SCOPE is ``operator`` (everything), ``broker`` or ``client``;
-NAME is shown where a token is refused; TOKEN is the token itself, or ``sha256:`` and the 64 hexadecimal digits of its
-SHA-256. What begins with ``#`` is a comment. A name may stand twice, so that a new token can go out before the old one
-is gone. Files are read once, at the start.
+A token file has one token a line: ``SCOPE NAME TOKEN``. SCOPE is ``operator`` (everything), ``broker`` or ``client``.
+NAME is shown in refusals. TOKEN is the token, or ``sha256:`` and the 64 hexadecimal digits of its SHA-256. A line that
+begins with ``#`` is a comment. A name may occur twice, so that a new token can be distributed before the old one is
+removed. Services read the file once, at their start.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ _HIDDEN = "(not shown)"
 
 @dataclass(frozen=True)
 class Holder:
-    """Whoever has a token."""
+    """The holder of a token."""
 
     scope: Scope
     name: str
 
 
 class Tokens:
-    """``digests``: {SHA-256 of a token: its holder}."""
+    """The tokens that a service knows. ``digests``: {SHA-256 of a token: its holder}."""
 
     def __init__(self, digests: dict[bytes, Holder]) -> None:
         self._digests = digests
 
     @classmethod
     def of_one(cls, token: str) -> Self:
-        """One token for everybody and everything. Raises BadInput."""
+        """Return one token that allows everything. Raises BadInput."""
         return cls({digest(checked_token("token", token)): Holder(OPERATOR, "the cluster's token")})
 
     @classmethod
     def parsed(cls, field: str, text: str) -> Self:
-        """The lines of a file. Raises BadInput, which names the line and never shows a token."""
+        """Parse the text of a token file. Raises BadInput, which names the line and never shows a token."""
         digests: dict[bytes, Holder] = {}
         for number, line in enumerate(text.splitlines(), start=1):
             words = line.split()
@@ -72,19 +72,22 @@ class Tokens:
 
     @classmethod
     def read(cls, field: str, path: str) -> Self:
-        """Raises BadInput."""
+        """Read a token file. Raises BadInput."""
         return cls.parsed(field, read_text(field, path))
 
     def joined(self, others: Self) -> Self:
-        """A token of both is what ``others`` say."""
+        """Return the tokens of both. For a token in both, the holder of ``others`` counts."""
         return type(self)({**self._digests, **others._digests})
 
     def knows(self, token: str) -> bool:
+        """Whether ``token`` is one of these."""
         return digest(token) in self._digests
 
     def check(self, authorization: str | None, scopes: Collection[Scope]) -> None:
-        """``authorization``: the header. Raises Unauthorized (it has no token that is known here), Forbidden (one whose
-        scope is not among ``scopes``)."""
+        """Check the header ``authorization``.
+
+        Raises Unauthorized (no known token), Forbidden (the token's scope is not ``operator`` and not in ``scopes``).
+        """
         holder = self._holder(authorization or "")
         if holder is None:
             raise Unauthorized
@@ -92,7 +95,7 @@ class Tokens:
             raise Forbidden(holder.name, holder.scope, [*scopes] or [OPERATOR])
 
     def _holder(self, authorization: str) -> Holder | None:
-        """All are compared, each in constant time: how long it takes tells nobody how near a guess was."""
+        """Find the holder. All tokens are compared, each in constant time, so that timing reveals nothing."""
         kind, _, token = authorization.partition(" ")
         given = digest(token.strip())
         found = None
@@ -103,17 +106,18 @@ class Tokens:
 
 
 def digest(token: str) -> bytes:
+    """Return the SHA-256 of a token."""
     return hashlib.sha256(token.encode(errors="surrogateescape")).digest()
 
 
 def listed(holders: Iterable[tuple[Scope, str, str]]) -> str:
-    """A file's text for (scope, name, token); it holds digests only."""
+    """Return the text of a token file for (scope, name, token). It holds digests only."""
     lines = [_line(*holder) for holder in holders]
     return "\n".join(["# SCOPE NAME TOKEN", *lines, ""])
 
 
 def relisted(text: str, holder: tuple[Scope, str, str]) -> str:
-    """A file's text with the token of ``holder`` (scope, name, token) instead of those that this name had."""
+    """Return a token file's text in which ``holder`` (scope, name, token) replaces all tokens of that name."""
     kept = [line for line in text.splitlines() if line.split()[:2] != [*holder[:2]]]
     return "\n".join([*kept, _line(*holder), ""])
 
@@ -123,14 +127,14 @@ def _line(scope: Scope, name: str, token: str) -> str:
 
 
 def checked_token(field: str, token: str) -> str:
-    """As it can stand in a header. Raises BadInput."""
+    """Return ``token`` if it may stand in a header. Raises BadInput."""
     if _TOKEN.fullmatch(token) is None:
         raise BadInput(field, _HIDDEN, _RULE)
     return token
 
 
 def read_token(field: str, path: str) -> str:
-    """The one token in a file, for whoever has to show it. Raises BadInput."""
+    """Read the one token of a file. Raises BadInput."""
     words = read_text(field, path).split()
     if len(words) != 1:
         raise BadInput(field, path, f"must be a file with one token and nothing else, not {len(words)} words")
@@ -138,7 +142,7 @@ def read_token(field: str, path: str) -> str:
 
 
 def read_text(field: str, path: str) -> str:
-    """Raises BadInput."""
+    """Read a small ASCII file. Raises BadInput."""
     try:
         with Path(path).open("rb") as file:
             content = file.read(_LONGEST_FILE_BYTES + 1)

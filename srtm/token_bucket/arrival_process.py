@@ -1,8 +1,8 @@
-"""The publishers' process, message by message: who sends when, drawn from a seed. Pure.
+"""Draws the messages of a topic's publishers from a seed: which publisher sends when. Pure.
 
-``srtm.token_bucket.burst_sizing`` draws the same process where nobody needs to know who sent. Members of a Poisson
-group fire at the instants of its fastest, the slower ones at a random part of them, nested; those of a periodic group
-at one phase.
+``srtm.token_bucket.burst_sizing`` draws the same process without the senders. Members of a Poisson group fire at the
+instants of its fastest member; slower members fire at a random, nested subset of them. Members of a periodic group
+have one phase.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from srtm.topics.publishers import ALONE, Ints, Publishers
 
 @dataclass(frozen=True)
 class Sent:
-    """Columns of equal length, in order of time. ``publisher``: index into the columns of the topic."""
+    """Drawn messages in order of time, in columns. ``publisher``: index into the columns of the topic."""
 
     publisher: Ints
     arrival_ns: Ints
-    seconds: float  # from 0; what was drawn
+    seconds: float  # the time drawn, from 0
 
     def __len__(self) -> int:
         return len(self.arrival_ns)
 
 
 def sent(publishers: Publishers, seconds: float, seed: int) -> Sent:
-    """All messages of ``seconds``. Memory is about 50 bytes for each."""
+    """Draw all messages of ``seconds``. Each needs about 50 bytes of memory."""
     rng = np.random.default_rng(seed)
     group = np.where(
         publishers.groups == ALONE, len(publishers.group_names) + np.arange(len(publishers)), publishers.groups
@@ -46,8 +46,7 @@ def sent(publishers: Publishers, seconds: float, seed: int) -> Sent:
 def _poisson(
     fires: np.ndarray, group: Ints, chosen: np.ndarray, seconds: float, rng: np.random.Generator
 ) -> tuple[Ints, np.ndarray]:
-    """(publisher, s) of every firing. The j fastest of a group fire together, without the others, at the difference of
-    the rates of the j-th and the next: independent streams that make up the nested process."""
+    """Return (publisher, time in s) of every firing; see ``burst_sizing.nested_streams`` for the streams of a group."""
     members = np.flatnonzero(chosen)
     members = members[np.lexsort((-fires[members], group[members]))]
     same = group[members][1:] == group[members][:-1]
@@ -65,7 +64,7 @@ def _poisson(
 def _periodic(
     fires: np.ndarray, group: Ints, chosen: np.ndarray, seconds: float, rng: np.random.Generator
 ) -> tuple[Ints, np.ndarray]:
-    """(publisher, s) of every firing; one phase a group, as a part of the period."""
+    """Return (publisher, time in s) of every firing. A group has one phase, as a fraction of the period."""
     members = np.flatnonzero(chosen)
     period_s = 1.0 / fires[members]
     phase_s = rng.random(int(group.max(initial=-1)) + 1)[group[members]] * period_s

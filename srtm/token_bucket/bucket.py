@@ -1,10 +1,10 @@
-"""The token bucket, plain and exact, and the checker of release logs: what everything else is measured against.
+"""The exact token bucket, and the checker of release logs. It is the reference for all other implementations.
 
-Law (design section 3; appendix A of the main paper): continuous refill at r up to b, message i arriving at a_i is
-released at d_i = max(a_i, first instant at which its tokens are there for it), first come first served, rounded up to
-the next whole nanosecond. No float, no clock, no numpy here. A token is 1e15 units, so a rate of m micro-messages/s
-accrues exactly m units a nanosecond (docs/architecture.md, "Numbers that cross boundaries").
-``broker/engine/src/bucket.rs`` is the same in Rust; ``srtm/token_bucket/replay.py`` in columns.
+The law (design section 3; appendix A of the main paper): a bucket refills continuously at r up to b. Message i, which
+arrives at a_i, is released at d_i = max(a_i, first instant with its tokens), first come first served, rounded up to the
+next whole nanosecond. A token is 1e15 units, so a rate of m micro-messages/s adds exactly m units a nanosecond
+(docs/architecture.md, "Numbers that cross boundaries"). No float, clock or numpy is used. The engine has the same
+bucket in Rust; ``srtm.token_bucket.replay`` applies it to columns.
 """
 
 from __future__ import annotations
@@ -19,24 +19,23 @@ UNITS_PER_MICRO = 10**9  # units in one micro-message of burst
 
 
 class Bucket:
-    """One bucket and what waits in front of it. Costs are in tokens; parameters come from
-    ``srtm.token_bucket.exact_split``.
+    """A bucket and its queue. Costs are in tokens, rates and bursts in micro-messages (``srtm.units``).
 
-    A decision is a take, debit or set; an ``at_ns`` older than the last one counts as its instant. A take that cannot
-    pass as things stand (r = 0, or cost > b) waits without an instant, and so does all that comes behind it.
+    A decision is a take, debit or set. An ``at_ns`` older than the last decision counts as that decision's instant. A
+    take that cannot pass now (r = 0, or cost > b) waits without an instant, and so do all takes behind it.
     """
 
     def __init__(self, rate_micro: int, burst_micro: int, at_ns: int, full: bool = True) -> None:
         self._rate = rate_micro  # units a nanosecond
         self._burst = burst_micro * UNITS_PER_MICRO
-        self._fill = self._burst if full else 0  # units there at _at_ns, <= _burst; negative only after a debit
+        self._fill = self._burst if full else 0  # units at _at_ns, <= _burst; negative only after a debit
         self._at_ns = at_ns  # the last decision
-        self._waiting: deque[int] = deque()  # costs in units; the head's is not there yet
+        self._waiting: deque[int] = deque()  # costs in units; there are too few for the head yet
         self._waiting_units = 0
-        self._stuck = False  # something that waits costs more than the bucket can hold
+        self._stuck = False  # a waiting take costs more than the burst
 
     def take(self, cost: int, at_ns: int) -> int | None:
-        """Release instant of ``cost`` tokens asked for at ``at_ns``; None: never under these parameters."""
+        """Take ``cost`` tokens at ``at_ns`` and return the release instant, ns. None: never with these parameters."""
         self._advance(at_ns)
         self._waiting.append(cost * TOKEN)
         self._waiting_units += cost * TOKEN
@@ -47,14 +46,14 @@ class Bucket:
         return None if self._stuck else self._instant_of(self._waiting_units)
 
     def debit(self, cost: int, at_ns: int) -> None:
-        """Take ``cost`` tokens at once, whether or not they are there. What waits is put off."""
+        """Take ``cost`` tokens at once, even if there are too few. Waiting takes are delayed."""
         self._advance(at_ns)
         self._fill -= cost * TOKEN
 
     def set(self, rate_micro: int, burst_micro: int, at_ns: int) -> list[int | None]:
-        """New parameters: a shrink clamps the fill, a growth mints nothing.
+        """Set rate and burst, and return the new instants of the takes that wait at ``at_ns``, in order.
 
-        Returns the new instants of the takes that still wait at ``at_ns``, in order.
+        A smaller burst limits the fill; a larger one adds no tokens.
         """
         self._advance(at_ns)
         self._rate = rate_micro
@@ -64,16 +63,16 @@ class Bucket:
         return self._instants()
 
     def fill_units(self, at_ns: int) -> int:
-        """Tokens there at ``at_ns``, in units, what waits not paid for. A question, no decision: nothing changes."""
+        """Return the tokens at ``at_ns``, in units, before waiting takes are paid. It changes nothing."""
         return self._at(at_ns)[0]
 
     def unfinished_work(self, at_ns: int) -> int:
-        """U = b - tokens + waiting, in units: what the r-server of appendix A still has to do."""
+        """Return U = b - tokens + waiting, in units: the unfinished work of the r-server of appendix A."""
         fill, paid = self._at(at_ns)
         return self._burst - fill + self._waiting_units - sum(islice(self._waiting, paid))
 
     def _at(self, at_ns: int) -> tuple[int, int]:
-        """Fill at ``at_ns``, and how many of the waiting takes have been paid by then."""
+        """Return the fill at ``at_ns`` and the number of waiting takes paid by then."""
         fill = self._fill + self._rate * max(0, at_ns - self._at_ns)
         paid = 0
         for units in self._waiting:
@@ -90,7 +89,7 @@ class Bucket:
             self._waiting_units -= self._waiting.popleft()
 
     def _instant_of(self, units: int) -> int | None:
-        """First instant at which ``units``, more than are there now, have come."""
+        """Return the first instant with ``units`` in total, which must be more than the fill. None: never."""
         if self._rate == 0:
             return None
         return self._at_ns + -((self._fill - units) // self._rate)
@@ -107,7 +106,7 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Violation:
-    """The worst interval of a release log: ``released`` messages in [from_ns, to_ns], where ``allowed`` may go."""
+    """The worst interval of a release log: ``released`` messages in [from_ns, to_ns]; the law allows ``allowed``."""
 
     from_ns: int
     to_ns: int
@@ -120,21 +119,20 @@ class Violation:
 
 
 def conforms_due(due_ns: Iterable[int], rate_micro: int, burst_micro: int) -> Violation | None:
-    """The one law: over every interval, ends and batches counted, at most b + r * dt leave. None: it holds.
+    """Check the law: in every closed interval of length dt at most b + r * dt messages are released. None: it holds.
 
-    The instants may come in any order: the log of several brokers is their logs chained, judged by the whole (r, b).
-    As they were rounded up to whole nanoseconds, an interval of them stands for a real one less than 1 ns longer, and
-    is judged as that.
+    The instants may be in any order: the log of several brokers is the concatenation of their logs, checked against
+    the whole (r, b). Instants are rounded up to whole nanoseconds, so each interval may be up to 1 ns longer.
     """
     return conforms_actual(due_ns, rate_micro, burst_micro, 0)
 
 
 def conforms_actual(actual_ns: Iterable[int], rate_micro: int, burst_micro: int, lateness_ns: int) -> Violation | None:
-    """The same for hand-overs that were up to ``lateness_ns`` (J) later than due: at most b + r * (dt + J)."""
+    """Check the law for releases up to ``lateness_ns`` (J) after they were due: at most b + r * (dt + J) messages."""
     rounding = max(0, rate_micro - 1)  # units that accrue in less than 1 ns
     allowed_at_once = burst_micro * UNITS_PER_MICRO + rate_micro * lateness_ns + rounding
     worst, violation = allowed_at_once, None
-    used = count = 0  # units and messages of the interval that ends here and is worst
+    used = count = 0  # units and messages of the worst interval that ends here
     from_ns = last_ns = 0
     for at_ns in sorted(map(int, actual_ns)):
         used -= rate_micro * (at_ns - last_ns)

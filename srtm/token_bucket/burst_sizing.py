@@ -1,9 +1,9 @@
-"""``burst = "auto"`` (design section 11): the smallest whole b with zero access delay at a percentile, by simulation.
+"""Sizes ``burst = "auto"`` (design section 11): the smallest whole b without access delay at a percentile.
 
-The unfinished work U that a message finds does not depend on b (appendix A), and the message is not delayed if and
-only if U + 1 <= b (Eq. 2). So b is the percentile of U + 1 over the messages, rounded up: no search, one pass.
-Arrivals are drawn and worked in slices, so memory stays small. They are drawn in floats, from the seed; once they are
-whole nanoseconds, all is exact (``srtm.token_bucket.replay``).
+The unfinished work U that a message finds does not depend on b (appendix A). The message is not delayed if and only if
+U + 1 <= b (Eq. 2). So b is the percentile of U + 1 over the messages, rounded up, and one pass finds it. Arrivals are
+drawn in slices, to save memory. They are drawn as floats from a seed; as whole nanoseconds they are replayed exactly
+(``srtm.token_bucket.replay``).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from fractions import Fraction
 import numpy as np
 
 from srtm.token_bucket.bucket import TOKEN
-from srtm.token_bucket.exact_split import MICRO
 from srtm.token_bucket.replay import Server
 from srtm.topics.publishers import ALONE, Floats, Ints, Publishers
+from srtm.units import MICRO
 
 LONGEST_S = 600.0
 MOST_ARRIVALS = 10_000_000
@@ -26,16 +26,18 @@ _SLICE = 1_000_000  # expected arrivals drawn at once: a few tens of megabytes
 
 
 def smallest_burst(publishers: Publishers, rate: float, percentile: float = 99.0, seed: int = 1) -> int:
-    """b in messages for a token rate of ``rate`` msg/s, which must be at least the publishers' load.
+    """Return b in messages for the token rate ``rate``, msg/s, which must be at least the publishers' load.
 
-    Never below the largest batch, which could not pass in one go.
+    It is at least the largest batch, which could not pass at once otherwise.
     """
     return max(publishers.largest_batch, enough_burst(arrivals(publishers, seed), rate, percentile))
 
 
 def enough_burst(arrivals_ns: Iterable[Ints], rate: float, percentile: float, count_from_ns: int = 0) -> int:
-    """The smallest b in messages under which ``percentile`` per cent of these arrivals find a token; instants in order,
-    in slices. Those before ``count_from_ns`` take tokens, but are not counted."""
+    """Return the smallest b, messages, with which ``percentile`` per cent of the arrivals find a token.
+
+    The arrivals are in order of time, in slices. Those before ``count_from_ns`` take tokens but are not counted.
+    """
     rate_micro = round(rate * MICRO)
     server, counts = Server(rate_micro, 0), np.zeros(1, dtype=np.int64)
     for arrival_ns in arrivals_ns:
@@ -53,12 +55,12 @@ def _added(left: Ints, right: Ints) -> Ints:
 
 
 def tokens_needed(whole_ns: Ints, rest: Ints, rate_micro: int) -> Ints:
-    """The smallest whole b under which a message is not delayed that finds this work, as ``Server.found`` has it."""
+    """Return the smallest whole b with which a message that finds this work (``Server.found``) is not delayed."""
     return 1 + _tokens_up(whole_ns, rest, rate_micro)
 
 
 def _tokens_up(whole_ns: Ints, rest: Ints, rate_micro: int) -> Ints:
-    """Work in tokens, rounded up. 64 bits cannot hold it in units, so it is compared with the times of whole tokens."""
+    """Return the work in tokens, rounded up. Units would exceed 64 bits, so times of whole tokens are compared."""
     most = int(whole_ns.max(initial=0)) * rate_micro // TOKEN + 2
     steps = [divmod(tokens * TOKEN, rate_micro) for tokens in range(most)]
     step_ns = np.array([step for step, _ in steps], dtype=np.int64)
@@ -70,17 +72,17 @@ def _tokens_up(whole_ns: Ints, rest: Ints, rate_micro: int) -> Ints:
 
 @dataclass(frozen=True)
 class _Firings:
-    """Sources that fire on their own: Poisson streams by size, periodic ones by phase."""
+    """Independent sources: Poisson streams by size, periodic ones by phase."""
 
-    poisson_rates: Floats  # firings/s of all streams with ...
-    poisson_sizes: Ints  # ... so many messages at once
+    poisson_rates: Floats  # firings/s of all streams of the size below
+    poisson_sizes: Ints  # messages at once
     periods_s: Floats
     phases_s: Floats  # in [0, period)
     periodic_sizes: Ints
 
 
 def arrivals(publishers: Publishers, seed: int) -> Iterator[Ints]:
-    """Arrival instants, ns from 0, in order and in slices: for LONGEST_S or MOST_ARRIVALS, whichever is less."""
+    """Draw arrival instants, ns from 0, in order and in slices, for LONGEST_S or MOST_ARRIVALS, whichever is less."""
     if not len(publishers):
         return
     rng = np.random.default_rng(seed)
@@ -119,7 +121,7 @@ def _firings(publishers: Publishers, rng: np.random.Generator) -> _Firings:
 
 
 def _nested(fires: Floats, batches: Ints, group: Ints) -> tuple[Floats, Ints]:
-    """Poisson groups as independent streams: (firings/s, messages at once), one entry a size."""
+    """Return Poisson groups as independent streams: (firings/s, messages at once), one entry a size."""
     rates, sizes, _ = nested_streams(fires, batches, group)
     distinct, stream = np.unique(sizes, return_inverse=True)
     summed: Floats = np.bincount(stream, weights=rates, minlength=len(distinct)).astype(np.float64)
@@ -127,11 +129,11 @@ def _nested(fires: Floats, batches: Ints, group: Ints) -> tuple[Floats, Ints]:
 
 
 def nested_streams(fires: Floats, batches: Ints, group: Ints) -> tuple[Floats, Ints, Ints]:
-    """The independent Poisson streams that groups are made of: firings/s, messages at once, group.
+    """Return the independent Poisson streams that make up groups: firings/s, messages at once, group.
 
-    Members of a group fire at the instants of its fastest, the slower ones at a random part of them, nested. Thinned
-    so, a group is the sum of independent streams: its j fastest fire together, without the others, at the difference
-    of the rates of the j-th and the next.
+    Members of a group fire at the instants of its fastest member; slower members fire at a random, nested subset of
+    them. Such a group is a sum of independent streams: its j fastest members fire together, without the others, at the
+    difference between the rates of the j-th and the next member.
     """
     order = np.lexsort((-fires, group))
     fires, batches, group = fires[order], batches[order], group[order]

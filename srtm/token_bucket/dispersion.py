@@ -1,4 +1,4 @@
-"""How bursty the traffic of each broker is, from what a topic says of its publishers: the input of the fitted split."""
+"""Computes the traffic of each broker, with its dispersion, from a topic's publishers, for the fitted split."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from srtm.topics.publishers import ALONE, Ints, Publishers
 
 
 def traffic_of(publishers: Publishers, at: Ints, brokers: int) -> list[Traffic]:
-    """What each of ``brokers`` gets; ``at[i]`` is the broker of publisher i, below 0 for none.
+    """Return the traffic of each of ``brokers``. ``at[i]``: index of the broker of publisher i; below 0: none.
 
-    Members of one group on one broker fire together; those elsewhere do not matter. Periodic publishers count as
-    Poisson ones of their rate: over times in which few of them fire that is what they look like.
+    Members of a group on one broker fire together; members on other brokers do not count. Periodic publishers count as
+    Poisson publishers of the same rate, which they resemble over times in which few of them fire.
     """
     there = np.flatnonzero(at >= 0)
     rates, batches, broker = publishers.rates[there], publishers.batches[there], at[there]

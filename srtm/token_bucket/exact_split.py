@@ -1,7 +1,7 @@
-"""Rates and bursts as micro-messages (multiples of 1e-6), split so that the parts sum to the whole exactly.
+"""Splits rates and bursts (micro-messages) into parts that sum exactly to the whole.
 
-Design section 5: r_l and b_l in proportion to the rate assigned; section 3: a share is (0, 0) or holds one token at
-least. Integers and fractions only.
+r_l and b_l are proportional to the assigned rates (design section 5). A share is (0, 0) or holds at least one token
+(section 3). Only integers and fractions are used.
 """
 
 from __future__ import annotations
@@ -11,35 +11,18 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from srtm.errors import BadInput
-
-MICRO = 1_000_000
-LARGEST = 1e9  # msg/s, or messages: beyond it a float no longer holds micro-messages with room to spare
-
-
-def to_micro(value: float, field: str) -> int:
-    """``value`` (msg/s or messages) in micro-messages, to the nearest. Raises BadInput outside 0.000001 .. 1e9."""
-    if not 0 < value <= LARGEST:  # false for NaN too
-        raise BadInput(field, value, f"must be a number above 0 and at most {LARGEST:g}")
-    micro = round(value * MICRO)
-    if micro == 0:
-        raise BadInput(field, value, "must be at least 0.000001")
-    return micro
-
-
-def from_micro(micro: int) -> float:
-    """Msg/s or messages. ``to_micro`` gives exactly ``micro`` back."""
-    return micro / MICRO
+from srtm.units import MICRO, from_micro
 
 
 def split(total_micro: int, weights: Sequence[float], floor_micro: int = 0) -> list[int]:
-    """Parts of ``total_micro`` in proportion to ``weights``, by largest remainder; they sum to it exactly.
+    """Split ``total_micro`` in proportion to ``weights``, by the largest remainder. The sum is exact.
 
-    A part of weight 0 is 0; every other is at least ``floor_micro``, for which the others give up in proportion.
-    Raises BadInput when a weight is negative or not finite, when none is above 0, or when the floors do not fit.
+    A part of weight 0 is 0; every other part is at least ``floor_micro``. Raises BadInput if a weight is negative or
+    not finite, if no weight is above 0, or if the floors exceed the total.
     """
     if any(not math.isfinite(weight) or weight < 0 for weight in weights):
         raise BadInput("weights", list(weights), "must be finite and not negative")
-    raised: set[int] = set()  # parts that the floor lifts
+    raised: set[int] = set()  # parts set to the floor
     active = {index for index, weight in enumerate(weights) if weight > 0}
     if not active:
         raise BadInput("weights", list(weights), "at least one must be above 0")
@@ -66,10 +49,10 @@ def _by_largest_remainder(total: int, weights: Sequence[Fraction], members: Sequ
 
 
 def split_bucket(rate_micro: int, burst_micro: int, assigned_rates: Sequence[float]) -> list[tuple[int, int]]:
-    """Sub-token buckets (r_l, b_l), micro, both in proportion to the rate assigned; sums exact.
+    """Split a bucket into shares (r_l, b_l), micro-messages, in proportion to the assigned rates. The sums are exact.
 
-    Nothing assigned: (0, 0). Every other share holds at least one token. Raises BadInput when nothing is assigned at
-    all, or when the burst has fewer whole tokens than there are shares.
+    The share of rate 0 is (0, 0); every other share holds at least one token. Raises BadInput if all rates are 0, or
+    if the burst has fewer tokens than there are shares.
     """
     shares = sum(rate > 0 for rate in assigned_rates)
     if shares * MICRO > burst_micro:

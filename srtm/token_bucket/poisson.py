@@ -1,8 +1,8 @@
-"""What theory says of Poisson traffic under a token bucket (section 2.1 of the main paper): Eq. (1).
+"""The theory of Poisson traffic at a token bucket: Eq. (1), section 2.1 of the main paper.
 
-The r-server is M/D/1. Its unfinished work U, in tokens, lies in (N - 1, N] while N messages are there, so P(U > b - 1)
-for a whole b is P(N >= b). N's distribution follows from the balance across each cut between n and n + 1 at departures:
-every term is positive, so nothing cancels.
+The r-server is M/D/1. While it has N messages, its unfinished work U, in tokens, is in (N - 1, N]. So P(U > b - 1) is
+P(N >= b) for a whole b. The distribution of N follows from the balance between n and n + 1 at departures. All terms
+are positive, so no precision is lost.
 """
 
 from __future__ import annotations
@@ -11,32 +11,33 @@ import math
 
 import numpy as np
 
-_TERMS = 400  # arrivals in one service time: Poisson with a mean below 1, of which nothing is left long before
+_TERMS = 400  # arrivals in one service time are Poisson with a mean below 1: further terms are 0
 
 
 def delayed_part(ratio: float, burst: int) -> float:
-    """P(U > b - 1): the part of the messages that wait, for lambda / r = ``ratio`` < 1 and a whole ``burst`` >= 1."""
+    """Return P(U > b - 1), the fraction of messages that wait, for lambda / r = ``ratio`` < 1 and ``burst`` >= 1."""
     return max(0.0, 1.0 - float(np.sum(_occupancy(ratio, burst))))
 
 
 def mean_delay_s(load: float, rate: float, burst: int) -> float:
-    """Eq. (1): the mean access delay at ``load`` < ``rate``, msg/s."""
+    """Return the mean access delay by Eq. (1), s, for ``load`` < ``rate``, msg/s."""
     return delayed_part(load / rate, burst) / (2 * rate * (1 - load / rate))
 
 
 def exact_mean_delay_s(load: float, rate: float, burst: int) -> float:
-    """The mean access delay that Eq. (1) is some per cent above for 1 < b, at ``load`` < ``rate``, msg/s, and a whole
-    ``burst`` >= 1: E[(U - (b - 1))+] / r.
+    """Return the exact mean access delay E[(U - (b - 1))+] / r, s, for ``load`` < ``rate``, msg/s, and ``burst`` >= 1.
 
-    With g(x) = E[(U - x)+], and rho (P(U > x - 1) - P(U > x)) the density of U at x (what jumps over x comes down
-    through it), g(x) = g(x - 1) - P(U > x) / rho; g(0) is M/D/1's mean work."""
+    Eq. (1) is a few per cent larger if b > 1. Let g(x) = E[(U - x)+]. The density of U at x is
+    rho (P(U > x - 1) - P(U > x)), because work that jumps over x comes down through it. So
+    g(x) = g(x - 1) - P(U > x) / rho, and g(0) is the mean work of M/D/1.
+    """
     ratio = load / rate
     above = 1.0 - np.cumsum(_occupancy(ratio, burst))  # [n]: P(U > n)
     return (ratio / (2 * (1 - ratio)) - float(np.sum(above[1:])) / ratio) / rate
 
 
 def poisson_burst(load: float, rate: float, percentile: float) -> int:
-    """The smallest whole b that leaves at most 100 - ``percentile`` per cent of the messages waiting."""
+    """Return the smallest whole b with which at most 100 - ``percentile`` per cent of the messages wait."""
     allowed, most = 1 - percentile / 100, 64
     while True:
         waiting = 1.0 - np.cumsum(_occupancy(load / rate, most))  # [n]: P(N > n)
@@ -47,7 +48,7 @@ def poisson_burst(load: float, rate: float, percentile: float) -> int:
 
 
 def _occupancy(ratio: float, states: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """P(N = n) for n below ``states``."""
+    """Return P(N = n) for n below ``states``."""
     arrivals = np.array([math.exp(n * math.log(ratio) - ratio - math.lgamma(n + 1)) for n in range(_TERMS)])
     more = np.append(np.cumsum(arrivals[::-1])[::-1][1:], 0.0)  # [m]: P(A > m)
     chance = np.zeros(states)

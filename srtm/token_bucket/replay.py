@@ -1,13 +1,13 @@
-"""Access delays of columns of arrivals: any subset of publishers under any share (r_l, b_l), exact to the nanosecond.
+"""Computes the access delays of columns of arrivals under a share (r_l, b_l), exact to the nanosecond.
 
-What a bucket does to a column of arrivals follows from the r-server of appendix A (Eq. 2): the delay is the time to
-serve what of U + 1 exceeds b. Nothing here simulates message by message, and nothing is a float;
-``srtm.token_bucket.bucket`` is the law, a test holds the two equal.
+The delays follow from the r-server of appendix A (Eq. 2): a message waits while the part of U + 1 above b is served.
+No message is simulated on its own, and no float is used. A test holds the results equal to those of
+``srtm.token_bucket.bucket``.
 
-How the exactness survives 64 bits. With V_i = a_i - i / r, the work found by message i takes max_{j <= i} V_j - V_i
-to serve. V_i is no whole number of nanoseconds, so it is kept as a whole part and a rest in [0, r), the rest counting
-r-ths; the running maximum goes over the whole parts, then over the rests of those that tie. The columns are worked in
-chunks short enough that no product leaves 63 bits; between chunks the work is carried as a Python int.
+Exactness in 64 bits: with V_i = a_i - i / r, serving the work found by message i takes max_{j <= i} V_j - V_i. V_i is
+stored as whole nanoseconds and a rest in [0, r), which counts r-ths. The running maximum is taken over the whole parts,
+then over the rests of equal whole parts. The columns are processed in chunks in which no product exceeds 63 bits.
+Between chunks the work is a Python int.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from srtm.token_bucket.bucket import TOKEN, UNITS_PER_MICRO
 
 Ints = npt.NDArray[np.int64]
 
-NEVER_NS = int(np.iinfo(np.int64).max)  # due instant and delay of what no token ever comes for
-_ROOM = 1 << 61  # bound of all products
+NEVER_NS = int(np.iinfo(np.int64).max)  # due instant and delay of a message that never gets a token
+_ROOM = 1 << 61  # limit of all products
 
 
 class Server:
-    """The r-server of appendix A (G/D/1), fed in portions that do not go back in time: what work each arrival finds."""
+    """The r-server of appendix A (G/D/1): it tells the work that each arrival finds. Feed arrivals in order of time."""
 
     def __init__(self, rate_micro: int, at_ns: int, work_units: int = 0) -> None:
-        """``rate_micro`` > 0. ``work_units``: unfinished work at ``at_ns``; b - fill for a bucket that is not full."""
+        """Start at ``at_ns`` with the unfinished work ``work_units`` (b - fill of a bucket). ``rate_micro`` > 0."""
         self._rate = rate_micro
         self._at_ns = at_ns
         self._work = work_units
         self._chunk = max(1, _ROOM // max(rate_micro, TOKEN // rate_micro + 1))
 
     def found(self, arrival_ns: Ints) -> tuple[Ints, Ints]:
-        """Time to serve the work that each arrival finds, without its own: whole ns, and a rest in r-ths of one.
+        """Return the time to serve the work that each arrival finds, without its own: whole ns, and r-ths of a ns.
 
-        r is ``rate_micro``. Raises OverflowError when the time is over 73 years.
+        r is ``rate_micro``. Raises OverflowError if the time exceeds 73 years.
         """
         chunks = [self._found(arrival_ns[at : at + self._chunk]) for at in range(0, len(arrival_ns), self._chunk)]
         if len(chunks) == 1:
@@ -65,7 +65,7 @@ class Server:
         return whole, rest
 
     def _less_served(self, since_ns: Ints) -> tuple[Ints, Ints]:
-        """V_i of the module's docstring, relative to the first."""
+        """Return V_i of the module's docstring, relative to the first."""
         index = np.arange(len(since_ns), dtype=np.int64)
         ns_a_token, rest_a_token = divmod(TOKEN, self._rate)
         carried, rest = np.divmod(index * rest_a_token, self._rate)
@@ -81,10 +81,10 @@ class Server:
 
 
 def due_instants(arrival_ns: Ints, rate_micro: int, burst_micro: int, fill_units: int | None = None) -> Ints:
-    """d_i of each arrival, in the order of decision; a stamp older than one before it counts as that one's instant.
+    """Return the release instant d_i of each arrival, in the order of decision.
 
-    ``fill_units``: tokens there at the first arrival (None: full). NEVER_NS where no token comes: a share of nothing,
-    or a burst below 1.
+    An arrival older than the one before it counts at that one's instant. ``fill_units``: fill at the first arrival;
+    None: full. A message that never gets a token (rate 0, or a burst below 1) has NEVER_NS.
     """
     burst = burst_micro * UNITS_PER_MICRO
     fill = burst if fill_units is None else min(fill_units, burst)
@@ -95,13 +95,13 @@ def due_instants(arrival_ns: Ints, rate_micro: int, burst_micro: int, fill_units
     if not len(counted_ns):
         return counted_ns
     whole, rest = Server(rate_micro, int(counted_ns[0]), burst - fill).found(counted_ns)
-    free_whole, free_rest = divmod(burst - TOKEN, rate_micro)  # how much work an arrival may find without waiting
+    free_whole, free_rest = divmod(burst - TOKEN, rate_micro)  # the work that an arrival may find without waiting
     delay = whole - min(free_whole, _ROOM << 1) + (rest > free_rest)
     return counted_ns + np.maximum(delay, 0)
 
 
 def access_delays(arrival_ns: Ints, rate_micro: int, burst_micro: int, fill_units: int | None = None) -> Ints:
-    """d_i - a_i, ns; NEVER_NS where there is no d_i. Parameters as of ``due_instants``."""
+    """Return the access delays d_i - a_i, ns, or NEVER_NS. The parameters are those of ``due_instants``."""
     due_ns = due_instants(arrival_ns, rate_micro, burst_micro, fill_units)
     return np.where(due_ns == NEVER_NS, NEVER_NS, due_ns - arrival_ns)
 
@@ -117,9 +117,9 @@ def worst_delay_ns(arrivals_ns: Sequence[Ints], shares: Sequence[tuple[int, int]
 
 @dataclass(frozen=True)
 class Access:
-    """Access delay of a run."""
+    """The access delays of a run."""
 
-    count: int
+    count: int  # messages
     sum_ns: int
     p99_ns: int  # the smallest delay that 99 % of the messages do not exceed
 
@@ -130,9 +130,9 @@ class Access:
 
 @dataclass(frozen=True)
 class Penalty:
-    """The DRL penalty (section 2.1): the split less the one bucket.
+    """The DRL penalty (section 2.1 of the main paper): the delays of the split minus those of one bucket.
 
-    The sum is never negative where the shares sum to the whole (Proposition 1); the p99 may be.
+    The sum is never negative if the shares sum to the whole (Proposition 1); the p99 may be negative.
     """
 
     split: Access
@@ -154,15 +154,15 @@ class Penalty:
 def penalty(
     arrivals_ns: Sequence[Ints], shares_micro: Sequence[tuple[int, int]], rate_micro: int, burst_micro: int
 ) -> Penalty:
-    """The DRL penalty of the arrivals that each broker had under its share, all buckets full at first.
+    """Compute the DRL penalty from the arrivals and the share of each broker. All buckets start full.
 
-    Raises BadInput where messages came to a share that never lets them go: their delay has no end.
+    Raises BadInput if messages arrive at a share that never releases them.
     """
-    split = [access_delays(came, *share) for came, share in zip(arrivals_ns, shares_micro, strict=True)]
+    split = [access_delays(arrival_ns, *share) for arrival_ns, share in zip(arrivals_ns, shares_micro, strict=True)]
     one = access_delays(np.sort(np.concatenate(arrivals_ns)), rate_micro, burst_micro)
     for delays, share in zip([*split, one], [*shares_micro, (rate_micro, burst_micro)], strict=True):
         if (delays == NEVER_NS).any():
-            raise BadInput("share", share, "must have tokens to come where messages arrive")
+            raise BadInput("share", share, "must gain tokens where messages arrive")
     return Penalty(_access(np.concatenate(split)), _access(one))
 
 

@@ -1,8 +1,7 @@
-"""What a broker carries within a promise: one measured (or stated) figure, and which of several counts. Pure.
+"""The capacity of a broker: the rate that it carries within a promise, measured or stated. Pure.
 
-Capacity depends on what is asked (section 6.3 of the main paper): the promise, and the traffic's class. So every figure
-is kept with what it was measured for; for anything else the nearest that is at least as hard counts, which can only be
-too low.
+Capacity depends on the promise and on the traffic class (section 6.3 of the main paper), so each figure is stored with
+both. For another promise or class the nearest figure that is at least as hard counts; it can only be too low.
 """
 
 from __future__ import annotations
@@ -16,29 +15,30 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from srtm.errors import BadInput
-from srtm.token_bucket.exact_split import LARGEST
 from srtm.topics.publishers import MOST, Process, Publishers
 from srtm.topics.schema import Schema, parsed
 from srtm.topics.spec import LEAST_LATENCY_MS, LONGEST_LATENCY_MS, PERCENTILES, LatencyMs, Slo
+from srtm.units import LARGEST
 
 Source = Literal["bench", "operator"]
 LimitedBy = Literal["broker", "generator", "other topics", "the highest rate asked for"]
 _LONGEST_TEXT = 500
+_PERCENTILE_RULE = f"must be one of {', '.join(f'{known:g}' for known in PERCENTILES)}"
 _SLO = re.compile(r"p([0-9]+(?:\.[0-9]+)?):([0-9]+(?:\.[0-9]+)?)ms", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Class:
-    """The traffic that a capacity holds for."""
+    """The class of traffic that a capacity holds for."""
 
     process: Process = "poisson"
     batch: int = 1  # messages sent at once
-    publishers: int = 100  # that send them
+    publishers: int = 100  # number of senders
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What it was measured on."""
+    """The machine that a capacity was measured on."""
 
     cores: int
     kernel: str
@@ -47,45 +47,45 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class Capacity:
-    """``mcap``: the largest rate, msg/s of all topics together, that keeps ``slo`` in traffic of class ``traffic``."""
+    """A capacity: ``mcap`` is the largest rate of all topics together, msg/s, that keeps ``slo`` for ``traffic``."""
 
     mcap: float
     slo: Slo
     traffic: Class
-    measured: str = ""  # ISO 8601, UTC; "": stated by an operator who did not say when
+    measured: str = ""  # ISO 8601, UTC; "": an operator stated it without a time
     source: Source = "operator"
     machine: Machine | None = None  # None: not known
-    beside: float = 0.0  # msg/s of other topics meanwhile, which mcap includes
+    beside: float = 0.0  # rate of other topics during the measurement, msg/s; mcap includes it
     limited_by: LimitedBy = "broker"
-    lab_service_time_ns: int = 0  # of a broker in the laboratory
-    disturbed: tuple[str, ...] = ()  # what others took of its processors meanwhile
+    lab_service_time_ns: int = 0  # simulated service time of the broker
+    disturbed: tuple[str, ...] = ()  # CPU time that others took from the broker during the measurement
 
     @property
     def key(self) -> tuple[Slo, Class]:
-        """There is one of each."""
+        """What identifies a capacity: promise and traffic class. A broker has one capacity for each."""
         return self.slo, self.traffic
 
     def to_json(self) -> dict[str, Any]:
-        """What ``parse_capacity`` makes this very value of."""
+        """Return the document that ``parse_capacity`` turns into this value."""
         plain = asdict(self)
         return {**plain.pop("traffic"), **plain, "disturbed": list(self.disturbed)}
 
 
 def parse_slo(text: str) -> Slo:
-    """Of ``p99:1ms``. Raises BadInput."""
+    """Parse a promise such as ``p99:1ms``. Raises BadInput."""
     parts = _SLO.fullmatch(text)
     if parts is None:
         raise BadInput("slo", text, "must be a percentile and a latency, like p99:1ms")
     slo = Slo(percentile=float(parts[1]), latency_ms=float(parts[2]))
     if slo.percentile not in PERCENTILES:
-        raise BadInput("slo", text, f"the percentile must be one of {', '.join(f'{one:g}' for one in PERCENTILES)}")
+        raise BadInput("slo", text, f"the percentile {_PERCENTILE_RULE}")
     if not LEAST_LATENCY_MS <= slo.latency_ms <= LONGEST_LATENCY_MS:
         raise BadInput("slo", text, f"the latency must be from {LEAST_LATENCY_MS:g} to {LONGEST_LATENCY_MS:,} ms")
     return slo
 
 
 def class_of(publishers: Publishers) -> Class:
-    """The hardest that a topic's publishers come near: Poisson if any of them is, the largest batch."""
+    """Return the traffic class of a topic's publishers: Poisson if any of them is, and the largest batch."""
     return Class(
         process="periodic" if publishers.all_periodic else "poisson",
         batch=publishers.largest_batch,
@@ -94,48 +94,52 @@ def class_of(publishers: Publishers) -> Class:
 
 
 def capacity_for(measured: Iterable[Capacity], slo: Slo, traffic: Class) -> Capacity | None:
-    """The nearest that was measured for something at least as hard; else the smallest of all, for it is not known how
-    far the others are off. None: nothing was measured."""
+    """Return the nearest capacity that was measured for at least as hard a promise and class, else the smallest.
+
+    None: nothing was measured.
+    """
     known = list(measured)
-    harder = [one for one in known if _as_hard(one, slo, traffic)]
+    harder = [capacity for capacity in known if _as_hard(capacity, slo, traffic)]
     if harder:
-        return min(harder, key=lambda one: (_distance(one, slo, traffic), one.mcap))
-    return min(known, key=lambda one: one.mcap, default=None)
+        return min(harder, key=lambda capacity: (_distance(capacity, slo, traffic), capacity.mcap))
+    return min(known, key=lambda capacity: capacity.mcap, default=None)
 
 
 def effective_mcap(stated: float, measured: Sequence[Capacity], asked: Iterable[tuple[Slo, Class]]) -> float:
-    """Msg/s; 0: nothing is known. Of the topics that a broker has, or shall get (``asked``, looked at only where there
-    are figures), the hardest decides; without any, the smallest figure. ``stated`` by the broker's operator (0: not):
-    never more than that."""
+    """Return the capacity of a broker for its topics, msg/s; 0: nothing is known.
+
+    ``asked``: promise and class of each topic that the broker has or shall get. The hardest topic decides; without
+    topics, the smallest figure. ``stated``: the operator's upper limit, msg/s; 0: none.
+    """
     if not measured:
         return stated
     found = [capacity_for(measured, slo, traffic) for slo, traffic in asked] or list(measured)
-    figures = [one.mcap for one in found if one is not None] + ([stated] if stated else [])
+    figures = [capacity.mcap for capacity in found if capacity is not None] + ([stated] if stated else [])
     return min(figures, default=0.0)
 
 
-def _as_hard(one: Capacity, slo: Slo, traffic: Class) -> bool:
-    stricter = one.slo.percentile >= slo.percentile and one.slo.latency_ms <= slo.latency_ms
-    same_process = one.traffic.process in ("poisson", traffic.process)
-    return stricter and same_process and one.traffic.batch >= traffic.batch
+def _as_hard(capacity: Capacity, slo: Slo, traffic: Class) -> bool:
+    stricter = capacity.slo.percentile >= slo.percentile and capacity.slo.latency_ms <= slo.latency_ms
+    same_process = capacity.traffic.process in ("poisson", traffic.process)
+    return stricter and same_process and capacity.traffic.batch >= traffic.batch
 
 
-def _distance(one: Capacity, slo: Slo, traffic: Class) -> float:
-    """0 for the very same. How many times each quantity is off, as logarithms."""
-    late = (100 - slo.percentile) / (100 - one.slo.percentile)
+def _distance(capacity: Capacity, slo: Slo, traffic: Class) -> float:
+    """Return how far a capacity is from a promise and class: the sum of logarithms of ratios, 0 if they are equal."""
+    late = (100 - slo.percentile) / (100 - capacity.slo.percentile)
     ratios = (
-        slo.latency_ms / one.slo.latency_ms,
+        slo.latency_ms / capacity.slo.latency_ms,
         late,
-        one.traffic.batch / traffic.batch,
-        one.traffic.publishers / traffic.publishers,
-        1.0 if one.traffic.process == traffic.process else 2.0,
+        capacity.traffic.batch / traffic.batch,
+        capacity.traffic.publishers / traffic.publishers,
+        1.0 if capacity.traffic.process == traffic.process else 2.0,
     )
     return sum(abs(math.log(ratio)) for ratio in ratios)
 
 
 def _percentile(value: float) -> float:
     if value not in PERCENTILES:
-        raise ValueError(f"must be one of {', '.join(f'{known:g}' for known in PERCENTILES)}")
+        raise ValueError(_PERCENTILE_RULE)
     return value
 
 
@@ -143,18 +147,22 @@ _Text = Annotated[str, Field(max_length=_LONGEST_TEXT)]
 
 
 class SloTable(Schema):
+    """The promise of a capacity."""
+
     percentile: Annotated[float, AfterValidator(_percentile)]
     latency_ms: LatencyMs
 
 
 class MachineTable(Schema):
+    """The machine that a capacity was measured on."""
+
     cores: Annotated[int, Field(ge=1, le=2**31)]
     kernel: _Text
     cpu: _Text
 
 
 class CapacityTable(Schema):
-    """The document of ``PUT .../capacity``; ``parse_capacity`` makes a ``Capacity`` of it."""
+    """The document of ``PUT .../capacity``. ``parse_capacity`` turns it into a ``Capacity``."""
 
     mcap: Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
     slo: SloTable
@@ -171,7 +179,7 @@ class CapacityTable(Schema):
 
 
 def parse_capacity(document: object) -> Capacity:
-    """Of a decoded JSON document. Raises BadInput."""
+    """Turn a decoded JSON document into a ``Capacity``. Raises BadInput."""
     made = parsed(CapacityTable, document)
     machine = made.machine
     return Capacity(

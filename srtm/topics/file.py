@@ -1,8 +1,6 @@
-"""Topic files (TOML, design section 11) as the JSON documents that the distributor takes: what a file refers to is put
-into the document.
+"""Reads topic files (TOML, design section 11) into the JSON documents that the distributor accepts.
 
-Only what needs the file system happens here; every rule about the contents is the distributor's, so that there is one
-place for each.
+Files that a topic file names are included. The distributor alone checks the contents, so each rule has one place.
 """
 
 from __future__ import annotations
@@ -15,8 +13,10 @@ from srtm.errors import BadInput
 
 
 def read_topic_file(path: Path) -> dict[str, Any]:
-    """The document for ``PUT /v1/topics/NAME``: each block's ``csv`` (a path relative to the file) becomes its
-    ``csv_text``. Raises BadInput."""
+    """Return the document for ``PUT /v1/topics/NAME``. Raises BadInput.
+
+    Each block's ``csv`` (a path relative to the file) is replaced by ``csv_text`` with its content.
+    """
     try:
         document = tomllib.loads(_text("file", path))
     except tomllib.TOMLDecodeError as error:
@@ -28,7 +28,7 @@ def read_topic_file(path: Path) -> dict[str, Any]:
 
 
 def topic_name(document: dict[str, Any]) -> str:
-    """Raises BadInput if the document does not say."""
+    """Return the name of a topic's document. Raises BadInput if it has none."""
     name = document.get("name")
     if not isinstance(name, str) or not name:
         raise BadInput("name", name, "must be the topic's name")

@@ -1,7 +1,7 @@
-"""What operators send, as JSON Schema: made from the models that read it, so that the two cannot part. Pure.
+"""JSON Schemas of what operators send, made from the models that read it, so that the two always agree. Pure.
 
-Where a reader takes the parts of a document one by one, to name the one that is wrong, its model has no type for them;
-the shapes here have.
+Some readers check the parts of a document one by one, to name the wrong one. Their models have no types for the parts;
+the models here add them.
 """
 
 from __future__ import annotations
@@ -32,25 +32,28 @@ class NamedTopic(Topic):
 
 
 class Change(ChangeTable):
-    """Publishers that come and go."""
+    """Publishers to add and to remove."""
 
     add: list[PublisherTable] = Field(default_factory=list)
 
 
 class Options(OptionsTable):
-    """What is missing stays as it is; one at least must be there."""
+    """Options to change. Missing options stay unchanged; at least one must be given."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 
 
 class Capacity(CapacityTable):
-    """What a broker carries of one promise and traffic class (msg/s); how it was measured, if it was."""
+    """What a broker carries within one promise and traffic class (msg/s), and how it was measured."""
 
 
 SHAPES: tuple[type[BaseModel], ...] = (Topic, NamedTopic, Change, Options, Capacity)
 
 
 def schemas(ref_template: str) -> tuple[dict[type[BaseModel], dict[str, Any]], dict[str, Any]]:
-    """({shape: its schema}, {name: what the schemas refer to}). ``ref_template`` with ``{model}`` for the name."""
-    found, components = models_json_schema([(one, "validation") for one in SHAPES], ref_template=ref_template)
-    return {one: found[one, "validation"] for one in SHAPES}, components.get("$defs", {})
+    """Return ({model: its schema}, {name: a schema that others refer to}).
+
+    ``ref_template``: the text of a reference, with ``{model}`` for the name.
+    """
+    found, components = models_json_schema([(model, "validation") for model in SHAPES], ref_template=ref_template)
+    return {model: found[model, "validation"] for model in SHAPES}, components.get("$defs", {})

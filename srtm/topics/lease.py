@@ -1,23 +1,23 @@
-"""How long a share lasts that is not renewed (design section 6): "keep", or a length. Pure.
+"""The lease of a share: how long it lasts if it is not renewed (design section 6): "keep", or a length. Pure.
 
-Both sides count a length by their own clock, so only clocks that run equally fast, to within the margin, keep the law:
-hence the longest. The shortest leaves a standby the time to take over before anybody stops.
+Distributor and broker measure the length by their own clocks, which may differ in speed. The longest lease keeps that
+error below the margin. The shortest lease leaves a standby the time to take over before it ends.
 """
 
 from __future__ import annotations
 
-from srtm.duration import read_duration_ns
+from srtm.text import read_duration_ns
 
 KEEP = "keep"
 SHORTEST_MS = 5_000
-LONGEST_MS = 1_800_000  # two clocks that are slewed apart at 0.05 % each differ by 1.8 s then
-MARGIN_MS = 2_000  # beyond the end of a lease, before its tokens go to another
+LONGEST_MS = 1_800_000  # two clocks with errors of 0.05 % in opposite directions then differ by 1.8 s
+MARGIN_MS = 2_000  # from the end of a lease until its tokens may go to another broker
 
 RULE = f'must be "{KEEP}", or a length from {SHORTEST_MS // 1000}s to {LONGEST_MS // 60_000}m, such as "15s"'
 
 
 def lease_ms(text: str) -> int | None:
-    """The length, in whole milliseconds; None: "keep". Raises ValueError with the rule."""
+    """Return the length of a lease, ms; None for "keep". Raises ValueError, whose text is the rule."""
     if text == KEEP:
         return None
     try:

@@ -1,7 +1,6 @@
-"""How a topic's shares are adapted, as an operator writes it: the table ``[adaptation]``, and changes to a topic that
-runs.
+"""Reads a topic's options as an operator writes them: the table ``[adaptation]``, and changes to a running topic.
 
-``srtm.topics.adaptation`` has the values; they come without pydantic, for brokers.
+``srtm.topics.adaptation`` defines the values, without pydantic, because brokers use them.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ Seconds = Annotated[float, Field(ge=SHORTEST_S, le=LONGEST_S, allow_inf_nan=Fals
 
 
 class AdaptationTable(Schema):
-    """Everything may be left out. ``checked`` makes an ``Adaptation`` of it."""
+    """The table ``[adaptation]``; every key is optional. ``checked`` turns it into an ``Adaptation``."""
 
     window_s: Seconds | None = None
     interval_s: Seconds | None = None
@@ -30,7 +29,7 @@ class AdaptationTable(Schema):
 
 
 class OptionsTable(Schema):
-    """The body of ``PATCH`` of a topic."""
+    """The body of ``PATCH /v1/topics/NAME``."""
 
     mode: Mode | None = None
     split: Literal["fitted", "proportional"] | None = None
@@ -38,24 +37,26 @@ class OptionsTable(Schema):
 
 
 def checked(table: AdaptationTable, base: Adaptation) -> Adaptation:
-    """``base`` with what ``table`` says. Raises BadInput."""
-    made = replace(base, **table.model_dump(exclude_none=True))
-    if made.interval_s > made.window_s:
-        rule = f"must be at most adaptation.window_s, {made.window_s:g}: what comes between two windows would not count"
-        raise BadInput("adaptation.interval_s", made.interval_s, rule)
-    return made
+    """Return ``base`` with the values of ``table``. Raises BadInput."""
+    changed = replace(base, **table.model_dump(exclude_none=True))
+    if changed.interval_s > changed.window_s:
+        rule = f"must be at most adaptation.window_s, {changed.window_s:g}: traffic between windows would not count"
+        raise BadInput("adaptation.interval_s", changed.interval_s, rule)
+    return changed
 
 
 def read_options(body: object) -> tuple[dict[str, Any], AdaptationTable]:
-    """Of ``{"mode", "split", "adaptation": {...}}``, of which any may be missing: what is said of the topic, and of its
-    adaptation. Raises BadInput."""
-    options = parsed(OptionsTable, body)
-    said = options.model_dump(exclude_none=True, exclude={"adaptation"})
-    if not options.model_fields_set:
+    """Read ``{"mode", "split", "adaptation": {...}}`` and return the topic's options and its adaptation table.
+
+    Any key may be missing, but not all. Raises BadInput.
+    """
+    table = parsed(OptionsTable, body)
+    options = table.model_dump(exclude_none=True, exclude={"adaptation"})
+    if not table.model_fields_set:
         raise BadInput("body", body, "must say what to change: mode, split or adaptation")
-    return said, options.adaptation
+    return options, table.adaptation
 
 
 def table_of(adaptation: Adaptation) -> dict[str, object]:
-    """What ``checked`` makes this very value of."""
+    """Return the table that ``checked`` turns into ``adaptation``."""
     return asdict(adaptation)

@@ -1,8 +1,8 @@
-"""The blocks of a topic document that publishers come from (design section 11), read into ``Rows``.
+"""Reads the blocks of a topic document that declare publishers (design section 11) into ``Rows``.
 
-A list (``csv_text``, header ``id,rate,correlation_group``; ``srtm.topics.file`` makes it of a file's ``csv``), a model
-(``count``, ``rate``, ``group_size``, ``id_prefix``), or columns (``ids``, ``rates``, ``groups``). Every refusal names
-the block, as ``publishers[0]``, and the line of a CSV.
+A block is a list (``csv_text`` with the header ``id,rate,correlation_group``; ``srtm.topics.file`` fills it from
+``csv``), a model (``count``, ``rate``, ``group_size``, ``id_prefix``) or columns (``ids``, ``rates``, ``groups``).
+Every refusal names the block, such as ``publishers[0]``, and the line of a CSV.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from srtm.topics.schema import Schema, parsed
 
 HEADER = ["id", "rate", "correlation_group"]
 
-Rate = Annotated[float, Field(ge=1e-6, le=1e9, allow_inf_nan=False)]  # the range of ``splitting.to_micro``
+Rate = Annotated[float, Field(ge=1e-6, le=1e9, allow_inf_nan=False)]  # msg/s; the range of ``srtm.units.to_micro``
 Batch = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
 def _column(shape: object) -> BeforeValidator:
-    """One value stands for all. ``shape``: what may be written."""
+    """Accept one value for a whole column. ``shape``: the type for the JSON Schema."""
     return BeforeValidator(lambda value: value if isinstance(value, list) else [value], json_schema_input_type=shape)
 
 
@@ -33,12 +33,16 @@ _POISSON: list[Process] = ["poisson"]
 
 
 class ListBlock(Schema):
+    """Publishers as a CSV list."""
+
     csv_text: str
     process: Process = "poisson"
     batch: Batch = 1
 
 
 class ModelBlock(Schema):
+    """Publishers as a model: ``count`` publishers with equal values."""
+
     count: Annotated[int, Field(ge=1, le=MOST)]
     rate: Rate
     group_size: Annotated[int, Field(ge=1)] = 1
@@ -48,6 +52,8 @@ class ModelBlock(Schema):
 
 
 class ColumnsBlock(Schema):
+    """Publishers as columns of equal length."""
+
     ids: list[str]
     rates: list[Rate]
     groups: list[str | None] | None = None
@@ -56,6 +62,8 @@ class ColumnsBlock(Schema):
 
 
 class PublisherTable(Schema):
+    """One publisher."""
+
     id: str
     rate: Rate
     correlation_group: str = ""
@@ -71,7 +79,7 @@ class ChangeTable(Schema):
 
 
 def read_block(block: object, index: int) -> Rows:
-    """Publishers of the block at ``index``. Raises BadInput."""
+    """Read the publishers of the block at ``index``. Raises BadInput."""
     place = f"publishers[{index}]"
     keys: dict[str, Any] = block if isinstance(block, dict) else {}
     if "csv" in keys:
@@ -86,7 +94,7 @@ def read_block(block: object, index: int) -> Rows:
 
 
 def read_change(body: object) -> tuple[Rows, list[str]]:
-    """The body of PATCH .../publishers: rows to add and ids to remove. Raises BadInput."""
+    """Read the body of PATCH .../publishers: rows to add and ids to remove. Raises BadInput."""
     change = parsed(ChangeTable, body)
     added = [parsed(PublisherTable, item, f"add[{index}]") for index, item in enumerate(change.add)]
     rows = Rows(
@@ -149,7 +157,7 @@ def _list_rows(block: ListBlock, place: str) -> Rows:
 
 
 def _csv_rows(text: str, where: str) -> Iterator[tuple[int, str, float, str]]:
-    """(line, id, rate, group) of every row."""
+    """Yield (line, id, rate, group) for every row. Raises BadInput."""
     reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
     try:
         header = [cell.strip() for cell in next(reader, [])]

@@ -1,7 +1,7 @@
-"""A topic's publishers, held as columns: a fleet may have a million. ``srtm.topics.publisher_blocks`` reads them.
+"""A topic's publishers, stored as columns, because there may be a million. ``srtm.topics.publisher_blocks`` reads them.
 
-Rates are msg/s and count messages: one that sends batches of n fires rate / n times a second. Publishers with the
-same group name fire together, whichever block of the topic file they are in.
+Rates count messages (msg/s): a publisher with batches of n messages fires rate / n times a second. Publishers with the
+same group name fire together, whichever block of the topic file declares them.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Process = Literal["poisson", "periodic"]
 
-ALONE = -1  # in the column of groups: fires by itself
+ALONE = -1  # in the column of groups: the publisher has no group
 MOST = 10_000_000  # publishers of one topic
-LONGEST = 255  # characters of an id or group name: what fits into a URL and a log line
+LONGEST = 255  # characters of an id or group name, so that it fits into a URL and a log line
 
 _Item = TypeVar("_Item")
 
@@ -40,19 +40,22 @@ class PublisherSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Publishers from one place, their numbers checked, not yet known to be unique. Columns of equal length."""
+    """Publishers from one place, in columns of equal length. Their numbers are checked; ids may still repeat."""
 
     ids: Sequence[str]
     rates: Sequence[float]
     groups: Sequence[str]  # names, "" for none
     processes: Sequence[Process]
     batches: Sequence[int]
-    place: Callable[[int], str]  # where row i stands, for error messages
+    place: Callable[[int], str]  # where row i comes from, for error messages
 
 
 @dataclass(frozen=True, eq=False)
 class Publishers:
-    """Columns of equal length, in the order of the file. Made by ``join`` only: ids are unique, all values in range."""
+    """A topic's publishers in columns of equal length, in the order of the file.
+
+    Only ``join`` makes one: its ids are unique, and all values are in range.
+    """
 
     ids: tuple[str, ...]
     rates: Floats  # msg/s
@@ -79,7 +82,7 @@ class Publishers:
         same = all(np.array_equal(a, b) for a, b in zip(self._numbers(), other._numbers(), strict=True))
         return same and self.ids == other.ids and self.group_names == other.group_names
 
-    __hash__ = None  # type: ignore[assignment]  # columns of numbers: compared, never a key
+    __hash__ = None  # type: ignore[assignment]  # columns of numbers can be compared, but are no key
 
     @cached_property
     def positions(self) -> dict[str, int]:
@@ -88,22 +91,26 @@ class Publishers:
 
     @cached_property
     def load(self) -> float:
-        """Sum of the rates, msg/s: the paper's *rate* of the topic."""
+        """The sum of the rates, msg/s: the paper's *rate* of the topic."""
         return float(np.sum(self.rates))
 
     @cached_property
     def all_periodic(self) -> bool:
+        """Whether all publishers are periodic; false if there are none."""
         return len(self) > 0 and bool(self.periodic.all())
 
     @cached_property
     def largest_batch(self) -> int:
+        """The largest number of messages that a publisher sends at once."""
         return int(self.batches.max(initial=1))
 
-    def who_batches_most(self) -> str:
+    def describe_largest_batch(self) -> str:
+        """Name the publisher with the largest batch, for people."""
         worst = self[int(self.batches.argmax())]
         return f"publisher {worst.id!r} sends {worst.batch} messages at once"
 
     def rows(self, place: str) -> Rows:
+        """Return the publishers as rows that come from ``place``."""
         return Rows(
             ids=self.ids,
             rates=self.rates.tolist(),
@@ -114,9 +121,9 @@ class Publishers:
         )
 
     def changed(self, add: Rows, remove: Iterable[str]) -> Publishers:
-        """Without ``remove``, then with ``add`` at the end.
+        """Return the publishers without ``remove`` and with ``add`` at the end.
 
-        Raises NotFound for an id to remove that is not there, BadInput as ``join`` does.
+        Raises NotFound for an unknown id to remove, BadInput as ``join`` does.
         """
         gone = set(remove)
         for publisher in gone - self.positions.keys():
@@ -125,7 +132,7 @@ class Publishers:
         return join([_picked(self.rows("the topic"), keep), add])
 
     def to_json(self) -> dict[str, object]:
-        """One columns block, as ``srtm.topics.publisher_blocks`` reads it."""
+        """Return one columns block, as ``srtm.topics.publisher_blocks`` reads it."""
         rows = self.rows("")
         return {
             "ids": list(rows.ids),
@@ -143,7 +150,10 @@ class Publishers:
 
 
 def join(parts: Sequence[Rows]) -> Publishers:
-    """All rows as one. Raises BadInput for too many, a bad name, or an id that comes twice, naming both places."""
+    """Join rows into one ``Publishers``.
+
+    Raises BadInput for too many rows, an invalid name, or an id that occurs twice (it names both places).
+    """
     if sum(len(rows.ids) for rows in parts) > MOST:
         raise BadInput("publishers", sum(len(rows.ids) for rows in parts), f"a topic has at most {MOST:,}")
     for rows in parts:
@@ -180,7 +190,7 @@ def _listed_twice(parts: Sequence[Rows]) -> BadInput:
             if publisher in seen:
                 return BadInput(f"{rows.place(index)}.id", publisher, f"is listed already, in {seen[publisher]}")
             seen[publisher] = rows.place(index)
-    raise AssertionError("no id comes twice")
+    raise AssertionError("no id occurs twice")
 
 
 def _picked(rows: Rows, keep: Sequence[int]) -> Rows:

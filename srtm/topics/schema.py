@@ -1,4 +1,4 @@
-"""The operator's edge: strict pydantic models, and their errors as one ``BadInput`` with field, value and rule."""
+"""Strict pydantic models for what operators send; their errors become one ``BadInput`` with field, value and rule."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Schema(BaseModel):
-    """No unknown keys, no text where a number belongs, no number that is not finite, no change afterwards."""
+    """A strict, frozen model: no unknown keys, no text for a number, no number that is not finite."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
@@ -23,13 +23,16 @@ Model = TypeVar("Model", bound=Schema)
 
 
 def parsed(model: type[Model], value: object, place: str = "") -> Model:
-    """``value``, which stands at ``place`` ("": the top), as a ``model``. Raises BadInput for a key that nobody knows,
-    else for the first rule broken: a key that is missing may be one that was mistyped."""
+    """Parse ``value``, found at ``place`` of the document ("": the top), as a ``model``.
+
+    Raises BadInput for the first unknown key, else for the first broken rule. Unknown keys come first, because a
+    missing key may have been mistyped.
+    """
     try:
         return model.model_validate(value)
     except ValidationError as error:
         found = error.errors(include_url=False)
-        unknown = [one for one in found if one["type"] == "extra_forbidden"]
+        unknown = [detail for detail in found if detail["type"] == "extra_forbidden"]
         raise _refusal(model, (unknown or found)[0], place) from None
 
 
@@ -47,7 +50,7 @@ def _dotted(location: tuple[int | str, ...]) -> str:
 
 
 def _rule(message: str) -> str:
-    """Pydantic's words as a rule: "Input should be greater than 0" -> "must be greater than 0"."""
+    """Turn pydantic's message into a rule: "Input should be greater than 0" -> "must be greater than 0"."""
     for prefix in ("Input should", "List should", "String should"):
         if message.startswith(prefix):
             return "must" + message.removeprefix(prefix)
@@ -55,7 +58,7 @@ def _rule(message: str) -> str:
 
 
 def _keys(model: type[Schema], location: tuple[int | str, ...]) -> list[str]:
-    """Keys that are known at ``location`` inside ``model``."""
+    """Return the valid keys at ``location`` inside ``model``."""
     for part in location:
         inner = model.model_fields[str(part)].annotation
         if isinstance(inner, type) and issubclass(inner, Schema):

@@ -1,7 +1,7 @@
-"""A topic as its operator wants it. Only ``parse_topic_toml``, ``parse_topic_json`` and ``parse_change`` make one.
+"""The specification of a topic, as its operator writes it (design section 11).
 
-A ``TopicSpec`` that exists is valid; every refusal is one ``BadInput`` that names field, value and rule. The shape is
-that of design section 11; of the choices there, those that exist so far are taken, and a refusal of another names them.
+Only the ``parse_`` functions make a ``TopicSpec``, so it is always valid. Every refusal is one ``BadInput`` that names
+field, value and rule.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from pydantic import AfterValidator, Field, PlainValidator
 
 from srtm.errors import BadInput
 from srtm.protocol import NAME_RULE, is_name
-from srtm.token_bucket.exact_split import LARGEST, from_micro, to_micro
 from srtm.topics.adaptation import Adaptation, Mode
 from srtm.topics.file import read_topic_file
 from srtm.topics.lease import KEEP, lease_ms
@@ -22,6 +21,7 @@ from srtm.topics.options import AdaptationTable, checked, read_options, table_of
 from srtm.topics.publisher_blocks import read_block, read_change
 from srtm.topics.publishers import Publishers, PublisherSpec, join
 from srtm.topics.schema import Schema, parsed
+from srtm.units import LARGEST, from_micro, to_micro
 
 __all__ = [
     "PublisherSpec",
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 PERCENTILES = (50, 90, 95, 99, 99.9)
-LEAST_LATENCY_MS = 1e-6  # a nanosecond, which is what brokers count in
+LEAST_LATENCY_MS = 1e-6  # 1 ns, the unit in which brokers count
 LONGEST_LATENCY_MS = 86_400_000  # a day
 
 Burst = float | Literal["auto"]
@@ -45,13 +45,14 @@ Strategy = Literal["srtm", "maxmin", "conc", "lb"]
 
 @dataclass(frozen=True, kw_only=True)
 class Slo:
-    """The promise: ``percentile`` per cent of the messages within ``latency_ms``, end to end."""
+    """The promise: ``percentile`` per cent of the messages arrive within ``latency_ms``, end to end."""
 
-    percentile: float  # of PERCENTILES
+    percentile: float  # one of PERCENTILES
     latency_ms: float
 
     @property
     def latency_ns(self) -> int:
+        """The latency in ns."""
         return round(self.latency_ms * 1e6)
 
 
@@ -70,22 +71,22 @@ class TopicSpec:
     lease: str = KEEP  # or a length, "15s"
     placement: Strategy = "srtm"
     split: Split = "fitted"
-    seed: int = 1  # of the random order in which lb, conc and maxmin take publishers
+    seed: int = 1  # of the random order in which lb, conc and maxmin place publishers
 
     @property
     def lease_ms(self) -> int | None:
-        """How long a share lasts that is not renewed; None: for good."""
+        """How long a share lasts if it is not renewed, ms; None: for ever."""
         return lease_ms(self.lease)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is allowed and yet surely not meant."""
+        """What is valid but probably a mistake."""
         if self.burst == "auto" or self.publishers.largest_batch <= self.burst:
             return ()
-        return (f"{self.publishers.who_batches_most()}: with a burst of {self.burst:g} some of them always wait",)
+        return (f"{self.publishers.describe_largest_batch()}: with a burst of {self.burst:g} some of them always wait",)
 
     def to_json(self) -> dict[str, object]:
-        """What ``parse_topic_json`` makes this very spec of."""
+        """Return the document that ``parse_topic_json`` turns into this spec."""
         return {
             "name": self.name,
             "rate": self.rate,
@@ -127,17 +128,19 @@ def _burst(value: object) -> Burst:
     return float(value)
 
 
-_BurstShape = Annotated[float, Field(ge=1, le=LARGEST)] | Literal["auto"]  # what ``_burst`` takes
+_BurstShape = Annotated[float, Field(ge=1, le=LARGEST)] | Literal["auto"]  # the type of ``_burst`` for JSON Schema
 LatencyMs = Annotated[float, Field(ge=LEAST_LATENCY_MS, le=LONGEST_LATENCY_MS, allow_inf_nan=False)]
 
 
 class SloTable(Schema):
+    """The promise of a topic."""
+
     percentile: Annotated[float, AfterValidator(_percentile)]
     latency_ms: LatencyMs
 
 
 class TopicTable(Schema):
-    """A topic's document without its publishers; ``parse_topic_json`` makes a ``TopicSpec`` of all."""
+    """A topic's document; its publishers are checked separately. ``parse_topic_json`` turns it into a ``TopicSpec``."""
 
     name: Annotated[str, AfterValidator(_topic_name)]
     rate: Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
@@ -154,16 +157,16 @@ class TopicTable(Schema):
 
 
 def parse_topic_toml(path: Path) -> TopicSpec:
-    """The spec in a topic file; CSV paths are relative to it. Raises BadInput."""
+    """Read the spec of a topic file; CSV paths are relative to it. Raises BadInput."""
     return parse_topic_json(read_topic_file(path))
 
 
 def parse_topic_json(document: object) -> TopicSpec:
-    """The spec in a decoded JSON body. Raises BadInput."""
+    """Read the spec of a decoded JSON document. Raises BadInput."""
     topic = parsed(TopicTable, document)
     rate = from_micro(to_micro(topic.rate, "rate"))
     burst: Burst = "auto" if topic.burst == "auto" else from_micro(to_micro(topic.burst, "burst"))
-    choices = {one: getattr(topic, one) for one in ("on_excess", "mode", "lease", "placement", "split", "seed")}
+    choices = {key: getattr(topic, key) for key in ("on_excess", "mode", "lease", "placement", "split", "seed")}
     publishers = join([read_block(block, index) for index, block in enumerate(topic.publishers)])
     slo = Slo(percentile=topic.slo.percentile, latency_ms=topic.slo.latency_ms)
     choices["adaptation"] = checked(topic.adaptation, Adaptation())
@@ -171,29 +174,28 @@ def parse_topic_json(document: object) -> TopicSpec:
 
 
 def parse_change(spec: TopicSpec, body: object) -> TopicSpec:
-    """``spec`` with publishers removed and added: ``{"add": [...], "remove": [id, ...]}``.
+    """Return ``spec`` after the change ``{"add": [...], "remove": [id, ...]}`` of its publishers.
 
-    Raises BadInput, or NotFound for an id to remove that is unknown.
+    Raises BadInput, NotFound (an unknown id to remove).
     """
     add, remove = read_change(body)
     return _checked(replace(spec, publishers=spec.publishers.changed(add, remove)))
 
 
 def parse_options(spec: TopicSpec, body: object) -> TopicSpec:
-    """``spec`` with another mode, split or adaptation: ``{"mode", "split", "adaptation": {...}}``, what is missing
-    stays. Raises BadInput."""
-    said, table = read_options(body)
-    return _checked(replace(spec, **said, adaptation=checked(table, spec.adaptation)))
+    """Return ``spec`` changed by ``{"mode", "split", "adaptation": {...}}``; missing keys stay. Raises BadInput."""
+    options, table = read_options(body)
+    return _checked(replace(spec, **options, adaptation=checked(table, spec.adaptation)))
 
 
 def _checked(spec: TopicSpec) -> TopicSpec:
     load = spec.publishers.load
-    if load > spec.rate * (1 + 1e-9):  # a sum of floats is not exact
+    if load > spec.rate * (1 + 1e-9):  # the sum of floats is not exact
         raise BadInput("rate", spec.rate, f"must be at least the publishers' rates, which sum to {load:.10g} msg/s")
     if spec.mode == "gdrl" and spec.lease_ms is not None:
         rule = 'must be "keep" under mode "gdrl": brokers that need no distributor cannot renew a lease'
         raise BadInput("lease", spec.lease, rule)
     if spec.on_excess == "reject" and spec.burst != "auto" and spec.publishers.largest_batch > spec.burst:
-        who = spec.publishers.who_batches_most()
-        raise BadInput("burst", spec.burst, f"must be at least the largest batch: {who}, always rejected otherwise")
+        largest = spec.publishers.describe_largest_batch()
+        raise BadInput("burst", spec.burst, f"must be at least the largest batch: {largest}, always rejected otherwise")
     return spec

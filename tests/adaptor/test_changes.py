@@ -8,8 +8,8 @@ from adaptor.observations import Bin, Change, Envelope, Member, Shares
 from adaptor.policy import Policy
 from adaptor.topics import BIN_NS, TopicStates, change_of
 from srtm.control import HistoryAnswer, RateChange
-from srtm.token_bucket.exact_split import MICRO
 from srtm.topics.adaptation import Adaptation
+from srtm.units import MICRO
 from tests.adaptor.test_topics import counts, history, told
 
 ENVELOPE = Envelope(rate_micro=11_000 * MICRO, burst_micro=25 * MICRO)

@@ -8,8 +8,8 @@ import pytest
 
 from adaptor.observations import Bin, Envelope, Member, Shares
 from adaptor.policy import Policy
-from srtm.token_bucket.exact_split import MICRO
 from srtm.topics.adaptation import Adaptation
+from srtm.units import MICRO
 
 ENVELOPE = Envelope(rate_micro=11_000 * MICRO, burst_micro=25 * MICRO)
 EVEN: Shares = [(5_500 * MICRO, 12_500_000)] * 2

@@ -7,9 +7,9 @@ import pytest
 from adaptor.observations import Bin, Change, Envelope, Member, Shares
 from adaptor.policies.expectation import Expected, expected
 from adaptor.policy import Policy
-from srtm.token_bucket.exact_split import MICRO
 from srtm.token_bucket.fitted_split import Traffic, fitted_bucket
 from srtm.topics.adaptation import Adaptation
+from srtm.units import MICRO
 
 ENVELOPE = Envelope(rate_micro=440 * MICRO, burst_micro=60 * MICRO)
 DECLARED = (220.0, 180.0)

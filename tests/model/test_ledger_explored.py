@@ -12,8 +12,8 @@ import pytest
 
 from adaptor.gdrl.exchange import Supply
 from adaptor.gdrl.ledger import Ledger, Reply, Tokens
-from srtm.token_bucket.exact_split import MICRO
 from srtm.topics.adaptation import Indicator
+from srtm.units import MICRO
 
 NAMES = ("a", "b")
 RATE, BURST = 1_000 * MICRO, 8 * MICRO

@@ -115,7 +115,7 @@ def test_a_frame_at_the_limit_passes_and_one_byte_more_does_not() -> None:
     reader = wire.EventReader(frame_limit_bytes=14)
     reader.receive_data(frame(0, b"x" * 10) + frame(0, b"x" * 11))
     assert reader.next_event() == wire.Response(b"x" * 10)
-    with pytest.raises(PeerError, match="15 bytes, where 4 to 14"):
+    with pytest.raises(PeerError, match="15 bytes; 4 to 14"):
         reader.next_event()
 
 

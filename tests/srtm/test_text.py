@@ -1,8 +1,8 @@
-"""Durations as operators write them."""
+"""Counted nouns, and durations as operators write them."""
 
 import pytest
 
-from srtm.duration import read_duration_ns
+from srtm.text import plural, read_duration_ns
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,8 @@ def test_durations_are_gos(text: str, ns: int) -> None:
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be a duration"):
         read_duration_ns(text)
+
+
+@pytest.mark.parametrize(("count", "form"), [(0, "rounds"), (1, "round"), (2, "rounds")])
+def test_a_noun_is_singular_after_one_only(count: int, form: str) -> None:
+    assert plural(count, "round") == form

@@ -35,8 +35,8 @@ from distributor.storage.store import Store
 from distributor.sync.service import SyncService
 from distributor.views import topics as views
 from srtm.log import Log
-from srtm.token_bucket.exact_split import to_micro
 from srtm.topics.spec import TopicSpec, parse_change
+from srtm.units import to_micro
 from tests.support.distributor_in_process import FakeBroker, spec
 
 TABLES = (store.topics, store.shares, store.publishers, store.decisions, store.fittings)

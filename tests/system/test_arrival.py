@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from bench.checks.measures.sigstop import CONNECTIONS, stop_and_judge
 from bench.harness.results.verdict import Verdict
+from tests.support.stopped_broker import CONNECTIONS, stop_and_judge
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("srtm._native", reason="the extension is not built (make build)")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.checks.faults import crash
+from tests.faults import crash
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("srtm._native", reason="the extension is not built (make build)")

@@ -12,9 +12,9 @@ import sys
 import time
 from collections.abc import Sequence
 
-from bench.checks.measures.idle import allow_descriptors
 from bench.comparisons.hostile.attacks import ATTACKS, CROWD, Target
 from bench.comparisons.hostile.cpu_burner import burn
+from bench.harness.machine.threads import allow_descriptors
 
 UNDER_WAY = "under way"
 BURN = "burn="

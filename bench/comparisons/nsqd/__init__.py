@@ -1,1 +1,4 @@
-"""nsqd: see docs/architecture.md."""
+"""``srtm bench nsqd``: all rows beside the real nsqd and the floor.
+
+It may import ``rows``, ``builds``, ``console`` and ``harness``. Begin with ``compare``.
+"""

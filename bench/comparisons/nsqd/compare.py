@@ -1,8 +1,8 @@
 """``srtm bench nsqd``: our broker in nsqd's place beside the real nsqd 1.3.0, and beside the floor, row by row.
 
 The same load in turns on the same machine (ours, nsqd, floor, ours, ...), each run with a fresh process and an empty
-data folder. Asked to, it keeps each row's outcome in docs/measured/ and writes the table of docs/performance.md and its
-picture anew from all that are kept there: rows may be measured one by one.
+data folder. Asked to, it keeps each row's outcome and writes the page anew from all that are kept: rows may be measured
+one by one. ``--against``: another build of this project takes the place of nsqd and floor.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from functools import partial
 
 from rich.console import Console
 
-from bench.comparisons.nsqd.document import keep, kept, markdown, picture
+from bench.comparisons.builds import refuse_document, row_against
+from bench.comparisons.nsqd.document import keep, kept, page_of, picture
 from bench.comparisons.rows import bucket_cost, crowd, fan_out, http_publish, load, memory, neighbour, saturated, steady
 from bench.comparisons.rows.row_runs import RowOptions, measure, show
 from bench.console.selection import chosen
 from bench.harness.results.comparison import Round, Row, Sample
-from bench.harness.results.document import refuse_without_block, write_block
+from bench.harness.results.provenance import Origin
+from bench.harness.results.publish import Stored, refuse_unpublishable, store
 from bench.harness.results.results import Results, write_results
 from bench.harness.results.verdict import Verdict
 from bench.harness.systems.systems import floor_program, peer
@@ -45,9 +47,12 @@ async def compare(options: RowOptions, console: Console) -> list[Verdict]:
     """All chosen rows, one after the other, shown as they end. Raises Unavailable where nsqd or the floor is not
     built."""
     rows = [ROWS[name] for name in chosen("row", options.names, ROWS)]
+    if options.against is not None:
+        refuse_document(options.document)
+        rows = [row_against(row, options.against) for row in rows]
     for row in rows:
         _refuse_missing(row)
-    refuse_without_block(options.document, BLOCK)
+    refuse_unpublishable(options.document)
     started, verdicts = time.time(), []
     for row in rows:
         console.print(f"[bold]{row.name}[/]: {row.claim}")
@@ -57,7 +62,7 @@ async def compare(options: RowOptions, console: Console) -> list[Verdict]:
         if options.document is not None:
             keep(options.document, outcome)
             outcomes = kept(options.document, ROWS)
-            write_block(options.document, BLOCK, markdown(outcomes))
+            store(options.document, BLOCK, Stored(page=page_of(outcomes, Origin.here(started))))
             picture(options.document, outcomes)
     settings = options.settings
     results = Results.of_verdicts("bench nsqd", verdicts, seed=options.seed, started=started, settings=settings)

@@ -1,5 +1,5 @@
-"""What ``srtm bench nsqd`` leaves behind: one file a row beside the document, and the table and picture made from all
-of them, so that rows measured on different days stand in one table, each with its day."""
+"""What ``srtm bench nsqd`` leaves behind: a data file a row, and the page and picture made from all of them, so that
+rows measured on different days stand in one table, each with its day."""
 
 from __future__ import annotations
 
@@ -10,27 +10,30 @@ import msgspec
 from matplotlib.axes import Axes
 
 from bench.harness.results.comparison import Measured, MeasuredFigure
-from bench.harness.results.document import markdown_table
+from bench.harness.results.page import Block, Page, Picture, Table, checked
 from bench.harness.results.plot import COLOURS, INK, figure
-from bench.harness.results.results import beside, keep_beside
+from bench.harness.results.provenance import Origin
+from bench.harness.results.publish import data_file, write_data
+from bench.harness.results.sources import PRODUCT
 from srtm.errors import BadInput
 
-PICTURE = "bench-nsqd.png"
+PICTURE = "nsqd.png"
+CLAIM = "In nsqd's place, under the same load, our broker reaches every bound of the first table."
 COLUMNS = 3
 CAPTION = "Bars: medians; whiskers: their intervals; dotted: what had to be reached."
 PAPER = {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 0.5}  # a number is read before a dotted line
 SYSTEM_COLOURS = {"srtm": COLOURS[0], "nsqd": COLOURS[1], "floor": "#8a8a8a"}
 
 
-def keep(document: Path, outcome: Measured) -> None:
-    keep_beside(document, f"nsqd-{outcome.name}", outcome)
+def keep(folder: Path, outcome: Measured) -> None:
+    write_data(folder, f"nsqd-{outcome.name}", outcome)
 
 
-def kept(document: Path, names: Iterable[str]) -> list[Measured]:
+def kept(folder: Path, names: Iterable[str]) -> list[Measured]:
     """Those of ``names`` that were measured. Raises BadInput for a file that is none of ours."""
     found = []
     for name in names:
-        file = beside(document, f"nsqd-{name}")
+        file = data_file(folder, f"nsqd-{name}")
         if file.exists():
             try:
                 found.append(msgspec.json.decode(file.read_bytes(), type=Measured))
@@ -39,30 +42,42 @@ def kept(document: Path, names: Iterable[str]) -> list[Measured]:
     return found
 
 
-def markdown(outcomes: Sequence[Measured]) -> str:
-    """All that had to be reached, then each row's figures."""
-    rows = [check.cells for outcome in outcomes for check in outcome.checks]
-    parts = [markdown_table(["", "measured", "must be", "reached"], rows), f"![What was measured]({PICTURE})", CAPTION]
-    return "\n\n".join([*parts, *(_section(outcome) for outcome in outcomes)])
+def page_of(outcomes: Sequence[Measured], origin: Origin) -> Page:
+    """All that had to be reached, then each row's figures. ``origin``: of the last that was measured."""
+    checks = [check for outcome in outcomes for check in outcome.checks]
+    short = [outcome.line for outcome in outcomes if not outcome.reached]
+    return Page(
+        title="In nsqd's place",
+        claim=CLAIM,
+        verdict=f"nsqd: {'; '.join(short) or 'reached'}.",
+        body=[
+            checked(checks),
+            Picture(file=PICTURE, about="What was measured"),
+            CAPTION,
+            *(block for outcome in outcomes for block in _section(outcome)),
+        ],
+        sources=[*PRODUCT, "bench/comparisons/rows"],
+        origin=origin,
+    )
 
 
-def _section(outcome: Measured) -> str:
+def _section(outcome: Measured) -> list[Block]:
     cells = [[figure.label, *(figure.cell(system) for system in outcome.systems)] for figure in outcome.figures]
-    table = [markdown_table(["", *outcome.systems], cells)] if cells else []
+    table = [Table(header=["", *outcome.systems], rows=cells)] if cells else []
     runs = f"{outcome.rounds} rounds of {outcome.seconds:g} s; medians, {100 * outcome.coverage:.0f} % intervals."
     note = [outcome.note] if outcome.note else []
     again = [f"Rounds measured again: {'; '.join(outcome.excluded)}."] if outcome.excluded else []
     last = " ".join([f"**{outcome.line}.**", runs, *note, *again, outcome.provenance])
-    return "\n\n".join([f"### {outcome.name}", outcome.claim, *table, last])
+    return [f"## {outcome.name}", outcome.claim, *table, last]
 
 
-def picture(document: Path, outcomes: Sequence[Measured]) -> None:
+def picture(folder: Path, outcomes: Sequence[Measured]) -> None:
     """A panel for each figure that is drawn: medians with their intervals, a line for each system."""
     panels = [(outcome, drawn) for outcome in outcomes for drawn in outcome.figures if drawn.drawn]
     if not panels:
         return
     lines = -(-len(panels) // COLUMNS)
-    with figure(document.parent / PICTURE, 4.0 * COLUMNS, 1.5 * lines + 0.3) as drawing:
+    with figure(folder / PICTURE, 4.0 * COLUMNS, 1.5 * lines + 0.3) as drawing:
         axes = drawing.subplots(lines, COLUMNS, squeeze=False).ravel()
         for one, (outcome, drawn) in zip(axes, panels, strict=False):
             _draw(one, outcome, drawn)

@@ -1,5 +1,4 @@
-"""What ``srtm bench peers`` leaves behind: its outcome in a file beside the document, and from that file alone the
-table of what each system promises, the table of what it takes, and the picture."""
+"""What ``srtm bench peers`` leaves behind: a table of what each system promises, one of what it takes, a picture."""
 
 from __future__ import annotations
 
@@ -7,26 +6,39 @@ from pathlib import Path
 
 from rich.table import Table
 
-from bench.comparisons.peers.points import FIGURES, Outcome, Point
-from bench.experiments.lab.figure import Panel, Series
-from bench.harness.results.document import markdown_table
-from bench.harness.results.panels import draw
+from bench.comparisons.peers.load_points import FIGURES, Outcome, Point
+from bench.harness.results.page import Items, Page, Picture
+from bench.harness.results.page import Table as PageTable
+from bench.harness.results.panels import Panel, Series, draw
+from bench.harness.results.provenance import Origin
+from bench.harness.results.sources import PRODUCT
+from bench.harness.systems.systems import OURS
 
-PICTURE = Path("img") / "peers.png"  # beside the document
+PICTURE = "peers.png"
+CLAIM = "Our broker was measured at every load and lost nothing; the others take the same load in turns."
 TERMINAL = ("msg/s", "system", "p50", "p99", "p99.9", "CPU us", "MiB", "late", "lost", "runs")
 PANELS = {"p50_ms": "p50, ms", "p99_ms": "p99, ms", "p999_ms": "p99.9, ms", "cpu_us": "server's CPU a message, us"}
 
 
-def markdown(outcome: Outcome) -> str:
+def page_of(outcome: Outcome, origin: Origin) -> Page:
     promised = [[one.name, one.version, one.speaks, one.promises, one.settings] for one in outcome.systems]
-    parts = [
-        markdown_table(["system", "version", "speaks", "promises", "settings besides its defaults"], promised),
-        f"![Load against latency and processor time]({PICTURE})",
-        markdown_table(_head(), [_cells(point) for point in outcome.points]),
-        *(f"{left_out}." for left_out in _left_out(outcome)),
-        _conditions(outcome),
-    ]
-    return "\n\n".join(parts)
+    left_out = _left_out(outcome)
+    return Page(
+        title="Beside other brokers",
+        claim=CLAIM,
+        verdict=f"peers: {'reached' if outcome.whole(OURS) else 'fell short'}.",
+        body=[
+            PageTable(
+                header=["system", "version", "speaks", "promises", "settings besides its defaults"], rows=promised
+            ),
+            Picture(file=PICTURE, about="Load against latency and processor time"),
+            PageTable(header=_head(), rows=[_cells(point) for point in outcome.points]),
+            *([Items(items=[f"{one}." for one in left_out])] if left_out else []),
+            _conditions(outcome),
+        ],
+        sources=[*PRODUCT, "bench/comparisons/peers"],
+        origin=origin,
+    )
 
 
 def _head() -> list[str]:
@@ -58,16 +70,16 @@ def _conditions(outcome: Outcome) -> str:
         f"Publishers at 10 msg/s each, Poisson, 100 bytes, one subscriber; runs of {outcome.seconds:g} s in turns, "
         f"each with a fresh process; medians ({percent} intervals) of the runs that count. Latency from the intended "
         "instant to the receipt, the generator's lateness in it; processor time (user and system) and memory of the "
-        f"server's process. {outcome.provenance}"
+        "server's process."
     )
 
 
-def picture(document: Path, outcome: Outcome) -> None:
+def picture(folder: Path, outcome: Outcome) -> None:
     """A panel for each of PANELS, a line for each system through its medians."""
     panels = [_panel(outcome, key, label) for key, label in PANELS.items()]
     drawn = [panel for panel in panels if panel.series]
     if drawn:
-        draw(document.parent / PICTURE, drawn, f"Medians of {outcome.runs} runs of {outcome.seconds:g} s at each load.")
+        draw(folder / PICTURE, drawn, f"Medians of {outcome.runs} runs of {outcome.seconds:g} s at each load.")
 
 
 def _panel(outcome: Outcome, key: str, label: str) -> Panel:

@@ -15,17 +15,17 @@ from tempfile import TemporaryDirectory
 import msgspec
 from rich.console import Console
 
-from bench.comparisons.peers.document import markdown, picture, table
-from bench.comparisons.peers.points import FIGURES, About, Outcome, Point, order, point
+from bench.comparisons.peers.document import page_of, picture, table
+from bench.comparisons.peers.load_points import FIGURES, About, Outcome, Point, order, point
 from bench.comparisons.rows import steady
 from bench.harness.load.cpu import CpuMeter
 from bench.harness.load.run import RunResult, run_plan
-from bench.harness.results.comparison import OURS, Sample, Turn
-from bench.harness.results.document import EVALUATION, refuse_without_block, write_block
-from bench.harness.results.provenance import provenance
-from bench.harness.results.results import Results, keep_beside, write_results
+from bench.harness.results.comparison import Sample, Turn
+from bench.harness.results.provenance import Origin
+from bench.harness.results.publish import hand_over, refuse_unpublishable
+from bench.harness.results.results import Results
 from bench.harness.systems.peer_servers import ALL, Peer, missing, version
-from bench.harness.systems.systems import System
+from bench.harness.systems.systems import OURS, System
 from srtm.errors import BadInput, SrtmError
 
 PER_PUBLISHER = 10  # msg/s
@@ -41,7 +41,7 @@ class PeersOptions:
     pairs: int = 3  # runs of each system at each load
     seed: int = 1
     json_file: str | None = None
-    document: bool = False
+    document: Path | None = None  # of pages, to write there as well
 
 
 def chosen(text: str) -> tuple[str, ...]:
@@ -68,7 +68,7 @@ def loads(text: str) -> tuple[int, ...]:
 async def compare_peers(options: PeersOptions, console: Console) -> Outcome:
     """Everything that was asked for and is here, shown as it comes. Raises Unavailable where a program that is here
     does not run."""
-    refuse_without_block(EVALUATION if options.document else None, "peers")
+    refuse_unpublishable(options.document)
     asked = [ALL[name] for name in (OURS, *options.peers)]
     absent = [said for peer in asked if (said := missing(peer)) is not None]
     for said in absent:
@@ -83,7 +83,6 @@ async def compare_peers(options: PeersOptions, console: Console) -> Outcome:
         points=[_point(peer, rate, samples[rate]) for rate in options.rates for peer in here],
         runs=options.pairs,
         seconds=options.seconds,
-        provenance=provenance(started),
     )
     console.print(table(outcome))
     _write(options, outcome, [sample for one in samples.values() for sample in one], started)
@@ -148,10 +147,8 @@ def _line(rate: int, sample: Sample) -> str:
 
 
 def _write(options: PeersOptions, outcome: Outcome, samples: Sequence[Sample], started: float) -> None:
-    if options.document:
-        keep_beside(EVALUATION, "peers", outcome)
-        picture(EVALUATION, outcome)
-        write_block(EVALUATION, "peers", markdown(outcome))
+    if options.document is not None:
+        picture(options.document, outcome)
     settings = {"pairs": options.pairs, "seconds": options.seconds, "rates": list(options.rates)}
     runs = [{"name": one.system, **one.values, "reasons": "; ".join(one.reasons)} for one in samples]
     reasons = [
@@ -160,4 +157,5 @@ def _write(options: PeersOptions, outcome: Outcome, samples: Sequence[Sample], s
     results = Results.of(
         "bench peers", runs, seed=options.seed, started=started, settings=settings, reasons=reasons, result=outcome
     )
-    write_results(options.json_file, results)
+    page = page_of(outcome, Origin.here(started))
+    hand_over(page, results, name="peers", folder=options.document, json_file=options.json_file)

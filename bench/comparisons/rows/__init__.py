@@ -1,1 +1,4 @@
-"""The rows of issue 3's table, a module each: a claim, what measures a round, what must be reached."""
+"""The rows of ``srtm bench nsqd``, a module each: a claim, what measures a round, what must be reached.
+
+It may import ``harness``. Begin with ``steady``.
+"""

@@ -12,14 +12,14 @@ from bench.comparisons.rows.turns import in_turn, started
 from bench.harness.cluster_runs.broker_api import put_bucket
 from bench.harness.load.cpu import CpuMeter
 from bench.harness.load.run import run_plan
-from bench.harness.results.comparison import Figure, NoneOf, Ratio, Row, Sample, Turn
+from bench.harness.results.comparison import Better, Figure, NoneOf, Ratio, Row, Sample, Turn
 
 RATE = BURST = 1e6
 LIMITED, UNLIMITED = "bucket", "no bucket"
 
 
 async def _sample(name: str, turn: Turn, folder: Path) -> Sample:
-    async with started("srtm", folder) as system:
+    async with started("srtm", turn, folder) as system:
         if name == LIMITED:
             await put_bucket(system.http_address, steady.TOPIC, RATE, BURST)
         meter = CpuMeter(system)
@@ -33,13 +33,13 @@ ROW = Row(
     claim="The cost of a token bucket on the path: CPU a message at 10,000 msg/s with one that never bites.",
     systems=SYSTEMS,
     figures=(
-        Figure("cpu_us", "CPU a message with and without a bucket, us", 2, drawn=True),
-        Figure("p99_ms", "p99, ms", 3),
+        Figure("cpu_us", "CPU a message with and without a bucket, us", 2, drawn=True, better=Better.LOWER),
+        Figure("p99_ms", "p99, ms", 3, better=Better.LOWER),
         Figure("lateness_p99_ms", "generator's lateness p99, ms", 3),
     ),
     targets=(
         NoneOf("lost", "messages lost with a bucket", (LIMITED,)),
         Ratio("cpu_us", "CPU a message", UNLIMITED, at_most=1.05, ours=LIMITED),
     ),
-    begin=in_turn(SYSTEMS, _sample),
+    begin=in_turn(_sample),
 )

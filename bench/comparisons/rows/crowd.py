@@ -17,14 +17,14 @@ from pathlib import Path
 import msgspec
 import trio
 
-from bench.checks.measures.idle import allow_descriptors
 from bench.comparisons.rows import steady
 from bench.comparisons.rows.turns import in_turn, started
-from bench.harness.cluster_runs.trace import percentile_ms
 from bench.harness.load.flood import Connect, FloodPlan, FloodResult, held_flood
 from bench.harness.load.run import RunProgress, RunResult, deliveries, run_plan
 from bench.harness.load.workload import Plan
-from bench.harness.results.comparison import Bound, Figure, NoneOf, Row, Sample, Turn
+from bench.harness.machine.threads import allow_descriptors
+from bench.harness.results.comparison import Better, Bound, Figure, NoneOf, Row, Sample, Turn
+from bench.harness.results.intervals import percentile_ms
 from bench.harness.systems.systems import System
 from srtm.concurrency.background import background_nursery
 
@@ -38,7 +38,7 @@ SHOWN = "nsqd"  # beside the others, whatever the generator's lateness
 async def _sample(name: str, turn: Turn, folder: Path) -> Sample:
     allow_descriptors(CONNECTIONS + steady.PUBLISHERS + SPARE_DESCRIPTORS)
     seconds = max(SHORTEST_S, turn.seconds / 2)
-    async with started(name, folder) as system:
+    async with started(name, turn, folder) as system:
         asked = msgspec.structs.replace(steady.plan(system.tcp_address, turn), duration_s=seconds, keep_each=True)
         quiet = await run_plan(asked, name=f"crowd {name} quiet")
         return sample_of(name, quiet, *await _crowded(system, asked, f"crowd {name}"))
@@ -89,9 +89,9 @@ ROW = Row(
     claim="10,000 connections at once: the time to accept them all, and p99 of the 10,000 msg/s that flow meanwhile.",
     systems=SYSTEMS,
     figures=(
-        Figure("accept_s", "time to accept 10,000 connections, s", 2, drawn=True),
-        Figure("quiet_p99_ms", "p99 before, ms", 3),
-        Figure("crowded_p99_ms", "p99 meanwhile, ms", 3),
+        Figure("accept_s", "time to accept 10,000 connections, s", 2, drawn=True, better=Better.LOWER),
+        Figure("quiet_p99_ms", "p99 before, ms", 3, better=Better.LOWER),
+        Figure("crowded_p99_ms", "p99 meanwhile, ms", 3, better=Better.LOWER),
         Figure("times_quiet", "p99 meanwhile / p99 before", 2, drawn=True),
         Figure("lateness_p99_ms", "generator's lateness p99, ms", 3),
     ),
@@ -99,7 +99,7 @@ ROW = Row(
         NoneOf("lost", "messages lost while 10,000 connected"),
         Bound("times_quiet", "p99 while 10,000 connect, times the quiet one", MOST, "x"),
     ),
-    begin=in_turn(SYSTEMS, _sample),
+    begin=in_turn(_sample),
     note="256 handshakes under way at once, made by a thread that lets broker and generator go first "
     "(SCHED_IDLE; where they have a real-time priority, the lowest of these). nsqd is shown "
     "however late the generator was.",

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 import resource
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -112,7 +112,7 @@ async def _attempt(name: str, rung: int, turn: Turn, folder: Path) -> Rung:
 
 
 async def _try(name: str, rung: int, turn: Turn, folder: Path) -> Rung:
-    async with started(name, folder) as system:
+    async with started(name, turn, folder) as system:
         load = load_of(rung)
         asked = steady.plan(system.tcp_address, turn, publishers=load // 10)
         try:
@@ -132,7 +132,7 @@ def sample_of(system: str, kept: int, missed: Rung | None) -> Sample:
     return Sample(system, values, [] if kept >= 0 else ["not even the lowest load kept the promise"])
 
 
-def _begin() -> Callable[[Turn], Awaitable[Round]]:
+def _begin(systems: Sequence[str]) -> Callable[[Turn], Awaitable[Round]]:
     """Raises Unavailable where the generator may not open as many files as the highest load needs: that would count as
     the broker's limit."""
     needed, (_, allowed) = load_of(RUNGS - 1) // 10 + SPARE_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -143,14 +143,14 @@ def _begin() -> Callable[[Turn], Awaitable[Round]]:
     async def measure(turn: Turn) -> Round:
         shorter = replace(turn, seconds=max(2.0, turn.seconds / 2))
         off = random.Random(turn.seed).randint(-FARTHEST, FARTHEST)
-        searches = {name: search(first.get(name, START) + off) for name in SYSTEMS}
+        searches = {name: search(first.get(name, START) + off) for name in systems}
         try:
             found = await one_round(searches, shorter, _attempt)
         except SrtmError as error:
             return [Sample("every system", {}, [str(error)])]
         for name, (kept, _) in found.items():
             first.setdefault(name, kept)
-        return [sample_of(name, *found[name]) for name in SYSTEMS]
+        return [sample_of(name, *found[name]) for name in systems]
 
     return measure
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.checks.measures.idle import allow_descriptors
 from bench.comparisons.rows.turns import in_turn, started
 from bench.harness.load.flood import Connect, FloodPlan, held_flood
-from bench.harness.results.comparison import Bound, Figure, Row, Sample, Turn
+from bench.harness.machine.threads import allow_descriptors
+from bench.harness.results.comparison import Better, Bound, Figure, Row, Sample, Turn
 
 CONNECTIONS = 10_000
 FIRST = 100
@@ -19,9 +19,9 @@ SPARE_DESCRIPTORS = 200
 LIMIT_KIB = 4.0
 
 
-async def _sample(name: str, turn: Turn, folder: Path) -> Sample:  # noqa: ARG001 (connections are idle for as long as it takes)
+async def _sample(name: str, turn: Turn, folder: Path) -> Sample:
     allow_descriptors(CONNECTIONS + SPARE_DESCRIPTORS)
-    async with started(name, folder) as system:
+    async with started(name, turn, folder) as system:
         first = FloodPlan(target=system.tcp_address, task=Connect(connections=FIRST))
         others = FloodPlan(target=system.tcp_address, task=Connect(connections=CONNECTIONS - FIRST))
         async with held_flood(first):
@@ -39,7 +39,7 @@ ROW = Row(
     name="memory",
     claim="Memory (RSS) of an idle connection, of 10,000.",
     systems=SYSTEMS,
-    figures=(Figure("connection_kib", "memory an idle connection, KiB", 2, drawn=True),),
+    figures=(Figure("connection_kib", "memory an idle connection, KiB", 2, drawn=True, better=Better.LOWER),),
     targets=(Bound("connection_kib", "memory an idle connection", LIMIT_KIB, "KiB"),),
-    begin=in_turn(SYSTEMS, _sample),
+    begin=in_turn(_sample),
 )

@@ -17,7 +17,7 @@ from bench.comparisons.rows import steady
 from bench.comparisons.rows.turns import in_turn, started
 from bench.harness.cluster_runs.broker_api import put_bucket
 from bench.harness.load.run import RunResult, run_plan
-from bench.harness.results.comparison import Figure, NoneOf, NoWorse, Row, Sample, Turn
+from bench.harness.results.comparison import Better, Figure, NoneOf, NoWorse, Row, Sample, Turn
 from bench.harness.systems.systems import System
 from srtm.concurrency.background import background_nursery
 
@@ -29,7 +29,7 @@ LIMITED, UNLIMITED, QUIET = "limited", "unlimited", "quiet"
 
 
 async def _sample(name: str, turn: Turn, folder: Path) -> Sample:
-    async with started("srtm", folder) as system:
+    async with started("srtm", turn, folder) as system:
         if name == LIMITED:
             await put_bucket(system.http_address, NEIGHBOUR, ALLOWED, BURST)
         asked = steady.plan(system.tcp_address, turn, publishers=PUBLISHERS)
@@ -58,8 +58,8 @@ ROW = Row(
     claim="p99 of an unlimited topic (5,000 msg/s) while its neighbour, sent 1,000 msg/s, is limited to a tenth of it.",
     systems=SYSTEMS,
     figures=(
-        Figure("p50_ms", "p50, ms", 3),
-        Figure("p99_ms", "p99 of the unlimited topic, ms", 3, drawn=True),
+        Figure("p50_ms", "p50, ms", 3, better=Better.LOWER),
+        Figure("p99_ms", "p99 of the unlimited topic, ms", 3, drawn=True, better=Better.LOWER),
         Figure("p999_ms", "p99.9, ms", 3),
         Figure("lateness_p99_ms", "generator's lateness p99, ms", 3),
     ),
@@ -68,5 +68,5 @@ ROW = Row(
         NoWorse("p99_ms", "p99, neighbour", UNLIMITED, LIMITED),
         NoWorse("p99_ms", "p99, neighbour", QUIET, LIMITED),
     ),
-    begin=in_turn(SYSTEMS, _sample),
+    begin=in_turn(_sample),
 )

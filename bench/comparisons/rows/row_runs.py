@@ -11,9 +11,11 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 from rich.table import Table
 
+from bench.harness.machine.checkout import Build
 from bench.harness.results.comparison import Measured, Round, Rounds, Row, Turn, counts, figures, judge, why_excluded
 from bench.harness.results.intervals import coverage
 from bench.harness.results.provenance import provenance
+from bench.harness.results.sources import commit
 from bench.harness.results.verdict import Verdict
 
 
@@ -26,18 +28,20 @@ class RowOptions:
     seconds: float = 10.0
     seed: int = 1
     json_file: str | None = None
-    document: Path | None = None  # to write what was found into
+    document: Path | None = None  # of pages, to write there as well
+    against: Build | None = None  # instead of other systems
 
     @property
     def settings(self) -> dict[str, object]:
-        return {"pairs": self.pairs, "seconds": self.seconds}
+        against = {} if self.against is None else {"against": commit(self.against.root)}
+        return {"pairs": self.pairs, "seconds": self.seconds, **against}
 
 
 async def measure(
     row: Row, options: RowOptions, console: Console, tell: Callable[[Round], object] = lambda _round: None
 ) -> tuple[Verdict, Measured]:
     """Until enough rounds count, or too many do not; ``tell`` hears of each."""
-    started, rounds, measure_round = time.time(), Rounds(options.pairs), row.begin()
+    started, rounds, measure_round = time.time(), Rounds(options.pairs), row.begin(row.systems)
     while rounds.more():
         number = len(rounds.done)
         with (

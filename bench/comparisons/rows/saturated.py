@@ -20,7 +20,7 @@ import trio
 from bench.comparisons.rows.turns import in_turn, started
 from bench.harness.cluster_runs.broker_api import create_channel
 from bench.harness.load.flood import BATCH, FloodPlan, FloodResult, Publish, Read, run_flood
-from bench.harness.results.comparison import Figure, NoneOf, Ratio, Row, Sample, Turn
+from bench.harness.results.comparison import Better, Figure, NoneOf, Ratio, Row, Sample, Turn
 from bench.harness.systems.systems import System
 
 TOPIC, CHANNEL = "saturated", "bench"
@@ -34,8 +34,8 @@ def messages(seconds: float) -> int:
 
 
 @asynccontextmanager
-async def _with_channel(name: str, folder: Path, *options: str) -> AsyncIterator[System]:
-    async with started(name, folder, *options) as system:
+async def _with_channel(name: str, turn: Turn, folder: Path, *options: str) -> AsyncIterator[System]:
+    async with started(name, turn, folder, *options) as system:
         if name != "floor":
             await create_channel(system.http_address, TOPIC, CHANNEL)
         yield system
@@ -51,7 +51,7 @@ def _plans(system: System, count: int) -> tuple[FloodPlan, FloodPlan]:
 
 async def _at_once(name: str, turn: Turn, folder: Path) -> Sample:
     count = messages(turn.seconds)
-    async with _with_channel(name, folder, "--mem-queue-size", str(count)) as system:
+    async with _with_channel(name, turn, folder, "--mem-queue-size", str(count)) as system:
         publishing, reading = _plans(system, count)
         before_s = system.cpu_s()
         results: dict[str, FloodResult] = {}
@@ -68,7 +68,7 @@ async def _at_once(name: str, turn: Turn, folder: Path) -> Sample:
 async def _in_turn(name: str, turn: Turn, folder: Path, in_memory: bool) -> Sample:
     count = messages(turn.seconds)
     room = ("--mem-queue-size", str(count)) if in_memory else ()
-    async with _with_channel(name, folder, *room) as system:
+    async with _with_channel(name, turn, folder, *room) as system:
         publishing, reading = _plans(system, count)
         before_s = system.cpu_s()
         published = await run_flood(publishing)
@@ -103,8 +103,8 @@ def sample_of(system: str, published: FloodResult, taken: FloodResult, cpu_s: tu
     return Sample(system, values)
 
 
-PUBLISHED = Figure("publish_per_s", "published, msg/s", 0, drawn=True)
-READ = Figure("read_per_s", "read by one subscriber, msg/s", 0, drawn=True)
+PUBLISHED = Figure("publish_per_s", "published, msg/s", 0, drawn=True, better=Better.HIGHER)
+READ = Figure("read_per_s", "read by one subscriber, msg/s", 0, drawn=True, better=Better.HIGHER)
 BUSY = (
     Figure("publisher_busy", "share of a core that the publisher used", 2),
     Figure("reader_busy", "share of a core that the subscriber used", 2),
@@ -112,8 +112,8 @@ BUSY = (
 IN_TURN = (
     PUBLISHED,
     READ,
-    Figure("publish_cpu_us", "CPU a message published, us", 2),
-    Figure("read_cpu_us", "CPU a message read, us", 2),
+    Figure("publish_cpu_us", "CPU a message published, us", 2, better=Better.LOWER),
+    Figure("read_cpu_us", "CPU a message read, us", 2, better=Better.LOWER),
     *BUSY,
 )
 SYSTEMS = ("srtm", "nsqd", "floor")
@@ -121,13 +121,13 @@ ROW = Row(
     name="saturated",
     claim="Saturated: MPUBs of 200 x 200 B while one subscriber reads.",
     systems=SYSTEMS,
-    figures=(PUBLISHED, READ, Figure("cpu_us", "CPU a message, both ways, us", 2), *BUSY),
+    figures=(PUBLISHED, READ, Figure("cpu_us", "CPU a message, both ways, us", 2, better=Better.LOWER), *BUSY),
     targets=(
         NoneOf("garbled", "floods that did not arrive as they were published", SYSTEMS),
         Ratio("publish_per_s", "published, saturated", "nsqd", at_least=3.0),
         Ratio("read_per_s", "read by one subscriber, saturated", "nsqd", at_least=3.0),
     ),
-    begin=in_turn(SYSTEMS, _at_once),
+    begin=in_turn(_at_once),
     note="Both brokers with a --mem-queue-size that holds all messages, the channel made first; two publishers with "
     "one MPUB outstanding each. The subscriber takes default output buffering, which doubles what nsqd delivers.",
 )
@@ -137,7 +137,7 @@ APART = Row(
     systems=SYSTEMS,
     figures=tuple(replace(figure, drawn=False) for figure in IN_TURN),
     targets=(NoneOf("garbled", "backlogs that were not what was published", SYSTEMS),),
-    begin=in_turn(SYSTEMS, partial(_in_turn, in_memory=True)),
+    begin=in_turn(partial(_in_turn, in_memory=True)),
 )
 OVERFLOWING = ("srtm", "nsqd")
 OVERFLOW = Row(
@@ -150,5 +150,5 @@ OVERFLOW = Row(
         Ratio("publish_per_s", "published with the defaults", "nsqd", at_least=3.0),
         Ratio("read_per_s", "read by one subscriber with the defaults", "nsqd", at_least=3.0),
     ),
-    begin=in_turn(OVERFLOWING, partial(_in_turn, in_memory=False)),
+    begin=in_turn(partial(_in_turn, in_memory=False)),
 )

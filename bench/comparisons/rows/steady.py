@@ -11,8 +11,8 @@ from bench.comparisons.rows.turns import in_turn, started
 from bench.harness.load.cpu import CpuMeter
 from bench.harness.load.run import RunResult, run_plan
 from bench.harness.load.workload import Plan, Subscriber, modelled
-from bench.harness.results.comparison import Figure, NoneOf, Ratio, Row, Sample, Turn
-from bench.harness.results.results import merged, percentile_ms
+from bench.harness.results.comparison import Better, Figure, NoneOf, Ratio, Row, Sample, Turn
+from bench.harness.results.results import histogram_ms, merged
 
 PUBLISHERS = 1_000
 RATE_PER_S = 10.0
@@ -41,7 +41,7 @@ def sample_of(system: str, result: RunResult, cpu_us: float) -> Sample:
             "lost": result.lost,
             "duplicates": result.duplicates,
             "lateness_p99_ms": result.lateness_p99_ms,
-            "lateness_p999_ms": percentile_ms(merged([result.histograms.lateness]), 99.9),
+            "lateness_p999_ms": histogram_ms(merged([result.histograms.lateness]), 99.9),
             "offered": result.offered,
             "sent": result.sent,
             "received": result.received,
@@ -51,7 +51,7 @@ def sample_of(system: str, result: RunResult, cpu_us: float) -> Sample:
 
 
 async def _sample(name: str, turn: Turn, folder: Path) -> Sample:
-    async with started(name, folder) as system:
+    async with started(name, turn, folder) as system:
         meter = CpuMeter(system)
         result = await run_plan(plan(system.tcp_address, turn), meter.look, name=f"steady {name}")
     return sample_of(name, result, meter.us_per_message())
@@ -63,9 +63,9 @@ ROW = Row(
     claim="10,000 msg/s (1,000 publishers x 10 msg/s, Poisson, 100 B, one subscriber): what a message costs and takes.",
     systems=SYSTEMS,
     figures=(
-        Figure("cpu_us", "CPU a message at 10,000 msg/s, us", 1, drawn=True),
-        Figure("p50_ms", "p50, ms", 3),
-        Figure("p99_ms", "p99 at 10,000 msg/s, ms", 3, drawn=True),
+        Figure("cpu_us", "CPU a message at 10,000 msg/s, us", 1, drawn=True, better=Better.LOWER),
+        Figure("p50_ms", "p50, ms", 3, better=Better.LOWER),
+        Figure("p99_ms", "p99 at 10,000 msg/s, ms", 3, drawn=True, better=Better.LOWER),
         Figure("p999_ms", "p99.9 at 10,000 msg/s, ms", 3, drawn=True),
         Figure("lost", "messages lost", 0),
         Figure("lateness_p99_ms", "generator's lateness p99, ms", 3),
@@ -78,7 +78,7 @@ ROW = Row(
         Ratio("p99_ms", "p99 at 10,000 msg/s", "nsqd", at_most=0.5),
         Ratio("p999_ms", "p99.9 at 10,000 msg/s", "floor", at_most=1.2),
     ),
-    begin=in_turn(SYSTEMS, _sample),
+    begin=in_turn(_sample),
     note="Where the generator's own p99.9 of lateness is more than a fifth of a p99.9, that p99.9 is the machine's as "
     "much as the system's, and the ratio says little.",
 )

@@ -6,33 +6,31 @@ others of its round. One with a fault of the system is never taken again: it sta
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 
-from bench.harness.results.comparison import Round, Sample, Turn
+from bench.harness.results.comparison import Begin, Round, Sample, Turn
 from bench.harness.systems.systems import System, floor, nsqd, nsqd_in_place
 from srtm.errors import SrtmError
 
-Start = Callable[..., AbstractAsyncContextManager[System]]
-SYSTEMS: Mapping[str, Start] = {"srtm": nsqd_in_place, "nsqd": nsqd, "floor": floor}
 
-
-def started(system: str, folder: Path, *options: str) -> AbstractAsyncContextManager[System]:
+def started(system: str, turn: Turn, folder: Path, *options: str) -> AbstractAsyncContextManager[System]:
     """A fresh process with an empty data folder. ``options``: nsqd's; the floor has none."""
-    return SYSTEMS[system](folder, *options) if system != "floor" else floor(folder)
+    if system == "floor":
+        return floor(folder)
+    return nsqd(folder, *options) if system == "nsqd" else nsqd_in_place(folder, *options, build=turn.build)
 
 
 TRIES = 4
 FAULTS = ("lost", "duplicates", "garbled")  # counted in a sample: whoever has any is judged by it
 
 
-def in_turn(
-    systems: tuple[str, ...], sample: Callable[[str, Turn, Path], Awaitable[Sample]]
-) -> Callable[[], Callable[[Turn], Awaitable[Round]]]:
+def in_turn(sample: Callable[[str, Turn, Path], Awaitable[Sample]]) -> Begin:
     """The ``begin`` of a row that remembers nothing: ``sample(system, turn, folder)`` for each system."""
 
-    async def measure(turn: Turn) -> Round:
+    async def measure(systems: Sequence[str], turn: Turn) -> Round:
         return [await _first_that_counts(system, turn) for system in systems]
 
     async def _first_that_counts(system: str, turn: Turn) -> Sample:
@@ -48,7 +46,7 @@ def in_turn(
         except SrtmError as error:
             return Sample(system, {}, [str(error)])
 
-    return lambda: measure
+    return lambda systems: partial(measure, systems)
 
 
 def _spoilt(taken: Sample) -> bool:

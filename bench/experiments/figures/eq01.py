@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bench.experiments.lab.figure import Effort, Experiment, Figure, Panel, Row, Series
+from bench.experiments.lab.figure import Effort, Experiment, Figure, Row
+from bench.harness.results.panels import Panel, Series
 from bench.harness.results.verdict import Check, within
 from bench.simulation.brokers import Ints
 from bench.simulation.traffic import Fleet
-from srtm.token_bucket.exact_split import MICRO
 from srtm.token_bucket.poisson import exact_mean_delay_s, mean_delay_s
 from srtm.token_bucket.replay import access_delays
+from srtm.units import MICRO
 
 LOAD, RATE = 10_000, 11_000  # msg/s
 BURSTS = (1, 2, 5, 10, 25)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from bench.experiments.lab.figure import Effort, Experiment, Figure, Panel, Row, Series, parts_of
+from bench.experiments.lab.figure import Effort, Experiment, Figure, Row, parts_of
 from bench.experiments.lab.layouts import BROKERS, MACHINE, Result, ms, residual, run
 from bench.experiments.lab.points import bucket_of, buckets
 from bench.experiments.lab.theory import eq1_ms
+from bench.harness.results.panels import Panel, Series
 from bench.harness.results.verdict import Check, within
 from bench.simulation.traffic import Fleet
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 
 from bench.experiments.figures.fig07 import PUBLISHERS, fleets_of
-from bench.experiments.lab.figure import Effort, Experiment, Figure, Panel, Row, Series, parts_of
+from bench.experiments.lab.figure import Effort, Experiment, Figure, Row, parts_of
 from bench.experiments.lab.layouts import (
     MACHINE,
     MCAP_WITHIN,
@@ -31,6 +31,7 @@ from bench.experiments.lab.layouts import (
     run,
 )
 from bench.experiments.lab.points import COLUMNS, LABELS, buckets, of, panel, point
+from bench.harness.results.panels import Panel, Series
 from bench.harness.results.verdict import Check
 from bench.simulation.brokers import Tail
 from bench.simulation.traffic import Fleet

@@ -57,10 +57,8 @@ def _no_better(what: str, rows: Sequence[Row], than: Sequence[Row]) -> Check:
 EXPERIMENT = Experiment(
     name="fig10",
     title="Correlation: Max-Min against SRTM on as many brokers",
-    claim=(
-        "On as many brokers as SRTM, Max-Min is worse, for its groups stay together and its buckets are small: worse "
-        "than SRTM, and than on its own number of brokers."
-    ),
+    claim="On as many brokers as SRTM, Max-Min is worse than SRTM, and than on its own number of brokers: its groups "
+    "stay together and its buckets are small.",
     columns={"figure": "part", "group": "x", **COLUMNS},
     run=figure,
 )

@@ -8,9 +8,10 @@ import statistics
 from collections.abc import Sequence
 
 from bench.experiments.figures.fig09 import fleet_of
-from bench.experiments.lab.figure import Effort, Experiment, Figure, Panel, Row, Series
+from bench.experiments.lab.figure import Effort, Experiment, Figure, Row
 from bench.experiments.lab.layouts import LAB_US, SLO_NS, Kind, Result, broker_of, mcap, ms, run
 from bench.experiments.lab.points import bucket_of
+from bench.harness.results.panels import Panel, Series
 from bench.harness.results.verdict import Check
 from bench.simulation.brokers import Machine
 from bench.simulation.traffic import Fleet

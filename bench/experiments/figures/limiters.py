@@ -16,27 +16,29 @@ import trio
 
 from adaptor.observations import Envelope
 from bench.data.sensors import read_detectors
-from bench.experiments.lab.figure import Effort, Experiment, Figure, Panel, Row, Series
+from bench.experiments.lab.figure import Effort, Experiment, Figure, Row
 from bench.experiments.lab.layouts import envelope as paper_envelope
-from bench.experiments.steps.demand import PEAK
 from bench.harness.cluster_runs.recovery import SECOND_NS, Ints
-from bench.harness.cluster_runs.trace import percentile_ms
+from bench.harness.results.intervals import percentile_ms
+from bench.harness.results.panels import Panel, Series
+from bench.harness.results.sources import SIMULATED
 from bench.harness.results.verdict import Check, none_of
 from bench.harness.systems.peer_servers import ALL as PEERS
 from bench.harness.systems.peer_servers import program_path
 from bench.harness.systems.redis_bucket import Cost, measured
 from bench.simulation import demand_day as day
-from bench.simulation import limiters
+from bench.simulation import rate_limiters
 from bench.simulation.broker_reports import under_mode
 from bench.simulation.buckets import ONE_BUCKET, one_bucket
-from bench.simulation.limiters import Limited
+from bench.simulation.rate_limiters import Limited
 from bench.simulation.shifting_traffic import Shift, arrivals_of
 from bench.simulation.traffic import Fleet
 from srtm.console.running import run_trio
 from srtm.token_bucket.bucket import conforms_due
-from srtm.token_bucket.exact_split import MICRO, split_bucket
+from srtm.token_bucket.exact_split import split_bucket
 from srtm.token_bucket.replay import NEVER_NS
 from srtm.topics.adaptation import Adaptation, Mode
+from srtm.units import MICRO
 
 BROKERS = 4
 ASSUMED = Cost(round_trip_ns=200_000, decision_ns=10_000)  # where there is no redis-server
@@ -81,7 +83,7 @@ def cases(effort: Effort) -> list[Case]:
         envelope=shift.envelope,
         ends_ns=ends_ns,
     )
-    rates = day.demand(read_detectors(), BROKERS, day.HOURS, PEAK, effort.seed)
+    rates = day.demand(read_detectors(), BROKERS, day.HOURS, day.PEAK, effort.seed)
     wandering = Case(
         name="a day of shifting demand",
         arrivals=day.arrivals(rates, effort.seconds / day.HOURS, effort.seed),
@@ -105,8 +107,8 @@ def figure(effort: Effort) -> Figure:
         panels=[_panel([one for one in rows if one["case"] == name], name) for name in names],
         checks=checks(rows),
         conditions=f"{BROKERS} brokers, 2 for 50:50; Redis: {cost.round_trip_ns / 1e3:.0f} us a round trip, "
-        f"{cost.decision_ns / 1e3:.1f} us a decision ({where}); estimation every {limiters.INTERVAL_S:g} s, "
-        f"smoothed by {limiters.SMOOTHING:g}",
+        f"{cost.decision_ns / 1e3:.1f} us a decision ({where}); estimation every {rate_limiters.INTERVAL_S:g} s, "
+        f"smoothed by {rate_limiters.SMOOTHING:g}",
     )
 
 
@@ -127,10 +129,12 @@ def limiters_of(case: Case, cost: Cost, seed: int) -> dict[str, Callable[[], Lim
     """By name, what each does with the case."""
     came, envelope = case.arrivals, case.envelope
     return {
-        "even split": partial(limiters.even, came, envelope),
-        "central Redis bucket": partial(limiters.central, came, envelope, cost.round_trip_ns, cost.decision_ns),
-        "flow proportional share": partial(limiters.flow_proportional, came, envelope, case.flow_rate, case.ends_ns),
-        "global random drop": partial(limiters.random_drop, came, envelope, case.ends_ns, seed),
+        "even split": partial(rate_limiters.even, came, envelope),
+        "central Redis bucket": partial(rate_limiters.central, came, envelope, cost.round_trip_ns, cost.decision_ns),
+        "flow proportional share": partial(
+            rate_limiters.flow_proportional, came, envelope, case.flow_rate, case.ends_ns
+        ),
+        "global random drop": partial(rate_limiters.random_drop, came, envelope, case.ends_ns, seed),
         **{mode: partial(ours, mode, case, seed) for mode in OURS},
         ONE_BUCKET: lambda: Limited(*one_bucket(came, envelope), 0, 0),
     }
@@ -239,6 +243,7 @@ EXPERIMENT = Experiment(
         "control messages/s": "wire_per_s",
     },
     run=figure,
+    sources=("adaptor", *SIMULATED),
     runs="one run of {seconds:g} s each",
     full=Effort(repetitions=1),
 )

@@ -11,13 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from bench.experiments.figures.eq01 import LOAD, RATE, arrivals
-from bench.experiments.lab.figure import Effort, Experiment, Figure, Panel, Row, Series
+from bench.experiments.lab.figure import Effort, Experiment, Figure, Row
+from bench.harness.results.panels import Panel, Series
 from bench.harness.results.verdict import Check, none_of
 from bench.simulation.traffic import Fleet
 from srtm.errors import InternalError
 from srtm.token_bucket.bucket import TOKEN, Bucket
-from srtm.token_bucket.exact_split import MICRO, split
+from srtm.token_bucket.exact_split import split
 from srtm.topics.publishers import Floats
+from srtm.units import MICRO
 
 PARTS = {"halves": (0.5, 0.5), "one to nine": (0.1, 0.9), "six equal": (1 / 6,) * 6}
 LAW_S = 0.5  # of traffic: every arrival is looked at

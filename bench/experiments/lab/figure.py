@@ -6,36 +6,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from bench.harness.results.panels import Panel
+from bench.harness.results.sources import SIMULATED
 from bench.harness.results.verdict import Check
 
 Row = dict[str, Any]  # flat: text, numbers, None
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Series:
-    """One line. ``spread``: standard deviations; ``notes``: a word beside each point (the number of brokers)."""
-
-    label: str
-    x: Sequence[float]
-    y: Sequence[float]
-    spread: Sequence[float] = ()
-    notes: Sequence[str] = ()
-    marks_only: bool = False  # values that somebody else printed
-
-
 def parts_of(rows: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(row["part"] for row in rows))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Panel:
-    title: str
-    x_label: str
-    y_label: str = "p99 latency (ms, log scale)"
-    series: Sequence[Series]
-    slo_ms: float | None = 1.0
-    x_log: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +54,9 @@ class Effort:
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """``claim``: what the paper says; ``columns``: of the table in the document, {header: key of a row}; ``how`` it was
+    """``claim``: what the paper says; ``columns``: of the table on the page, {header: key of a row}; ``how`` it was
     made and in which ``runs``; with less than the ``full`` effort it is coarse. What the figure does not depend on is 0
-    seconds or 1 repetition there."""
+    seconds or 1 repetition there. ``sources``: paths, what it is made of."""
 
     name: str
     title: str
@@ -85,6 +65,7 @@ class About:
     how: str = "Simulated"
     runs: str = "{repetitions} runs of {seconds:g} s a point"
     full: Effort = Effort()
+    sources: tuple[str, ...] = SIMULATED
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,8 +20,9 @@ from bench.simulation.traffic import SECOND_NS, Fleet
 from distributor.model.columns import Floats
 from distributor.placement.quotas import fill, pack
 from srtm.token_bucket.burst_sizing import tokens_needed
-from srtm.token_bucket.exact_split import MICRO, split_bucket
+from srtm.token_bucket.exact_split import split_bucket
 from srtm.token_bucket.replay import Server
+from srtm.units import MICRO
 
 LAB_US = 9.0
 SLOW_US = 500.0  # of a server beside which the machine underneath matters little

@@ -26,7 +26,7 @@ from bench.harness.load.workload import Plan, Publishers, Subscriber, modelled
 from bench.harness.results.provenance import has_precedence
 from bench.harness.systems.systems import bare_broker
 from bench.simulation.recorded import Layout, Recorded, recorded
-from srtm.token_bucket.exact_split import from_micro
+from srtm.units import from_micro
 
 TOPIC = "live"
 WARM_UP_S = 1.0

@@ -5,8 +5,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from bench.experiments.lab.figure import Panel, Row, Series
+from bench.experiments.lab.figure import Row
 from bench.experiments.lab.layouts import SLO_NS, Envelope, Result, ms, residual, text_of
+from bench.harness.results.panels import Panel, Series
 from bench.simulation.traffic import Fleet
 
 AS_MANY = "maxmin, as many"  # max-min on as many brokers as SRTM takes

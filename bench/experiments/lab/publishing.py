@@ -1,4 +1,4 @@
-"""An experiment's data, picture and section of the document, the same for all."""
+"""An experiment's data, picture and page, the same for all."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from pathlib import Path
 
 from bench.experiments.lab.figure import About, Effort, Figure, Row
 from bench.experiments.lab.stored_figure import Finished
-from bench.harness.results.document import markdown_table
+from bench.harness.results.page import Page, Picture, Table, checked
 from bench.harness.results.panels import draw
-from bench.harness.results.provenance import provenance
+from bench.harness.results.provenance import Origin
+from bench.harness.results.publish import Stored
 from bench.harness.results.results import Results
 from bench.harness.results.verdict import Verdict
 from srtm.errors import BadInput
@@ -20,7 +21,7 @@ from srtm.errors import BadInput
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """``name``: of the files in the directory; in the document they and the block have that of ``about``."""
+    """``name``: of the files in the directory; the page has that of ``about``."""
 
     name: str
     about: About
@@ -35,6 +36,25 @@ class Shown:
         runs = about.runs.format(repetitions=effort.repetitions, seconds=effort.seconds)
         return f"{about.how}, {coarse}{runs}; {self.figure.conditions}; seed {effort.seed}"
 
+    def page(self, verdict: str, origin: Origin) -> Page:
+        """``verdict``: its line."""
+        about, figure = self.about, self.figure
+        columns = {name: key for name, key in about.columns.items() if any(_cell(row.get(key)) for row in figure.rows)}
+        rows = [[_cell(row.get(key)) for key in columns.values()] for row in figure.rows]
+        return Page(
+            title=about.title,
+            claim=about.claim,
+            verdict=f"{verdict}.",
+            body=[
+                Picture(file=f"{about.name}.png", about=about.title),
+                f"{self.made}.",
+                checked(figure.checks),
+                Table(header=list(columns), rows=rows, folded="rows"),
+            ],
+            sources=list(about.sources),
+            origin=origin,
+        )
+
 
 def make_directory(directory: Path) -> None:
     """Raises BadInput."""
@@ -44,8 +64,9 @@ def make_directory(directory: Path) -> None:
         raise BadInput("directory", str(directory), f"must be one that can be made ({error.strerror})") from error
 
 
-def publish(shown: Shown, verdict: Verdict, started: float, directory: Path, *, document: bool) -> None:
-    """Raises BadInput for what cannot be written."""
+def publish(shown: Shown, verdict: Verdict, started: float, directory: Path, document: Path | None) -> None:
+    """Into ``directory``; into the folder ``document`` too, if one was asked for. Raises BadInput for what cannot be
+    written."""
     finished = Finished(directory, shown.name)
     results = Results.of_verdicts(
         f"bench {shown.name}", [verdict], seed=shown.effort.seed, started=started, settings=verdict.settings
@@ -53,33 +74,9 @@ def publish(shown: Shown, verdict: Verdict, started: float, directory: Path, *, 
     finished.begin()
     finished.rows.write_text(as_csv(verdict.runs))
     draw(finished.picture, shown.figure.panels, shown.made)
-    finished.block.write_text(section(shown, started))
-    finished.end(results)
-    if document:
-        finished.show_in_document(shown.about.name)
-
-
-def section(shown: Shown, started: float) -> str:
-    """What the document shows of it."""
-    about, figure = shown.about, shown.figure
-    table = markdown_table(list(about.columns), [_cells(row, about) for row in figure.rows])
-    checks = markdown_table(["checked", "found", "must be", ""], [one.cells for one in figure.checks])
-    picture = f"![{about.title}](img/{about.name}.png)"
-    claim = f"Claim: {about.claim}"
-    return "\n\n".join(
-        [
-            claim,
-            picture,
-            f"{shown.made}.",
-            checks,
-            f"<details><summary>rows</summary>\n\n{table}\n\n</details>",
-            provenance(started),
-        ]
-    )
-
-
-def _cells(row: Row, about: About) -> list[str]:
-    return [_cell(row.get(key)) for key in about.columns.values()]
+    finished.end(Stored(page=shown.page(verdict.line, Origin.here(started)), results=results))
+    if document is not None:
+        finished.publish(document, shown.about.name)
 
 
 def _cell(value: object) -> str:

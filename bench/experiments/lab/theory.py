@@ -4,6 +4,7 @@ use too says little."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from statistics import median_high, median_low
 
@@ -15,9 +16,9 @@ from bench.simulation.brokers import Machine, Tail, worst
 from bench.simulation.calibration import CLOSE, apart
 from bench.simulation.recorded import Recorded
 from bench.simulation.traffic import Fleet
-from srtm.token_bucket.exact_split import MICRO
-from srtm.token_bucket.poisson import exact_mean_delay_s, mean_delay_s
+from srtm.token_bucket.poisson import delayed_part, exact_mean_delay_s
 from srtm.token_bucket.replay import access_delays
+from srtm.units import MICRO
 
 KINDS = {"": "p99", "access_": "access p99", "processing_": "processing p99"}
 CLOSELY = 0.05  # of a mean
@@ -73,8 +74,7 @@ def means(runs: Sequence[Recorded], fleet: Fleet, bucket: Envelope, seconds: flo
     if theory is None or brokers != 1 or len(meant) < len(runs):
         return {**row, **dict.fromkeys(_OF_MEANT)}
     delays = [access_delays(one, bucket.rate_micro, bucket.burst_micro) for one in meant]
-    rate, burst = _whole(bucket, brokers)
-    exact_s = exact_mean_delay_s(fleet.load, rate, burst)
+    exact_s = exact_mean_delay_s(fleet.load, bucket.rate_micro / MICRO, bucket.burst_micro // MICRO)
     controlled = controlled_mean_of(parts, delays, expected=exact_s * 1e9)
     half_ms = controlled.half / 1e6
     return {
@@ -96,12 +96,18 @@ def theory_ms(fleet: Fleet, bucket: Envelope, k: int) -> float | None:
 
 def eq1_ms(fleet: Fleet, bucket: Envelope, k: int) -> float:
     """Eq. (1) for each of ``k`` equal parts of independent Poisson messages; of a token at least."""
-    return 1_000 * mean_delay_s(fleet.load / k, *_whole(bucket, k))
+    load, rate, burst = (value / k for value in (fleet.load, bucket.rate_micro / MICRO, bucket.burst_micro / MICRO))
+    return 1_000 * _delayed_part(load / rate, max(1.0, burst)) / (2 * (rate - load))
 
 
-def _whole(bucket: Envelope, k: int) -> tuple[float, int]:
-    """Rate in msg/s and whole messages of each of ``k`` equal parts."""
-    return bucket.rate_micro / MICRO / k, max(1, bucket.burst_micro // MICRO // k)
+def _delayed_part(ratio: float, burst: float) -> float:
+    """P(U > b - 1) for any ``burst`` >= 1, by the law of M/D/1 in which every term is positive (Franx 2001): with
+    k - 1 <= x < k, P(U <= x) is the chance that at most k - j are there, if j come in the k - x to come."""
+    free = burst - 1
+    most = math.floor(free) + 1
+    come = ratio * (most - free)
+    chances = (math.exp(-come) * come**j / math.factorial(j) for j in range(most))
+    return 1.0 - sum(chance * (1.0 - delayed_part(ratio, most - j + 1)) for j, chance in enumerate(chances))
 
 
 def medians(rows: Sequence[Row]) -> Row:

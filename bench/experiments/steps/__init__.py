@@ -1,1 +1,4 @@
-"""steps: see docs/architecture.md."""
+"""``srtm bench adaptation``: traffic moves between two real brokers, and the split follows.
+
+It may import ``harness``. Begin with ``step_runs``.
+"""

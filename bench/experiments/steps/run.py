@@ -75,7 +75,7 @@ class StepRun(Judgement):
     attempts: int = 1  # up to this one, which counted or was the last
     reasons: list[str] = field(default_factory=list)  # why it does not count; empty: it does
     commit: str | None  # it was made at; None: not from a checkout
-    sources: str | None  # the fingerprint of what was measured
+    sources: str | None  # their fingerprint
 
     @property
     def counts(self) -> bool:

@@ -1,8 +1,7 @@
-"""The runs of ``bench.experiments.steps.run_all``: kept in a file each, until sources of what is measured change."""
+"""The runs of ``srtm bench adaptation``: kept in a file each, until the sources change."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,18 +10,7 @@ import msgspec
 
 from bench.experiments.steps.run import MODES, STEPS, StepRun
 from bench.harness.results.results import replace_file
-from bench.harness.results.sources import measured_sources
 from srtm.errors import BadInput
-
-_OWN = (
-    *("bench/harness/cluster_runs/trace.py", "bench/harness/cluster_runs/recovery.py"),
-    *("bench/experiments/steps/run.py", "bench/experiments/steps/traffic.py"),
-)
-
-
-def run_sources() -> str | None:
-    """The fingerprint of what a run depends on."""
-    return measured_sources(*_OWN)
 
 
 def file_of(directory: Path, step: str, mode: str, number: int) -> Path:
@@ -82,40 +70,12 @@ def is_kept(path: Path, mode: str, made: Made) -> bool:
 
 
 def alike(runs: Sequence[StepRun], seed: int, sources: str | None) -> tuple[list[StepRun], list[str]]:
-    """Those of this seed and, mode by mode, of one state of the sources: of these, or where no run of the mode is, of
-    those that most of its runs were made of. And a line for each of the others, which have no place beside them."""
-    same, others, chosen = [], [], {mode: _sources_of(runs, seed, mode, sources) for mode in MODES}
+    """Those of this seed and these sources, and a line for each of the others: they have no place beside them."""
+    same, others = [], []
     for run in runs:
-        if run.seed == seed and run.sources == chosen[run.mode]:
+        if (run.seed, run.sources) == (seed, sources):
             same.append(run)
         else:
-            made = f"seed {run.seed}, sources {run.sources or 'unknown'}"
+            made = f"seed {run.seed}, commit {run.commit or 'unknown'}"
             others.append(f"left out: {run.mode}, {run.step}, run {run.number}: {made}")
     return same, others
-
-
-def _sources_of(runs: Sequence[StepRun], seed: int, mode: str, sources: str | None) -> str | None:
-    """Which runs of that mode stand together."""
-    counts = Counter(run.sources for run in runs if (run.mode, run.seed) == (mode, seed) and run.sources is not None)
-    return sources if sources in counts or not counts else counts.most_common(1)[0][0]
-
-
-def made_at(runs: Sequence[StepRun]) -> str:
-    """A sentence: at which commits, of which sources of what was measured."""
-    states: dict[str, list[StepRun]] = {}
-    for run in runs:
-        states.setdefault(run.sources or "unknown", []).append(run)
-    if len(states) == 1:
-        same = f"the sources of what was measured are the same in all ({next(iter(states))})"
-        return f"Runs were made at commit {_commits(runs)}; {same}."
-    told = [f"{_modes(those)} of {sources}, at commit {_commits(those)}" for sources, those in states.items()]
-    return f"Each mode was measured with one state of the sources of what was measured: {'; '.join(told)}."
-
-
-def _commits(runs: Sequence[StepRun]) -> str:
-    counts = Counter(run.commit or "unknown" for run in runs)
-    return ", ".join(f"{commit} ({count})" for commit, count in counts.most_common())
-
-
-def _modes(runs: Sequence[StepRun]) -> str:
-    return ", ".join(mode for mode in MODES if any(run.mode == mode for run in runs))

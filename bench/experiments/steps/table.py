@@ -1,4 +1,4 @@
-"""What the runs of ``bench.experiments.steps.run_all`` say together: the table, and what was reached. Pure."""
+"""What the runs of ``bench.experiments.steps.step_runs`` say together: the table, and what was reached. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bench.experiments.steps.run import (
     StepRun,
     counted_s,
 )
-from bench.harness.results.document import markdown_table
+from bench.harness.results.page import Table
 
 REACH_S = {  # {step: fitted drained, and p99 back}
     "50-10": (2.0, 3.0),
@@ -73,17 +73,18 @@ def verdict(runs: Sequence[StepRun]) -> str:
     return f"{line} Fewer than {ENOUGH} runs of a step that count: {'; '.join(few)}." if few else line
 
 
-def claim(runs: Sequence[StepRun]) -> str:
+def conditions(runs: Sequence[StepRun]) -> str:
     watched = {mode: max(run.watched_s for run in runs if run.mode == mode) for mode in MODES if _any(runs, mode)}
     never = ", ".join(f"{seconds:g} s ({mode})" for mode, seconds in watched.items())
     return (
-        "10,000 Poisson msg/s on two brokers, r = 11,000, b = 25 (batch 10: 248): after the step, seconds until no "
-        f"more messages wait than at most in the {COUNTED_S:g} s before it{_longer(runs)} / until the p99 access delay "
-        "of the trailing second is at or under its largest value of these; that value -> the worse broker's p99 in the "
-        f"last {TAIL_S:g} s; median (worst), and of how many runs. never: not within {never}. Runs with a p99 before "
-        f"the step of more than {MOST_BEFORE_MS:g} ms (proportional and gdrl: {MOST_BEFORE_WANDERING_MS:g} ms, batch "
-        f"10: {MOST_BEFORE_BATCH_MS:g} ms), or late generators, do not count; under central there is no steady state "
-        "before the step to be back at."
+        "10,000 Poisson msg/s on two brokers, r = 11,000, b = 25 (batch 10: 248). A cell has, as medians (worst): "
+        "drained / back; p99 before -> at the end; how many runs. Drained: seconds after the step until no more "
+        f"messages wait than at most in the {COUNTED_S:g} s before it{_longer(runs)}. Back: seconds until the p99 "
+        "access delay of the trailing second is at or under its largest value of that time. At the end: the worse "
+        f"broker's p99 in the last {TAIL_S:g} s. Never: not within {never}. Runs with a p99 before the step of more "
+        f"than {MOST_BEFORE_MS:g} ms (proportional and gdrl: {MOST_BEFORE_WANDERING_MS:g} ms, batch 10: "
+        f"{MOST_BEFORE_BATCH_MS:g} ms) do not count, nor those with late generators. Under central there is no steady "
+        "state before the step to be back at."
     )
 
 
@@ -94,11 +95,11 @@ def _longer(runs: Sequence[StepRun]) -> str:
     return f" ({named})" if named else ""
 
 
-def markdown(runs: Sequence[StepRun]) -> str:
+def table(runs: Sequence[StepRun]) -> Table:
     steps = [step.name for step in STEPS.values() if any(run.step == step.name for run in runs)]
     modes = [mode for mode in MODES if _any(runs, mode)]
     rows = [[mode, *(_cell(_of(runs, mode, step)) for step in steps)] for mode in modes]
-    return markdown_table(["mode", *steps], rows)
+    return Table(header=["mode", *steps], rows=rows)
 
 
 def _any(runs: Sequence[StepRun], mode: str) -> bool:

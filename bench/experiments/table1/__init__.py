@@ -1,1 +1,4 @@
-"""table1: see docs/architecture.md."""
+"""Table 1 of the paper: how long fitting takes, on real brokers and in virtual time.
+
+It may import ``lab``, ``comparisons.rows``, ``simulation`` and ``harness``. Begin with ``fitted_rows``.
+"""

@@ -15,7 +15,7 @@ from bench.harness.results.results import replace_file
 from bench.harness.results.verdict import Check, Verdict, at_most, none_of
 from bench.simulation.traffic import Fleet
 from srtm.errors import BadInput
-from srtm.token_bucket.exact_split import MICRO
+from srtm.units import MICRO
 
 PAPER_S = {5: 64, 10: 189, 15: 558, 20: 745, 25: 871, 30: 1058}  # {group size: Table 1, "time"}
 PAPER_ROUNDS = {5: (1,), 10: (2, 1), 15: (5, 3, 1), 20: (5, 4, 2, 1), 25: (3, 4, 4, 2, 1), 30: (3, 5, 3, 2, 3, 1)}
@@ -53,7 +53,7 @@ class Row:
     run: dict[str, Any] = field(default_factory=dict)  # of the load generator, where there was one
     settings: Settings = field(default_factory=dict)  # what it was made with
     commit: str | None = None  # None: not run from a checkout
-    sources: str | None = None  # the fingerprint of what was measured; None: not known, or in virtual time
+    sources: str | None = None  # their fingerprint; None: not known, or in virtual time
 
     @property
     def name(self) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from bench.experiments.lab.figure import Panel, Series
 from bench.experiments.table1.rows import (
     BATCH,
     PAPER,
@@ -22,19 +22,25 @@ from bench.experiments.table1.rows import (
     line_of,
     verdicts,
 )
-from bench.harness.results.document import EVALUATION, IMAGES, markdown_table
-from bench.harness.results.panels import draw
+from bench.harness.results.page import Page, Picture, Table
+from bench.harness.results.panels import Panel, Series, draw
+from bench.harness.results.provenance import Origin
 from bench.harness.results.publish import hand_over
 from bench.harness.results.results import Results
+from bench.harness.results.sources import PRODUCT, SIMULATED
 from bench.harness.results.verdict import Verdict
 from srtm.text import plural
 
 CLAIM = (
+    "A topic whose groups fire together is fitted on no more brokers than the paper printed, in a twentieth of the "
+    "time. It keeps its promise then."
+)
+CONDITIONS = (
     "{publishers:,} publishers of {each:g} msg/s in batches of {batch}, groups firing together in turn; p{percentile} "
     "<= {promise_ms:g} ms, {brokers} {emulated} with a service time of {service_us:g} us; p{percentile} {measured} "
-    "over {after_s:g} s afterwards.{also} r = {rate:,.0f}, b as in section 6 for periodic groups of any phase: in turn "
-    "{batch} messages a member of a group would do for one bucket, but would delay whatever more of a group is on a "
-    "broker than of the rate."
+    "over {after_s:g} s afterwards.{also} r = {rate:,.0f}; b as in section 6 for periodic groups of any phase. As they "
+    "fire in turn, {batch} messages for each member of a group would do for one bucket. They would delay whatever more "
+    "of a group is on a broker than of the rate."
 )
 COLUMNS = (
     "k: rounds with so many brokers, and what they measured together, {rounds_s:g} s each in the paper's way. Left: "
@@ -45,15 +51,15 @@ HEADER = ("groups of", "b", "", "time, s", "at most, s", "brokers", "p99 afterwa
 _ROUNDS_AT = 3  # where the columns of k come in
 
 
-def claim_of(settings: Settings, measured: str) -> str:
+def conditions_of(settings: Settings, measured: str) -> str:
     """``measured``: where p99s are taken, in words."""
     emulated = "simulated brokers" if settings.get("virtual") else "brokers in the laboratory (`--lab-service-time`)"
     facts = {"publishers": PUBLISHERS, "each": RATE_PER_S, "batch": BATCH, "percentile": PERCENTILE}
     also = REALTIME if settings["realtime"] else ""
-    return CLAIM.format(**facts, **settings, emulated=emulated, measured=measured, also=also)
+    return CONDITIONS.format(**facts, **settings, emulated=emulated, measured=measured, also=also)
 
 
-def markdown(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[Row]) -> Table:
     """For each group size what the paper printed, then a line for each way that was taken."""
     groups = list(dict.fromkeys(row.group for row in rows))
     most = max([len(PAPER_ROUNDS[group]) for group in groups] + [k for row in rows for k in row.by_k()])
@@ -63,7 +69,7 @@ def markdown(rows: Sequence[Row]) -> str:
         here = [_cells(row, most, judged.get(row.name)) for row in rows if row.group == group]
         lines += [[f"{group}", f"{burst_of(group):,.0f}", *_printed(group, most)], *(["", "", *one] for one in here)]
     ks = [f"k = {k}" for k in range(1, most + 1)]
-    return markdown_table([*HEADER[:_ROUNDS_AT], *ks, *HEADER[_ROUNDS_AT:]], lines)
+    return Table(header=[*HEADER[:_ROUNDS_AT], *ks, *HEADER[_ROUNDS_AT:]], rows=lines)
 
 
 def _printed(group: int, most: int) -> list[str]:
@@ -127,22 +133,35 @@ def _series(rows: Sequence[Row], method: str, label: str) -> Series:
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """``name``: of the command, the block and its files; ``started``: s since 1970."""
+    """``name``: of the command and its files; ``started``: s since 1970."""
 
     name: str
-    claim: str
+    conditions: str
     rows: Sequence[Row]
     settings: Settings
     seed: int
     started: float
 
     @property
-    def text(self) -> str:
-        """The table, what its columns say, and the verdict."""
+    def page(self) -> Page:
+        virtual = bool(self.settings.get("virtual"))
         columns = COLUMNS.format(**self.settings)
         again = [f"{row.name} ({row.tries} times)" for row in self.rows if row.tries > 1]
         notes = [f"The time afterwards, which the machine had spoilt, was measured again: {', '.join(again)}."]
-        return "\n\n".join([columns, markdown(self.rows), *(notes if again else []), f"**{self.line}.**"])
+        return Page(
+            title="Table 1 in virtual time" if virtual else "Table 1 on real brokers",
+            claim=CLAIM,
+            verdict=f"{self.line}.",
+            body=[
+                Picture(file=f"{self.name}.png", about="Time to fit, by group size"),
+                self.conditions,
+                columns,
+                table(self.rows),
+                *(notes if again else []),
+            ],
+            sources=["distributor", *SIMULATED] if virtual else [*PRODUCT, "bench/experiments/table1"],
+            origin=Origin.here(self.started),
+        )
 
     @property
     def line(self) -> str:
@@ -164,13 +183,11 @@ class Shown:
         )
 
 
-def show_and_write(shown: Shown, show: Callable[[str], None], json_file: str | None, *, document: bool) -> bool:
+def show_and_write(shown: Shown, show: Callable[[str], None], json_file: str | None, document: Path | None) -> bool:
     """Shows what was found and writes what is asked for. Whether every row is reached."""
-    show(f"\n{shown.claim}\n\n{shown.text}")
-    if document:
-        draw(IMAGES / f"{shown.name}.png", panels(shown.rows), shown.claim)
-    picture = f"![Time to fit, by group size](img/{shown.name}.png)"
-    text = "\n\n".join([shown.claim, picture, shown.text])
-    evaluation = EVALUATION if document else None
-    hand_over(text, shown.results, block=shown.name, document=evaluation, json_file=json_file, data=True)
+    page = shown.page
+    show(f"\n{page.text}\n\n{page.verdict}")
+    if document is not None:
+        draw(document / f"{shown.name}.png", panels(shown.rows), shown.conditions)
+    hand_over(page, shown.results, name=shown.name, folder=document, json_file=json_file)
     return all(verdict.reached for verdict in verdicts(shown.rows))

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from bench.experiments.table1.fitted_rows import Table1Options, settings_of
 from bench.experiments.table1.rows import (
     BATCH,
     ENVELOPE,
@@ -27,9 +28,8 @@ from bench.experiments.table1.rows import (
     Row,
     burst_of,
 )
-from bench.experiments.table1.run_all import Table1Options, settings_of
-from bench.experiments.table1.view import Shown, claim_of, line, show_and_write
-from bench.harness.results.document import EVALUATION, refuse_without_block
+from bench.experiments.table1.view import Shown, conditions_of, line, show_and_write
+from bench.harness.results.publish import refuse_unpublishable
 from bench.simulation.fleet import Fleet, firings, grouped_demand
 from distributor.fitting.events import AnyFitting, Report, Task
 from distributor.fitting.paper import PaperFitting
@@ -53,9 +53,9 @@ def table1_virtual(options: Table1Options, show: Callable[[str], None]) -> bool:
         rows += [ours, papers, replace(fit_virtually(group, PAPER, faster), aside=True)]
         show("\n".join(map(line, rows[-3:])))
     settings = {**settings_of(options), "virtual": True}
-    claim = claim_of(settings, "in virtual time")
-    shown = Shown(name=BLOCK, claim=claim, rows=rows, settings=settings, seed=options.seed, started=started)
-    return show_and_write(shown, show, options.json_file, document=options.document)
+    conditions = conditions_of(settings, "in virtual time")
+    shown = Shown(name=BLOCK, conditions=conditions, rows=rows, settings=settings, seed=options.seed, started=started)
+    return show_and_write(shown, show, options.json_file, options.document)
 
 
 def _check(options: Table1Options) -> None:
@@ -67,7 +67,7 @@ def _check(options: Table1Options) -> None:
         raise BadInput("realtime", "true", "must be false with --virtual: no machine takes part")
     if options.resume:
         raise BadInput("resume", "true", "must be false with --virtual, which takes no minute")
-    refuse_without_block(EVALUATION if options.document else None, BLOCK)
+    refuse_unpublishable(options.document)
 
 
 def fit_virtually(group: int, method: str, options: Table1Options) -> Row:

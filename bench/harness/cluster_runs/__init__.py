@@ -1,1 +1,4 @@
-"""cluster_runs: see docs/architecture.md."""
+"""Runs on brokers of a cluster: a broker's HTTP API, traces, assigned traffic, capacity, recovery after a change.
+
+It may import ``machine``, ``results`` and ``load``. Begin with ``trace``.
+"""

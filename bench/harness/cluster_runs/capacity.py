@@ -23,10 +23,10 @@ from typing import Any
 import trio
 
 from bench.harness.cluster_runs.rate_search import Climb
-from bench.harness.cluster_runs.trace import percentile_ms
 from bench.harness.load.run import RunResult, deliveries, run_plan
 from bench.harness.load.workload import Plan, Subscriber, modelled
 from bench.harness.machine.host import Host
+from bench.harness.results.intervals import percentile_ms
 from distributor.prediction.sequential_test import SequentialTest, Verdict, by_interval
 from srtm.client.distributor import DistributorClient, Json
 from srtm.concurrency.background import background_nursery

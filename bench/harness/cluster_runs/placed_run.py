@@ -11,8 +11,8 @@ from bench.harness.cluster_runs.trace import Trace, fetch_trace
 from bench.harness.load.run import RunResult
 from srtm.client.distributor import DistributorClient, Json
 from srtm.cluster.supervisor import Cluster
-from srtm.token_bucket.exact_split import to_micro
 from srtm.token_bucket.replay import Penalty, penalty
+from srtm.units import to_micro
 
 
 @dataclass(frozen=True)

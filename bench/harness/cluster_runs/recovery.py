@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bench.harness.cluster_runs.trace import percentile_ms
+from bench.harness.results.intervals import percentile_ms
 
 Ints = npt.NDArray[np.int64]
 

@@ -67,10 +67,3 @@ def decode_trace(body: bytes) -> Trace:
         raise PeerError(f"no trace: {error}") from error
     numbers = (answer.publisher, answer.arrival_ns, answer.due_ns, answer.released_ns, answer.sent_ns)
     return Trace(answer.publishers, *(np.array(column, dtype=np.int64) for column in numbers))
-
-
-def percentile_ms(delays_ns: Column, percentile: float) -> float:
-    """The smallest delay that ``percentile`` per cent of the messages do not exceed, in ms; 0 of no messages."""
-    if len(delays_ns) == 0:
-        return 0.0
-    return float(np.percentile(delays_ns, percentile, method="inverted_cdf")) / 1e6

@@ -1,1 +1,4 @@
-"""machine: see docs/architecture.md."""
+"""The machine underneath: processors, namespaces, links, open files, and the checkouts that are built on it.
+
+It imports no other package of bench. Begin with ``host``.
+"""

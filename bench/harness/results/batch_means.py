@@ -1,7 +1,7 @@
-"""The mean of delays that depend on each other, and how far off it may be: by the means of batches, which hardly do.
+"""The mean of delays that depend on each other, with its interval, by batch means. Pure.
 
-Pure. A run is cut into batches of equally many messages, each far longer than a bucket takes to fill or a queue to end;
-the interval is Student's over their means (Law and Kelton, Simulation Modeling and Analysis, section 9.5.3).
+A run is cut into batches of equally many messages, each far longer than a bucket takes to fill or a queue to end. The
+interval is Student's over their means (Law and Kelton, Simulation Modeling and Analysis, section 9.5.3).
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ COVERED = 0.95
 
 @dataclass(frozen=True)
 class Mean:
-    """Of what ``value`` is drawn from, ``value`` - ``half`` to ``value`` + ``half`` with a probability of
-    ``COVERED``; ``half`` is infinite where there is one batch alone. ``seen``: the part of the batches that are not 0;
-    where few are, what is rare hardly came, and the interval knows nothing of it."""
+    """A mean and half of its ``COVERED`` interval, infinite for one batch alone. ``seen``: the part of the batches that
+    are not 0; where it is small the interval says nothing of what is rare."""
 
     value: float
     half: float
@@ -41,9 +40,8 @@ def mean_of(runs: Sequence[npt.NDArray[np.int64]]) -> Mean:
 def controlled_mean_of(
     runs: Sequence[npt.NDArray[np.int64]], controls: Sequence[npt.NDArray[np.int64]], expected: float
 ) -> Mean:
-    """Of all values of ``runs``, with the chance that they have in common with ``controls`` taken off, of the same runs
-    and with a mean known to be ``expected``: a control variate (Law and Kelton, section 11.4) with the coefficient 1.
-    ``seen`` is of the batches of ``runs``."""
+    """Of all values of ``runs``, less the chance that they share with ``controls``, whose mean is known to be
+    ``expected``: a control variate (Law and Kelton, section 11.4) with the coefficient 1."""
     batches = _batches(runs)
     value = expected + _overall(runs) - _overall(controls)
     return Mean(value, _half(batches - _batches(controls)), _seen(batches))

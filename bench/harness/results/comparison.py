@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
+from bench.harness.machine.checkout import THIS, Build
 from bench.harness.results.intervals import Interval, interval
 from bench.harness.results.verdict import Check, Verdict
-
-OURS = "srtm"
+from bench.harness.systems.systems import OURS
 
 
 @dataclass(frozen=True)
@@ -39,16 +40,28 @@ class Turn:
     folder: Path  # empty, of this round alone
     seconds: float
     seed: int
+    build: Build = THIS  # of the systems that are ours
+
+
+Begin = Callable[[Sequence[str]], Callable[[Turn], Awaitable[Round]]]
+
+
+class Better(Enum):
+    """Which way a figure improves."""
+
+    LOWER = "lower"
+    HIGHER = "higher"
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One number of a sample. ``drawn``: it has a place in the picture."""
+    """One number of a sample. ``drawn``: it has a place in the picture. ``better``: two builds are judged by it."""
 
     key: str
     label: str  # with its unit
     digits: int
     drawn: bool = False
+    better: Better | None = None
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -74,14 +87,15 @@ class Target(Protocol):
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table of issue 3. ``begin`` gives what measures a round; it may remember from round to round."""
+    """One line of the table. ``begin`` gives what measures a round of the systems named; it may remember from round to
+    round."""
 
     name: str
     claim: str
     systems: tuple[str, ...]  # in the order of their turns
     figures: tuple[Figure, ...]
     targets: tuple[Target, ...]
-    begin: Callable[[], Callable[[Turn], Awaitable[Round]]]
+    begin: Begin
     note: str = ""  # what to know of how it is measured
 
     def figure(self, key: str) -> Figure:

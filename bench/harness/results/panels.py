@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from bench.experiments.lab.figure import Panel, Series
 from bench.harness.results.plot import COLOURS, FAINT, INK, figure
 
 _WIDTH_IN, _HEIGHT_IN = 5.2, 3.9
@@ -18,6 +18,28 @@ _CAPTION_WIDTH = 85  # characters below a panel
 _MARKERS = "osD^v"
 _LEAST_MS = 1e-3  # what a log axis shows of nothing
 _DECADES = 200  # an axis that spans less has ticks between the powers of ten
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """One line. ``spread``: standard deviations; ``notes``: a word beside each point (the number of brokers)."""
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    spread: Sequence[float] = ()
+    notes: Sequence[str] = ()
+    marks_only: bool = False  # values that somebody else printed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    title: str
+    x_label: str
+    y_label: str = "p99 latency (ms, log scale)"
+    series: Sequence[Series]
+    slo_ms: float | None = 1.0
+    x_log: bool = False
 
 
 def draw(path: Path, panels: Sequence[Panel], caption: str) -> None:

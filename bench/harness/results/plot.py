@@ -1,4 +1,4 @@
-"""Pictures of results, in one look: every figure of the project is drawn through here.
+"""Pictures of results in one look.
 
 Colours are Okabe and Ito's, which stay apart for the colour-blind; what a colour says, a label or a line style says
 too. Axes name their unit. A file written twice from the same result is the same file (no dates inside).

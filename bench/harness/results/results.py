@@ -6,12 +6,10 @@ Histograms travel as HDR V2 (deflate, base64) of nanoseconds: they can be added,
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from functools import cache
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -19,11 +17,11 @@ from typing import Any
 import msgspec
 from hdrh.histogram import HdrHistogram
 
-from bench.harness.machine.checkout import ROOT
 from bench.harness.machine.host import Host
+from bench.harness.results.sources import source_commit
 from bench.harness.results.verdict import Verdict
-from srtm import __version__
 from srtm.errors import BadInput
+from srtm.version import __version__
 
 SCHEMA = 1
 _RANK_DIGITS = 6  # beyond them is the noise of floating point: 99.9 % of 1,000 is 999
@@ -94,31 +92,16 @@ def write_results(json_file: str | None, results: Results) -> None:
     if json_file is None:
         return
     if json_file == "-":
-        sys.stdout.buffer.write(_as_json(results))
+        sys.stdout.buffer.write(as_json(results))
         sys.stdout.buffer.flush()
         return
     try:
-        replace_file(Path(json_file), _as_json(results))
+        replace_file(Path(json_file), as_json(results))
     except OSError as error:
         raise BadInput("json", json_file, f"must be a file that can be written ({error.strerror})") from error
 
 
-def beside(document: Path, name: str) -> Path:
-    """Where the data are kept that the document shows."""
-    return document.parent / "measured" / f"{name}.json"
-
-
-def keep_beside(document: Path, name: str, found: msgspec.Struct) -> None:
-    """Raises BadInput."""
-    path = beside(document, name)
-    try:
-        path.parent.mkdir(exist_ok=True)
-        replace_file(path, _as_json(found))
-    except OSError as error:
-        raise BadInput("document", str(path), f"must be a file that can be written ({error.strerror})") from error
-
-
-def _as_json(found: msgspec.Struct) -> bytes:
+def as_json(found: msgspec.Struct) -> bytes:
     return msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
 
 
@@ -135,25 +118,6 @@ def replace_file(path: Path, content: bytes) -> None:
         raise
 
 
-@cache
-def source_commit() -> str | None:
-    """``commit`` of this checkout as a command found it: asked first when it begins, so that what it writes is not
-    taken for a change."""
-    return commit()
-
-
-def commit(root: Path = ROOT) -> str | None:
-    """The commit of the sources, with ``-dirty`` where they were changed since; None outside a checkout. What commands
-    write, ``docs``, is no source."""
-    here = ["git", "-C", str(root)]
-    try:
-        found = subprocess.run([*here, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
-        changed = subprocess.run([*here, "diff", "--quiet", "HEAD", "--", ":/", ":(top,exclude)docs"], check=False)
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return found.stdout.strip() + ("-dirty" if changed.returncode else "")
-
-
 def merged(encoded: Iterable[str]) -> HdrHistogram:
     """The sum of histograms. Raises BadInput for text that is none."""
     total = HdrHistogram(LOWEST_NS, HIGHEST_NS, DIGITS)
@@ -165,7 +129,7 @@ def merged(encoded: Iterable[str]) -> HdrHistogram:
     return total
 
 
-def percentile_ms(histogram: HdrHistogram, percentile: float) -> float:
+def histogram_ms(histogram: HdrHistogram, percentile: float) -> float:
     """What ``percentile`` (0..100) per cent of the values do not exceed, as the load generator has it; 0.0 if nothing
     was recorded. hdrh takes the nearest rank, which may be a smaller one."""
     total = histogram.get_total_count()

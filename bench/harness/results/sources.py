@@ -1,81 +1,71 @@
-"""Which files of this checkout a result depends on, and a short name of what they hold: equal where these are equal,
-whatever else was changed between.
-
-So that long measurements can be made in pieces, while the project goes on elsewhere.
-"""
+"""What git says of the sources that a result is made of: their commit, changes since, and a name for what is not
+committed. What commands write, ``docs``, is no source."""
 
 from __future__ import annotations
 
-import ast
 import hashlib
+import os
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 from bench.harness.machine.checkout import ROOT
 
-OURS = ("adaptor", "bench", "broker", "distributor", "srtm")
-# What every simulated message goes through: the extension, what it is linked with, and the parameters.
-ALWAYS = ("bench/data", "bench/simulator_engine", "broker/engine", "srtm/native", "Cargo.lock", "requirements.lock")
-# What a measurement on real brokers goes through, besides the code of its own.
-_PRODUCT = ("broker", "distributor", "adaptor", "srtm", "Cargo.toml", "Cargo.lock")
-_GENERATOR = ("bench/loadgen", "bench/harness/load/workload.py")
-_NOT_MEASURED = ("broker/fuzz", "srtm/commands", "distributor/web")
+# What results are made of, besides code of their own.
+SIMULATED = (
+    *("bench/experiments", "bench/simulation", "bench/simulator_engine", "bench/data"),
+    *("broker/engine", "srtm/token_bucket"),
+)
+PRODUCT = ("broker", "distributor", "adaptor", "srtm", "bench/loadgen", "bench/harness/load")
+
+_SOURCES = ("--", ":/", ":(top,exclude)docs")
 _DIGITS = 12
-_SUFFIXES = (".py", ".rs", ".toml", ".lock", ".json", ".csv")
-
-
-def sources_of(modules: Iterable[str], root: Path = ROOT) -> list[str]:
-    """Paths below ``root``: of ``modules``, of what they import of ours, and so on, and ``ALWAYS``."""
-    found: set[Path] = set()
-    waiting = list(modules)
-    while waiting:
-        path = _file_of(waiting.pop(), root)
-        if path is not None and path not in found:
-            found.add(path)
-            waiting += _imported(ast.parse(path.read_text()))
-    return [*sorted(str(path.relative_to(root)) for path in found), *ALWAYS]
-
-
-def fingerprint(paths: Sequence[str], but: Sequence[str] = (), root: Path = ROOT) -> str | None:
-    """Of the sources under ``paths`` (folders, files) as they are now, committed or not, without those under ``but``.
-    None: not in a checkout."""
-    patterns = [*paths, *(f":(exclude){path}" for path in but)]
-    listing = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *patterns]
-    try:
-        listed = subprocess.run(listing, capture_output=True, text=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    found = hashlib.sha256()
-    for name in sorted(set(listed.split("\0"))):
-        file = root / name
-        if file.suffix in _SUFFIXES and file.is_file():
-            found.update(f"{name}\0{file.stat().st_size}\0".encode())
-            found.update(file.read_bytes())
-    return found.hexdigest()[:_DIGITS]
 
 
 @cache
-def measured_sources(*own: str) -> str | None:
-    """The fingerprint of what a measurement on real brokers depends on, as the command found it: the product, the
-    load generator, and ``own``, the files that say what is measured. None: not in a checkout."""
-    return fingerprint([*_PRODUCT, *_GENERATOR, *own], _NOT_MEASURED)
+def source_commit() -> str | None:
+    """``commit`` of this checkout when the command began: ask first, so that what it writes is no change."""
+    return commit()
 
 
-def _file_of(module: str, root: Path) -> Path | None:
-    if module.partition(".")[0] not in OURS:
+@cache
+def source_fingerprint() -> str | None:
+    """``fingerprint`` of this checkout when the command began."""
+    return fingerprint()
+
+
+def commit(root: Path = ROOT) -> str | None:
+    """The commit of the sources, with ``-dirty`` where some are not committed; None outside a checkout."""
+    head = _git(root, "rev-parse", f"--short={_DIGITS}", "HEAD")
+    return None if head is None else head.strip() + ("-dirty" if uncommitted(root) else "")
+
+
+def uncommitted(root: Path = ROOT) -> list[str]:
+    """Sources that differ from the commit, by their paths; none outside a checkout."""
+    return (_git(root, "diff", "--name-only", "HEAD", *_SOURCES) or "").splitlines()
+
+
+def fingerprint(root: Path = ROOT) -> str | None:
+    """Of the commit and of what is not committed: runs with the same one may stand together. None outside a
+    checkout."""
+    head, changes = _git(root, "rev-parse", "HEAD"), _git(root, "diff", "HEAD", *_SOURCES)
+    if head is None or changes is None:
         return None
-    path = root.joinpath(*module.split("."))
-    candidates = (path.with_suffix(".py"), path / "__init__.py")
-    return next((candidate for candidate in candidates if candidate.is_file()), None)
+    return hashlib.sha256(f"{head}{changes}".encode()).hexdigest()[:_DIGITS]
 
 
-def _imported(tree: ast.Module) -> Iterator[str]:
-    """Names of modules, and of what may be one."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+def commits_since(made_at: str, paths: Sequence[str], root: Path = ROOT) -> int | None:
+    """How many commits after ``made_at`` changed anything under ``paths``; None where git does not know that commit."""
+    found = _git(root, "rev-list", "--count", f"{made_at.removesuffix('-dirty')}..HEAD", "--", *paths)
+    return None if found is None else int(found)
+
+
+def _git(root: Path, *arguments: str) -> str | None:
+    """Its output; None where it fails. What a hook or ``git rebase --exec`` says of another repository is left out."""
+    command = ["git", "-C", str(root), *arguments]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        return subprocess.run(command, env=env, capture_output=True, text=True, errors="replace", check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return None

@@ -19,8 +19,16 @@ from pathlib import Path
 
 import trio
 
-from bench.harness.results.comparison import OURS
-from bench.harness.systems.systems import PEERS, System, free_addresses, nsqd, nsqd_in_place, running, takes_connections
+from bench.harness.systems.systems import (
+    OURS,
+    PEERS,
+    System,
+    free_addresses,
+    nsqd,
+    nsqd_in_place,
+    running,
+    takes_connections,
+)
 from srtm.errors import Unavailable
 
 SYSTEM_FOLDERS = ("/usr/sbin", "/usr/local/sbin")  # where packages put servers, and not on everybody's PATH

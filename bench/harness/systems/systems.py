@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -20,10 +19,11 @@ from typing import BinaryIO
 
 import trio
 
-from bench.harness.machine.checkout import ROOT
+from bench.harness.machine.checkout import ROOT, THIS, Build
 from srtm.concurrency.background import background_nursery
 from srtm.errors import Unavailable
 
+OURS = "srtm"
 PEERS = ROOT / ".peers"
 FLOOR = ROOT / "target" / "release" / "srtm-floor"
 CPUCLOCK_SCHED = 2
@@ -57,28 +57,30 @@ class System:
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def bare_broker(folder: Path, *options: str) -> AbstractAsyncContextManager[System]:
+def bare_broker(folder: Path, *options: str, build: Build = THIS) -> AbstractAsyncContextManager[System]:
     """Our broker on its own, without a distributor: a drop-in nsqd."""
     tcp_address, http_address = free_addresses()
-    command = bare_broker_command(folder, tcp_address, http_address, *options)
-    return running("srtm", command, folder, tcp_address, http_address)
+    command = bare_broker_command(folder, tcp_address, http_address, *options, build=build)
+    return running(OURS, command, folder, tcp_address, http_address, root=build.root)
 
 
 def nsqd(folder: Path, *options: str) -> AbstractAsyncContextManager[System]:
     """The real nsqd with its defaults, found where ``make peers`` puts it. Raises Unavailable."""
-    return _nsqd("nsqd", [peer("nsqd")], folder, options)
+    return _nsqd("nsqd", [peer("nsqd")], folder, options, ROOT)
 
 
-def nsqd_in_place(folder: Path, *options: str) -> AbstractAsyncContextManager[System]:
+def nsqd_in_place(folder: Path, *options: str, build: Build = THIS) -> AbstractAsyncContextManager[System]:
     """Our broker in nsqd's place: the flags of ``nsqd`` here, word for word."""
-    return _nsqd("srtm", [sys.executable, "-m", "srtm", "nsqd"], folder, options)
+    return _nsqd(OURS, [*build.program, "nsqd"], folder, options, build.root)
 
 
-def _nsqd(name: str, program: list[str], folder: Path, options: Sequence[str]) -> AbstractAsyncContextManager[System]:
+def _nsqd(
+    name: str, program: list[str], folder: Path, options: Sequence[str], root: Path
+) -> AbstractAsyncContextManager[System]:
     tcp_address, http_address = free_addresses()
     where = ["--tcp-address", tcp_address, "--http-address", http_address, "--data-path", str(folder)]
     command = [*program, *where, "--broadcast-address", "127.0.0.1", "--log-level", "warn", *options]
-    return running(name, command, folder, tcp_address, http_address)
+    return running(name, command, folder, tcp_address, http_address, root=root)
 
 
 def floor(folder: Path) -> AbstractAsyncContextManager[System]:
@@ -88,9 +90,11 @@ def floor(folder: Path) -> AbstractAsyncContextManager[System]:
     return running("floor", [floor_program(), tcp_address], folder, tcp_address, "", ready)
 
 
-def bare_broker_command(folder: Path, tcp_address: str, http_address: str, *options: str) -> list[str]:
+def bare_broker_command(
+    folder: Path, tcp_address: str, http_address: str, *options: str, build: Build = THIS
+) -> list[str]:
     where = ["--tcp-address", tcp_address, "--http-address", http_address, "--data-path", str(folder)]
-    return [sys.executable, "-m", "srtm", "broker", "--name", folder.name, *where, *options]
+    return [*build.program, "broker", "--name", folder.name, *where, *options]
 
 
 def peer(program: str) -> str:
@@ -145,10 +149,13 @@ async def running(
     tcp_address: str,
     http_address: str,
     ready: Callable[[], bool] | None = None,
+    *,
+    root: Path = ROOT,
 ) -> AsyncIterator[System]:
+    """``root``: where it is started."""
     with _log_of(folder) as log:
         async with background_nursery() as nursery:
-            options = {"stdout": log, "stderr": subprocess.STDOUT, "check": False, "cwd": ROOT, "env": _environment()}
+            options = {"stdout": log, "stderr": subprocess.STDOUT, "check": False, "cwd": root, "env": _environment()}
             start = partial(trio.run_process, command, deliver_cancel=_end, **options)
             process: trio.Process = await nursery.start(start)
             await _wait_ready(name, process, ready or partial(answers_ping, http_address), log.name)
@@ -161,8 +168,8 @@ async def _end(process: trio.Process) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """Ours without what would make a broker join a cluster."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("SRTM_")}
+    """Ours without what would make a broker join a cluster, or import another checkout than it is started in."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("SRTM_", "PYTHONPATH"))}
 
 
 def _log_of(folder: Path) -> BinaryIO:

@@ -4,7 +4,7 @@ use std::sync::{Arc, Condvar, LockResult, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::run::RunError;
+use crate::error::RunError;
 
 enum Outcome<T> {
     NotYet,

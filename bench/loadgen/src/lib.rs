@@ -12,11 +12,13 @@
 //! Besides (`flood`): closed loops that ask how much a broker carries instead of how long it takes.
 //!
 //! Reading order: `plan` and `fleet` (what is asked), `schedule` (when), `protocol`, `codec` and `body` (bytes), `publisher`, `subscriber`, `ledger` (who got what), `timeline`, `report`
-//! (the result and its verdict), `run` (threads). Only `sys` makes unsafe calls.
+//! (the result and its verdict), `run` (threads), `error` and `bad_plan` (what goes wrong). Only `sys` makes unsafe calls.
 
 mod answers;
+mod bad_plan;
 mod body;
 mod codec;
+mod error;
 mod fleet;
 mod flood;
 mod histogram;
@@ -36,7 +38,9 @@ mod subscriber;
 mod sys;
 mod timeline;
 
+pub use bad_plan::BadPlan;
+pub use error::RunError;
 pub use flood::{Flood, FloodPlan};
-pub use plan::{BadPlan, Plan};
+pub use plan::Plan;
 pub use report::RunReport;
-pub use run::{LoadGen, RunError};
+pub use run::LoadGen;

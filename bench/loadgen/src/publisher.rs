@@ -12,13 +12,13 @@ use std::sync::atomic::Ordering;
 
 use crate::answers::{CONNECTION, ErrorLog};
 use crate::body::{BodyFormat, Stamp};
+use crate::error::RunError;
 use crate::histogram::Latencies;
 use crate::link::{Arrival, Link, State};
 use crate::outbox::{Command, Outbox};
 use crate::plan::Plan;
 use crate::protocol::{Driver, Event, Role};
 use crate::retries::Retries;
-use crate::run::RunError;
 use crate::schedule::Schedule;
 use crate::shared::{Phase, Shared};
 use crate::sys::{self, EVENTS_A_WAIT, Poller};

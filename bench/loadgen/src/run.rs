@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::body::BodyFormat;
+use crate::error::RunError;
 use crate::job::Job;
 use crate::plan::Plan;
 use crate::protocol::{Driver, Mqtt, Nats, Nsq, Protocol, Redis};
@@ -16,22 +17,6 @@ use crate::schedule::split_mix;
 use crate::shared::{Phase, Progress, Shared};
 use crate::subscriber::Receiver;
 use crate::sys;
-
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    #[error("{target}: {source}")]
-    Connect { target: String, source: io::Error },
-    #[error("{needed} open files are needed for the connections of this plan, and the limit is {limit} (ulimit -Hn)")]
-    Files { needed: u64, limit: u64 },
-    #[error("{0}")]
-    Io(#[from] io::Error),
-    #[error("the load generator was started already")]
-    Started,
-    #[error("the run has not ended")]
-    NotOver,
-    #[error("a thread of the load generator panicked")]
-    Panicked,
-}
 
 /// Files besides the connections: pollers, wakes, and what the process may open meanwhile.
 const SPARE_FILES: u64 = 64;

@@ -9,13 +9,13 @@ use std::sync::mpsc::Sender as Channel;
 
 use crate::answers::{CONNECTION, ErrorLog};
 use crate::body::{BodyFormat, Stamp};
+use crate::error::RunError;
 use crate::histogram::Latencies;
 use crate::ledger::{Ledger, Receipt};
 use crate::link::{Link, State};
 use crate::plan::{Plan, Subscriber};
 use crate::protocol::{Driver, Event, Role};
 use crate::retries::{RECONNECT_NS, Retries};
-use crate::run::RunError;
 use crate::shared::Shared;
 use crate::sys::{self, EVENTS_A_WAIT, Poller};
 use crate::timeline::Timeline;

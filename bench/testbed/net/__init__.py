@@ -1,1 +1,4 @@
-"""net: see docs/architecture.md."""
+"""The testbed's network: namespaces, a switch, cables, links that delay and lose packets.
+
+It may import ``harness.machine``. Begin with ``layout``.
+"""

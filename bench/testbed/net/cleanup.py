@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import select
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from bench.harness.machine.host import CGROUPS, PROC
-from bench.testbed.net.cgroups import groups_below
+from bench.harness.machine.host import PROC
 from bench.testbed.net.names import NAMESPACES, Owner, owner_of
 from bench.testbed.net.network import remove_namespace
 from srtm.errors import Unavailable
@@ -19,20 +18,17 @@ _ENDS_WITHIN_S = 10.0
 
 def remove_dead() -> list[str]:
     """Names of what was removed, of owners that live no more. Raises Unavailable."""
-    owners = {owner for name in _names() if (owner := owner_of(name)) is not None}
+    owners = {owner for name in listed() if (owner := owner_of(name)) is not None}
     return [name for owner in sorted(owners, key=_age) if not owner.lives() for name in remove(owner)]
 
 
 def remove(owner: Owner) -> list[str]:
-    """All that is ``owner``'s: what runs in its namespaces and groups is killed first. Raises Unavailable."""
+    """All that is ``owner``'s: what runs in its namespaces is killed first. Raises Unavailable."""
     namespaces = [name for name in listed() if owner_of(name) == owner]
-    groups = [group for group in groups_below() if owner_of(group.name) == owner]
-    _kill([*_processes_in(namespaces), *_processes_of(groups)])
+    _kill(_processes_in(namespaces))
     for name in namespaces:
         remove_namespace(name)
-    for group in groups:
-        group.rmdir()
-    return sorted({*namespaces, *(group.name for group in groups)})
+    return namespaces
 
 
 def listed(namespaces: Path = NAMESPACES) -> list[str]:
@@ -40,11 +36,6 @@ def listed(namespaces: Path = NAMESPACES) -> list[str]:
         return sorted(entry.name for entry in namespaces.iterdir())
     except FileNotFoundError:  # no namespace was ever given a name
         return []
-
-
-def _names() -> Iterator[str]:
-    yield from listed()
-    yield from (group.name for group in groups_below(CGROUPS))
 
 
 def _age(owner: Owner) -> tuple[int, int]:
@@ -66,12 +57,7 @@ def _processes_in(namespaces: Sequence[str]) -> Iterator[int]:
                 yield int(entry.name)
 
 
-def _processes_of(groups: Sequence[Path]) -> Iterator[int]:
-    for group in groups:
-        yield from (int(word) for word in (group / "cgroup.procs").read_text().split())
-
-
-def _kill(pids: Sequence[int]) -> None:
+def _kill(pids: Iterable[int]) -> None:
     """Returns when all have ended. Raises Unavailable."""
     for pid in set(pids) - {os.getpid()}:
         try:

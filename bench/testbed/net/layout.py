@@ -1,4 +1,4 @@
-"""Who is on the testbed: hosts, their addresses, their links and their part of the processors. Pure.
+"""Who is on the testbed: hosts, their addresses and their links. Pure.
 
 The paper has seven hosts: brokers on two, publishers on two, subscribers on two, control on one (section 6). All hang
 on one switch. A link's delay, jitter and loss count for each packet on it, one way: a message from a publisher to a
@@ -17,18 +17,16 @@ NETWORK = IPv4Network("10.99.0.0/24")  # nobody's but the testbed's: namespaces 
 SWITCH = "switch"
 MOST_OF_A_ROLE = 32
 _FIRST = {"control": 1, "broker": 11, "publisher": 51, "subscriber": 101}
-LONGEST_MS, FASTEST_MBIT = 10_000.0, 30_000.0  # tc counts bytes/s in 32 bits
+LONGEST_MS = 10_000.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """One way. ``loss``: part of the packets, 0 to 1; ``jitter_ms``: a packet takes up to so much more, evenly drawn;
-    ``rate_mbit``: None: as fast as the machine."""
+    """One way. ``loss``: part of the packets, 0 to 1; ``jitter_ms``: up to so much more for a packet, drawn evenly."""
 
     delay_ms: float = 0.0
     jitter_ms: float = 0.0
     loss: float = 0.0
-    rate_mbit: float | None = None
 
     @property
     def is_emulated(self) -> bool:
@@ -36,16 +34,7 @@ class Link:
         return bool(self.delay_ms or self.jitter_ms or self.loss)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cpu:
-    """``cpus``: processors that a host's processes may run on, as the kernel lists them ("0-1,3"), "": all;
-    ``quota``: of them together, in processors, None: no limit."""
-
-    cpus: str = ""
-    quota: float | None = None
-
-
-SETTINGS = tuple(one.name for part in (Link, Cpu) for one in fields(part))
+SETTINGS = tuple(one.name for one in fields(Link))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +43,6 @@ class Host:
     role: str
     address: str
     link: Link = field(default_factory=Link)
-    cpu: Cpu = field(default_factory=Cpu)
 
     @property
     def hardware_address(self) -> str:
@@ -82,7 +70,7 @@ def hosts(
     *, brokers: int = 2, publishers: int = 2, subscribers: int = 2, link: Link | None = None, each: Sequence[str] = ()
 ) -> Layout:
     """Numbered from 1. ``link``: of all; ``each``: words like ``broker2:delay_ms=5`` or, for all of a role,
-    ``broker:quota=0.5``, later ones over earlier ones. Raises BadInput."""
+    ``broker:loss=0.01``, later ones over earlier ones. Raises BadInput."""
     everybody = checked_link(link or Link())
     counts = {"control": 1, "broker": brokers, "publisher": publishers, "subscriber": subscribers}
     made = [
@@ -109,8 +97,6 @@ def checked_link(link: Link) -> Link:
             raise BadInput(name, value, f"must be 0 to {LONGEST_MS:g} ms")
     if not 0 <= link.loss < 1:
         raise BadInput("loss", link.loss, "must be a part of the packets, 0 to less than 1")
-    if link.rate_mbit is not None and not 0.1 <= link.rate_mbit <= FASTEST_MBIT:
-        raise BadInput("rate_mbit", link.rate_mbit, f"must be 0.1 to {FASTEST_MBIT:g} Mbit/s")
     return link
 
 
@@ -125,15 +111,8 @@ def _changed(made: Sequence[Host], words: str) -> list[Host]:
 
 
 def _with(host: Host, name: str, text: str) -> Host:
-    if name == "cpus":
-        return replace(host, cpu=replace(host.cpu, cpus=_cpus(text)))
-    value = _number(name, text)
-    if name == "quota":
-        if not 0.01 <= value <= 1024:
-            raise BadInput("quota", value, "must be 0.01 to 1024 processors")
-        return replace(host, cpu=replace(host.cpu, quota=value))
     given = {one.name: getattr(host.link, one.name) for one in fields(Link)}
-    return replace(host, link=checked_link(Link(**{**given, name: value})))
+    return replace(host, link=checked_link(Link(**{**given, name: _number(name, text)})))
 
 
 def _number(name: str, text: str) -> float:
@@ -141,10 +120,3 @@ def _number(name: str, text: str) -> float:
         return float(text)
     except ValueError:
         raise BadInput(name, text, "must be a number") from None
-
-
-def _cpus(text: str) -> str:
-    parts = [part.split("-") for part in text.split(",")]
-    if not all(1 <= len(part) <= 2 and all(word.isascii() and word.isdigit() for word in part) for part in parts):
-        raise BadInput("cpus", text, "must list processors, like 0-1,3")
-    return text

@@ -1,4 +1,4 @@
-"""Who owns what: every namespace and control group of a testbed is named after the process that made it.
+"""Who owns what: every namespace of a testbed is named after the process that made it.
 
 A process is told by its id and the instant at which it started, so that another one with the same id later is not
 taken for it. Whatever is not named so is somebody else's.

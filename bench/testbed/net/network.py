@@ -10,10 +10,9 @@ from pyroute2 import IPRoute, netns
 from pyroute2.netlink.exceptions import NetlinkError
 
 from bench.harness.machine import namespaces as own_network
-from bench.testbed.net.capabilities import add_qdisc
 from bench.testbed.net.layout import NETWORK, SWITCH, Host
 from bench.testbed.net.names import NAMESPACES
-from bench.testbed.net.shaping import qdiscs
+from bench.testbed.net.shaping import NETEM, carried_by, netem
 from srtm.errors import Unavailable
 
 DEVICE = "eth0"  # of a host, at its end of the cable; the other end has the host's name
@@ -73,8 +72,8 @@ def connect(host: Host, others: Sequence[Host], namespace: str, switch: str, has
 
 
 def _start(ip: IPRoute, device: int, host: Host, has_netem: bool) -> None:
-    for asked in qdiscs(host.link, has_netem):
-        add_qdisc(ip, device, asked)
+    if carried_by(host.link, has_netem) == NETEM:
+        ip.tc("add", index=device, **netem(host.link))
     ip.link("set", index=device, state="up")
 
 

@@ -1,6 +1,7 @@
-//! The extension `srtm._native`: the whole boundary between Python and Rust, on one page. `srtm/_native.pyi` documents it for Python.
+//! The extension `srtm._native`: the whole boundary between Python and Rust. `srtm/_native.pyi` documents it for Python.
 //!
-//! Configuration goes down once; snapshots and events are pulled up. Rust never calls Python, and calls that may wait release the GIL.
+//! Python passes configuration once, and fetches snapshots and events. Rust never calls Python. Calls that may wait
+//! release the GIL.
 
 mod bucket;
 mod change;
@@ -13,7 +14,7 @@ mod station;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Whatever a panic left: nothing that holds a lock of this crate can leave its value half changed.
+/// Locks `mutex`, also after a panic: no holder of a lock in this crate can leave its value half changed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

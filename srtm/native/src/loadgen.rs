@@ -45,7 +45,7 @@ impl LoadGen {
     }
 }
 
-/// What the world refused (a connection, files, a thread) is an OSError; a call out of order or a fault of ours a RuntimeError.
+/// Failures of the system (a connection, a file, a thread) are OSErrors; calls out of order and bugs are RuntimeErrors.
 pub fn raised(error: &RunError) -> PyErr {
     let text = error.to_string();
     match error {

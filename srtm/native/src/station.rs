@@ -27,7 +27,7 @@ impl Station {
         Ok(Self(Mutex::new(station.ok_or_else(|| PyValueError::new_err("servers: 0: must be at least 1"))?)))
     }
 
-    /// One more stretch of arrivals (a buffer of int64, in order): access and processing delays as bytes of int64.
+    /// Access and processing delays, as bytes of int64, of further arrivals (a buffer of int64, in order of time).
     fn run<'py>(&self, py: Python<'py>, arrival_ns: PyBuffer<i64>) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
         let arrivals = arrival_ns.to_vec(py)?;
         let (access, processing) = py.detach(|| {

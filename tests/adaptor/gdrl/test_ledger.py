@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from adaptor.gdrl.exchange import Supply, least_rate
 from adaptor.gdrl.ledger import Ledger, Reply, Tokens
-from srtm.token_bucket.exact_split import MICRO
+from srtm.units import MICRO
 
 NAMES = ("a", "b", "c")
 RATE, BURST = 3_000 * MICRO, 9 * MICRO

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from adaptor.observations import Envelope, Member
 from adaptor.policies.bounds import bounded, limits
 from srtm.errors import BadInput
-from srtm.token_bucket.exact_split import MICRO
+from srtm.units import MICRO
 
 TOTAL = 11_000 * MICRO
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptor.policies.burst_split import bursts
-from srtm.token_bucket.exact_split import MICRO
 from srtm.token_bucket.fitted_split import Traffic, fitted_bucket
+from srtm.units import MICRO
 
 RATE, BURST = 11_000 * MICRO, 25 * MICRO
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from adaptor.observations import Bin, Change, Envelope, Member, Shares
 from adaptor.policies.expectation import Expected, expected
 from adaptor.policies.fitted import Fitted
-from srtm.token_bucket.exact_split import MICRO, split_bucket
+from srtm.token_bucket.exact_split import split_bucket
 from srtm.token_bucket.fitted_split import Traffic, fitted_bucket
+from srtm.units import MICRO
 
 ENVELOPE = Envelope(rate_micro=2_080 * MICRO, burst_micro=214 * MICRO)
 FLOOR = 0.02

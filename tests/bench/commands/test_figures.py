@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from bench.harness.results.verdict import Check, Verdict
 from srtm.errors import BadInput
 
 OF_THE_PAPER = ["fig06a", "fig06b", *(f"fig07{part}" for part in "abcd"), *(f"fig08{part}" for part in "abcd")]
-OF_THE_PAPER += ["fig09a", "fig09b", "fig10", "fig11", "table1", "eq01", "prop1", "gdrl", "modes"]
+OF_THE_PAPER += ["fig09a", "fig09b", "fig10", "fig11", "table1", "eq01", "prop1", "modes"]
 
 
 def test_every_figure_has_a_command() -> None:
@@ -82,11 +81,3 @@ def test_what_two_cores_do_not_carry_is_refused() -> None:
     result = CliRunner().invoke(app, ["fig07a", "--real"], standalone_mode=False)
     assert isinstance(result.exception, BadInput)
     assert "two cores" in str(result.exception)
-
-
-def test_the_scale_is_the_commands_own(tmp_path: Path) -> None:
-    file = tmp_path / "scale.json"
-    command = ["scale", "--brokers", "4", "--publishers", "500", "--seconds", "2", "--json", str(file)]
-    CliRunner().invoke(app, command, standalone_mode=False)
-    settings = json.loads(file.read_text())["settings"]
-    assert (settings["brokers"], settings["publishers"]) == (4, 500)

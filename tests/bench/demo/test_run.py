@@ -12,21 +12,21 @@ import numpy as np
 import pytest
 
 from bench.data.sensors import PUBLISHERS_CSV, RATE_PER_S, TOPIC_TOML, read_detectors
-from bench.demo.many_runs import NAMES, DemoRunsOptions, arranged, demo_runs, simulated, worst_p99_ms
 from bench.demo.placement_result import BrokerPart, Side, shortcomings, side_of, together
 from bench.demo.run import BROKERS, MCAP, WARMUP_S, DemoOptions, run_demo
 from bench.demo.view import draw, plain
 from bench.harness.cluster_runs.assigned_traffic import plan_of
 from bench.harness.cluster_runs.placed_run import penalty_of, without_warmup
-from bench.harness.cluster_runs.trace import Trace, percentile_ms
+from bench.harness.cluster_runs.trace import Trace
 from bench.harness.load.run import Histograms, RunResult
-from bench.harness.results.document import README, with_block
+from bench.harness.results.intervals import percentile_ms
 from bench.harness.results.plot import Promise
 from srtm.client.distributor import Json
 from srtm.errors import BadInput
-from srtm.token_bucket.exact_split import from_micro
 from srtm.topics.file import read_topic_file
 from srtm.topics.spec import Strategy
+from srtm.units import from_micro
+from tests.support.demo_runs import NAMES, arranged, simulated, worst_p99_ms
 from tests.support.run_results import EMPTY, histogram, result, target
 
 PROMISE = Promise(0.99, 5.0)
@@ -165,11 +165,6 @@ def test_a_picture_that_cannot_be_written_is_refused_before_anything_runs(tmp_pa
         run_demo(DemoOptions(png=tmp_path / "none" / "x.png"))
 
 
-def test_the_readme_has_a_block_for_the_demo() -> None:
-    readme = README.read_text()
-    assert with_block(readme, "demo", "figures") != readme
-
-
 def test_rows_for_json_are_flat() -> None:
     row = measured("lb").row(PROMISE)
     assert {
@@ -212,22 +207,6 @@ def test_srtm_waits_less_than_lb_in_nearly_every_run_of_forty_seconds() -> None:
     kept = [sum(delay < 5.0 for delay in delays) for delays in zip(*pairs, strict=True)]
     assert kept[0] >= 20  # one in two of SRTM's
     assert kept[1] <= 8
-
-
-def test_many_runs_are_written_beside_the_one(tmp_path: Path) -> None:
-    document, file = tmp_path / "README.md", tmp_path / "runs.json"
-    document.write_text("<!-- demo-runs:begin -->\n<!-- demo-runs:end -->\n")
-    shown: list[str] = []
-    found = demo_runs(DemoRunsOptions(runs=10, seconds=2.0, json_file=str(file), document=document), shown.append)
-    assert shown[-1] in document.read_text()
-    assert f"less than lb in {found.less} of 10" in shown[-1]
-    written = json.loads(file.read_text())
-    assert [run["name"] for run in written["runs"]] == ["lb", "srtm"]
-    assert written["settings"]["less"] == found.less
-
-
-def test_the_readme_has_a_block_for_many_runs() -> None:
-    assert with_block(README.read_text(), "demo-runs", "figures") != README.read_text()
 
 
 @pytest.mark.slow

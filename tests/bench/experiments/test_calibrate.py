@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench.experiments.calibrate import Basis, CalibrateOptions, Case, judge, results_of, section
+from bench.experiments.calibrate import Basis, CalibrateOptions, Case, judge, page_of, results_of
 from bench.harness.cluster_runs.trace import Trace
 from bench.simulation.brokers import Machine, PathDelay, Paths, serve
 from bench.simulation.calibration import fit
@@ -57,7 +57,7 @@ def test_a_run_that_does_not_count_is_not_fitted_on(good, spoilt) -> None:
 
 def test_how_many_runs_did_not_count_and_why_is_told(good, spoilt) -> None:
     basis, options = Basis([*good, spoilt]), CalibrateOptions()
-    shown = section(basis.fit(SEED), basis, [], options)
+    shown = page_of(basis.fit(SEED), basis, [], options, judge([], options), 0.0).text
     assert "Fitted on 6 runs of 15 s, of which 4 without" in shown
     assert f"1 more did not count: {SPOILT.name}: {LATE}." in shown
     settings = results_of(options, basis.fit(SEED), basis, judge([], options), 0.0).settings
@@ -67,7 +67,8 @@ def test_how_many_runs_did_not_count_and_why_is_told(good, spoilt) -> None:
 
 def test_nothing_is_said_of_runs_that_all_count(good) -> None:
     basis = Basis(good)
-    assert "did not count" not in section(basis.fit(SEED), basis, [], CalibrateOptions())
+    options = CalibrateOptions()
+    assert "did not count" not in page_of(basis.fit(SEED), basis, [], options, judge([], options), 0.0).text
 
 
 def test_too_few_that_count_are_refused_with_what_is_wrong_with_the_others(good, spoilt) -> None:

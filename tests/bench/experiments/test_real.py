@@ -57,7 +57,7 @@ async def test_what_was_recorded_stands_beside_its_simulation(tmp_path: Path, mo
     assert [row["seed"] for row in ours] == [1, 2, 3]
     assert points[1]["p99_ms"] == sorted(row["p99_ms"] for row in ours)[1]
     assert shown[-1] == verdict.line
-    data = json.loads((tmp_path / "fig06a-real.json").read_text())
+    data = json.loads((tmp_path / "fig06a-real.json").read_text())["results"]
     assert data["settings"]["simulated"] is False
     assert f"lab service time {ALONE_SLOWER * LAB_US:g} us" in data["settings"]["conditions"]
     assert (tmp_path / "fig06a-real.png").read_bytes().startswith(b"\x89PNG")

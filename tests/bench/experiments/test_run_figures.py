@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from bench.experiments import run_figures as figures
-from bench.experiments.figures import convergence, eq01, fig06, fig07, fig08, fig10, limiters, modes, prop1
-from bench.experiments.lab.figure import About, Effort, Experiment, Figure, Panel, Series
+from bench.experiments.figures import eq01, fig06, fig07, fig08, fig10, limiters, modes, prop1
+from bench.experiments.lab.figure import About, Effort, Experiment, Figure
 from bench.experiments.lab.points import AS_MANY
 from bench.experiments.lab.publishing import Shown, as_csv
 from bench.experiments.run_figures import FiguresOptions, known
+from bench.harness.results.panels import Panel, Series
 from bench.harness.results.verdict import Check
 from srtm.errors import BadInput
 
@@ -48,7 +49,7 @@ def test_a_figure_writes_its_data_its_rows_and_its_picture(tmp_path: Path, runs:
     assert verdict.reached
     assert shown[:2] == ["small: one", "small: reached"]
     assert shown[2].startswith("1 of 1 figures, 1 runs of 1 s a point: 0.0 min, ")
-    data = json.loads((tmp_path / "small.json").read_text())
+    data = json.loads((tmp_path / "small.json").read_text())["results"]
     assert data["settings"].items() >= {"seconds": 1.0, "repetitions": 1, "conditions": "b = 3"}.items()
     assert data["runs"][0]["p99_ms"] == 0.5
     assert (tmp_path / "small.png").read_bytes().startswith(b"\x89PNG")
@@ -78,7 +79,6 @@ def test_a_caption_says_how_many_runs_of_how_many_seconds_and_when_that_is_coars
 def test_less_of_what_a_figure_does_not_depend_on_is_not_coarse() -> None:
     figure = Figure(rows=[], panels=[], checks=[], conditions="")
     for about, effort in (
-        (convergence.EXPERIMENT, Effort(seconds=1.0)),
         (prop1.EXPERIMENT, Effort(seconds=1.0)),
         (modes.EXPERIMENT, Effort(repetitions=1)),
         (limiters.EXPERIMENT, Effort(repetitions=1)),
@@ -126,10 +126,10 @@ def test_a_part_of_a_figure_is_run_alone(module: ModuleType, part: str, monkeypa
     assert all("residual" in row and row["bucket"].startswith("r = ") for row in figure.rows)
 
 
-def test_the_names_of_parts_select_them_and_the_document_has_whole_figures_only(tmp_path: Path) -> None:
+def test_the_names_of_parts_select_them_and_pages_are_of_whole_figures_only(tmp_path: Path) -> None:
     assert known()["fig08d"].parts == ("8d",)
     assert known()["fig08"].parts == ()
-    options = FiguresOptions(names=["fig08d"], effort=EFFORT, directory=tmp_path, document=True)
+    options = FiguresOptions(names=["fig08d"], effort=EFFORT, directory=tmp_path, document=tmp_path)
     with pytest.raises(BadInput, match=r"fig08d.*name fig08"):
         figures.figures(options, print)
 
@@ -145,20 +145,6 @@ def test_max_min_on_as_many_brokers_as_srtm_is_worse(monkeypatch: pytest.MonkeyP
     assert {series.label for series in figure.panels[0].series} == {"SRTM", "Max-Min", "Max-Min, brokers of SRTM"}
 
 
-def test_gdrl_agrees_sooner_with_random_partners_than_on_a_ring(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(convergence, "SIZES", (6, 16, 256))
-    monkeypatch.setattr(convergence, "KINDS", {k: v for k, v in convergence.KINDS.items() if k != "ring"})
-    monkeypatch.delitem(convergence.EXPONENTS, "ring")  # minutes
-    figure = convergence.figure(EFFORT)
-    assert all(check.kept for check in figure.checks), figure.checks
-    by_kind = {row["kind"]: row["rounds"] for row in figure.rows if row["over"] == "N" and row["brokers"] == 16}
-    assert by_kind["random partners"] < by_kind["ring, momentum"]
-    etas = [row["rounds"] for row in figure.rows if row["over"] == "eta"]
-    assert etas[0] > etas[3]
-    assert etas[-1] is None, "two thirds of the difference to each side is too much"
-    assert "S sum to r = 11,000 msg/s" in figure.conditions
-
-
 def test_the_modes_are_shown_by_what_they_delay_and_say() -> None:
     figure = modes.figure(replace(EFFORT, seconds=2.0))
     by_kind = {row["kind"]: row for row in figure.rows}
@@ -167,4 +153,5 @@ def test_the_modes_are_shown_by_what_they_delay_and_say() -> None:
     assert [check.what for check in figure.checks] == [
         "sum of access delay under fitted",
         "p99 access delay under fitted",
+        "modes that let more go than (r, b)",
     ]

@@ -10,7 +10,7 @@ from hdrh.log import HistogramLogReader
 from rich.console import Console
 
 from bench.commands.main import bench_run
-from bench.harness.results.results import merged, percentile_ms
+from bench.harness.results.results import histogram_ms, merged
 from bench.harness.systems.peer_servers import ALL, missing
 from bench.scenarios.file import scenario
 from bench.scenarios.run import Outcome, judged, prepare, show
@@ -67,7 +67,7 @@ def test_every_example_runs_and_writes_files_that_agree(path, tmp_path, capsys):
     assert (whole["sent"], whole["received"]) == tuple(sum(run[key] for run in topics) for key in ("sent", "received"))
     histograms = written["result"]["histograms"]
     latency = merged([histograms["latency"]])
-    assert percentile_ms(latency, 99) == pytest.approx(whole["p99_ms"], rel=2e-3)
+    assert histogram_ms(latency, 99) == pytest.approx(whole["p99_ms"], rel=2e-3)
     assert logged(files[".hlog"]) == {
         None: whole["received"],
         "lateness": merged([histograms["lateness"]]).get_total_count(),

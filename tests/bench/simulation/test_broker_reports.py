@@ -9,8 +9,9 @@ from adaptor.policy import Policy
 from bench.harness.cluster_runs.recovery import SECOND_NS, Ints
 from bench.simulation.broker_reports import Reporting
 from bench.simulation.shifting_traffic import Shift, arrivals_of
-from srtm.token_bucket.exact_split import MICRO, split_bucket
+from srtm.token_bucket.exact_split import split_bucket
 from srtm.topics.adaptation import Adaptation, Mode
+from srtm.units import MICRO
 
 ENVELOPE = Envelope(rate_micro=2_200 * MICRO, burst_micro=50 * MICRO)
 EVEN = split_bucket(ENVELOPE.rate_micro, ENVELOPE.burst_micro, [1.0, 1.0])

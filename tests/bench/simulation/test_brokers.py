@@ -11,8 +11,8 @@ from bench.simulation.brokers import Delays, Machine, Tail, simulate, worst
 from bench.simulation.traffic import SECOND_NS, Fleet
 from distributor.prediction.replay import sojourn_ns
 from srtm._native import Station
-from srtm.token_bucket.exact_split import MICRO
 from srtm.token_bucket.replay import NEVER_NS, access_delays
+from srtm.units import MICRO
 
 ONE = np.zeros(1_000, dtype=np.int64)
 PLENTY = (10**9 * MICRO, 10**6 * MICRO)

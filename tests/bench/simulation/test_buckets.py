@@ -13,8 +13,8 @@ from adaptor.observations import Bin, Shares
 from bench.harness.cluster_runs.recovery import SECOND_NS, Ints
 from bench.simulation.buckets import BIN_NS, SimulatedBroker, Stepped
 from srtm.token_bucket.bucket import TOKEN, Bucket
-from srtm.token_bucket.exact_split import MICRO
 from srtm.token_bucket.replay import NEVER_NS
+from srtm.units import MICRO
 
 
 class Unmoved(Stepped):

@@ -14,7 +14,7 @@ from bench.simulation.calibration import Fitted, Run, apart, calibrated, compare
 from bench.simulation.recorded import Layout, Recorded, recorded
 from bench.simulation.traffic import SECOND_NS, Fleet
 from srtm.errors import BadInput, InternalError
-from srtm.token_bucket.exact_split import MICRO
+from srtm.units import MICRO
 
 
 def path_of(*us: int) -> PathDelay:

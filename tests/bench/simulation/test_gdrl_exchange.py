@@ -8,8 +8,9 @@ from adaptor.observations import Envelope, Shares
 from bench.harness.cluster_runs.recovery import SECOND_NS, Ints
 from bench.simulation.gdrl_exchange import Exchanging
 from srtm.token_bucket.bucket import conforms_due
-from srtm.token_bucket.exact_split import MICRO, split_bucket
+from srtm.token_bucket.exact_split import split_bucket
 from srtm.topics.adaptation import Adaptation
+from srtm.units import MICRO
 
 ENVELOPE = Envelope(rate_micro=1_100 * MICRO, burst_micro=20 * MICRO)
 RATES = (100.0, 200.0, 700.0)  # msg/s

@@ -21,7 +21,7 @@ from distributor.sync.service import SyncService
 from srtm.control import DesiredTopic, SyncAnswer, SyncRequest
 from srtm.errors import Conflict, PeerError
 from srtm.token_bucket.bucket import conforms_due
-from srtm.token_bucket.exact_split import to_micro
+from srtm.units import to_micro
 from tests.support.distributor_in_process import Distributor, spec
 from tests.support.greedy_engine import GreedyEngine
 from tests.support.lease_world import Clock

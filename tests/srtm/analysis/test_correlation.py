@@ -118,7 +118,7 @@ def test_the_messages_of_a_batch_are_one_firing():
 
 
 def test_a_dense_trace_is_looked_at_as_far_as_pairs_allow(monkeypatch):
-    monkeypatch.setattr(cofiring, "_MOST_PAIRS", 3_000)
+    monkeypatch.setattr(cofiring, "_MAX_PAIRS", 3_000)
     found = find_groups(trace(fleet(groups=2)), {})
     assert found.seconds < 30
     assert len(found.observed) == 2

@@ -253,7 +253,7 @@ async def test_no_lookup_at_all_is_said_after_the_patience_given(
 ) -> None:
     lookup = Lookup()
     lookup.away = True
-    with pytest.raises(Unavailable, match=r"nobody to subscribe to for 't' within 3 s: http://d cannot be reached"):
+    with pytest.raises(Unavailable, match=r"no broker to subscribe to for 't' within 3 s: http://d cannot be reached"):
         async with Subscriber("t", "c", distributor=lookup.client, patience_s=3, connect=network.connect):
             pytest.fail("it was entered")
 

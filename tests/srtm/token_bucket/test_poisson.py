@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from srtm.token_bucket.exact_split import MICRO
 from srtm.token_bucket.poisson import exact_mean_delay_s, mean_delay_s
 from srtm.token_bucket.replay import access_delays
+from srtm.units import MICRO
 
 
 @pytest.mark.parametrize("burst", [1, 2, 5, 10])

@@ -19,11 +19,12 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::error::RunError;
 use crate::flood::field::Field;
 use crate::flood::plan::Task;
 use crate::job::{Job, held};
 use crate::link::Link;
-use crate::run::{RunError, make_room_for, resolve};
+use crate::run::{make_room_for, resolve};
 pub use plan::FloodPlan;
 
 /// `count` took `elapsed_s`.

@@ -2,7 +2,8 @@
 
 use serde::Deserialize;
 
-use crate::plan::{BadPlan, bad, name, within};
+use crate::bad_plan::{BadPlan, bad};
+use crate::plan::{name, within};
 
 /// Sequence number of a message: the first bytes of its body.
 pub const SEQUENCE: usize = 8;

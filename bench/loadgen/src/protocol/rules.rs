@@ -1,7 +1,8 @@
 //! What a plan may not ask of a protocol.
 
 use super::Protocol;
-use crate::plan::{BadPlan, Plan, bad};
+use crate::bad_plan::{BadPlan, bad};
+use crate::plan::Plan;
 
 /// Of a string in an MQTT packet there may be 65,535 bytes; what makes a client identifier unique takes up to 32 of them.
 const LONGEST_MQTT_ID: usize = 65_535 - 32;

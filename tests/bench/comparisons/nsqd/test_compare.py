@@ -13,7 +13,7 @@ import typer
 
 from bench.commands.main import app
 from bench.comparisons.nsqd.compare import ROWS
-from bench.comparisons.nsqd.document import PICTURE, keep, kept, markdown, picture
+from bench.comparisons.nsqd.document import PICTURE, keep, kept, page_of, picture
 from bench.comparisons.rows import (
     bucket_cost,
     crowd,
@@ -31,7 +31,7 @@ from bench.harness.load.cpu import CpuMeter
 from bench.harness.load.flood import FloodResult
 from bench.harness.load.run import RunProgress
 from bench.harness.results.comparison import Sample, Turn, counts, judge
-from bench.harness.results.document import PERFORMANCE, with_block
+from bench.harness.results.provenance import Origin
 from bench.harness.systems import systems
 from bench.harness.systems.systems import System, floor_program, peer
 from srtm.errors import BadInput, InternalError, Unavailable
@@ -170,7 +170,7 @@ class TestLadder:
     ) -> None:
         monkeypatch.setattr("resource.getrlimit", lambda _: (1024, 4096))
         with pytest.raises(Unavailable, match="open files are needed and 4096 allowed"):
-            load.ROW.begin()
+            load.ROW.begin(load.SYSTEMS)
 
     def test_loads_are_whole_publishers_and_each_is_above_the_last(self) -> None:
         loads = [load.load_of(rung) for rung in range(load.RUNGS)]
@@ -232,31 +232,25 @@ def test_what_was_not_built_is_refused_naming_what_builds_it(tmp_path: Path, mon
 
 
 def test_rows_measured_one_by_one_stand_in_one_table_and_one_picture(tmp_path: Path) -> None:
-    document = tmp_path / "performance.md"
     for name in ("steady", "memory"):
         row, sample = ROWS[name], sample_of_each_row()[name]
         one = [Sample(system, sample.values) for system in row.systems]
-        keep(document, measured(row, [one], judge(row, [one], {"pairs": 1, "seconds": 2.0}), started=0.0))
-    outcomes = kept(document, ROWS)
+        keep(tmp_path, measured(row, [one], judge(row, [one], {"pairs": 1, "seconds": 2.0}), started=0.0))
+    outcomes = kept(tmp_path, ROWS)
     assert [outcome.name for outcome in outcomes] == ["steady", "memory"]
-    text = markdown(outcomes)
+    text = page_of(outcomes, Origin.here(0.0)).text
     assert "| memory an idle connection | 1 KiB (1 to 1) | at most 4 KiB | yes |" in text
     assert "| CPU a message at 10,000 msg/s, srtm / nsqd | 1x (1 to 1) | at most 0.35x | **no** |" in text
-    assert "### steady" in text
-    picture(document, outcomes)
+    assert "## steady" in text
+    picture(tmp_path, outcomes)
     assert (tmp_path / PICTURE).read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_kept_row_that_was_damaged_is_refused_by_name(tmp_path: Path) -> None:
-    (tmp_path / "measured").mkdir()
-    (tmp_path / "measured" / "nsqd-load.json").write_text("{}")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "nsqd-load.json").write_text("{}")
     with pytest.raises(BadInput, match=r"nsqd-load.json.*must be what the bench wrote"):
-        kept(tmp_path / "performance.md", ROWS)
-
-
-def test_the_document_has_a_place_for_the_table() -> None:
-    document = PERFORMANCE.read_text()
-    assert with_block(document, "nsqd", "figures") != document
+        kept(tmp_path, ROWS)
 
 
 class TestTurns:
@@ -268,7 +262,7 @@ class TestTurns:
         async def sample(_system: str, _turn: Turn, _folder: Path) -> Sample:
             return taken.pop(0)
 
-        (one,) = await turns.in_turn(("srtm",), sample)()(Turn(tmp_path, 1.0, 1))
+        (one,) = await turns.in_turn(sample)(("srtm",))(Turn(tmp_path, 1.0, 1))
         return one, len(samples) - len(taken)
 
     async def test_one_that_the_machine_spoilt_is_taken_again_a_few_times(self, tmp_path: Path) -> None:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-
-from bench.comparisons.peers.document import PICTURE, TERMINAL, markdown, picture, table
-from bench.comparisons.peers.points import FIGURES, About, Outcome, point
+from bench.comparisons.peers.document import PICTURE, TERMINAL, page_of, picture, table
+from bench.comparisons.peers.load_points import FIGURES, About, Outcome, point
 from bench.harness.results.comparison import Sample
-from bench.harness.results.document import EVALUATION, with_block
-from bench.harness.results.results import keep_beside
+from bench.harness.results.provenance import Origin
 
 
 def sample(value: float, *reasons: str) -> Sample:
@@ -29,12 +26,11 @@ def outcome() -> Outcome:
         points=points,
         runs=2,
         seconds=3.0,
-        provenance="Here.",
     )
 
 
 def test_the_tables_say_what_is_promised_measured_and_left_out() -> None:
-    text = markdown(outcome())
+    text = page_of(outcome(), Origin.here(0.0)).text
     assert '| redis | 7.0 | RESP2 | At most once. | save "" |' in text
     assert "| 1,000 | redis | 2.000 (1.000 to 3.000) |" in text
     assert "| 2,000 | redis | 5.000 (5.000 to 5.000) |" in text
@@ -43,14 +39,10 @@ def test_the_tables_say_what_is_promised_measured_and_left_out() -> None:
     assert "redis at 2,000 msg/s: 1 of 2 runs count; late." in text
     assert "runs of 3 s in turns" in text
     assert "medians (0 or 50 % intervals)" in text
-    assert text in with_block(EVALUATION.read_text(), "peers", text)
 
 
-def test_what_is_kept_reads_back_and_is_drawn(tmp_path: Path) -> None:
-    document = tmp_path / "evaluation.md"
-    keep_beside(document, "peers", outcome())
-    assert msgspec.json.decode((tmp_path / "measured" / "peers.json").read_bytes(), type=Outcome) == outcome()
-    picture(document, outcome())
+def test_what_is_found_is_drawn(tmp_path: Path) -> None:
+    picture(tmp_path, outcome())
     assert (tmp_path / PICTURE).read_bytes().startswith(b"\x89PNG")
 
 
@@ -62,6 +54,6 @@ def test_the_terminal_has_medians_in_as_many_columns_as_heads() -> None:
 
 
 def test_nothing_measured_draws_nothing(tmp_path: Path) -> None:
-    empty = Outcome(systems=[], absent=[], points=[], runs=1, seconds=2.0, provenance="")
-    picture(tmp_path / "evaluation.md", empty)
+    empty = Outcome(systems=[], absent=[], points=[], runs=1, seconds=2.0)
+    picture(tmp_path, empty)
     assert not (tmp_path / PICTURE).exists()

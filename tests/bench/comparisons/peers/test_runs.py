@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from bench.comparisons.peers import runs as peer_runs
-from bench.comparisons.peers.points import FIGURES
+from bench.comparisons.peers.load_points import FIGURES
 from bench.comparisons.peers.runs import PeersOptions, chosen, compare_peers, loads
 from bench.harness.load.run import run_plan
 from bench.harness.load.workload import Plan, Subscriber, modelled

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from bench.experiments.figures import convergence, fig06, fig07, fig08, fig09, fig10, fig11
+from bench.experiments.figures import fig06, fig07, fig08, fig09, fig10, fig11
 from bench.experiments.lab.figure import Row
 from bench.experiments.lab.layouts import Envelope, Result, first_kept, run
 from bench.experiments.lab.points import AS_MANY, point
 from bench.harness.results.verdict import Check
 from bench.simulation.brokers import Delays, Tail
 from bench.simulation.traffic import Fleet
-from srtm.token_bucket.exact_split import MICRO
+from srtm.units import MICRO
 
 SMALL = Fleet(count=200, batch=10, group_size=10)
 
@@ -60,28 +60,6 @@ def penalty(last_ms: float) -> list[Row]:
 def test_what_the_paper_printed_end_to_end_on_six_brokers_is_asked_for_beside_what_theory_gives() -> None:
     assert not missed(fig06.checks(penalty(14.7)))
     assert missed(fig06.checks(penalty(11.6))) == ["6a: p99 at k = 6, end to end"]
-
-
-def rounds(random: float, ring: float | None) -> list[Row]:
-    """Of 256 brokers; those of the others are 10 and 400."""
-    return [
-        {"over": "N", "kind": kind, "brokers": size, "rounds": few, "worst": few}
-        for kind, few, many in (("random partners", 10, random), ("ring", 400, ring), ("as printed", None, None))
-        for size, few in ((6, few), (16, few), (256, many))
-    ]
-
-
-@pytest.mark.parametrize(
-    ("random", "ring", "kind"), [(14, 100_000, None), (41, 100_000, "random partners"), (14, 6_400, "ring")]
-)
-def test_rounds_must_grow_with_the_brokers_as_is_claimed(random: float, ring: float, kind: str | None) -> None:
-    assert missed(convergence.checks(rounds(random, ring))) == (
-        [f"{kind}, 16 to 256 brokers: exponent of N"] if kind else []
-    )
-
-
-def test_a_ring_that_does_not_agree_has_no_exponent() -> None:
-    assert "ring, 16 to 256 brokers: exponent of N" in missed(convergence.checks(rounds(14, None)))
 
 
 def correlation(ours: Sequence[int], theirs: Sequence[int]) -> list[Row]:

@@ -25,7 +25,7 @@ from bench.experiments.lab.layouts import (
 from bench.simulation.brokers import Delays, Machine, Tail, simulate
 from bench.simulation.calibration import calibrated
 from bench.simulation.traffic import Fleet
-from srtm.token_bucket.exact_split import MICRO
+from srtm.units import MICRO
 
 GROUPED = Fleet(count=120, batch=10, group_size=12)
 

@@ -1,4 +1,4 @@
-"""What ``srtm bench figures --resume`` keeps, and what the document shows of it."""
+"""What ``srtm bench figures --resume`` keeps, and what is published of it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from types import SimpleNamespace
 import pytest
 
 from bench.experiments import run_figures as figures
-from bench.experiments.lab import stored_figure as keeping
-from bench.experiments.lab.figure import Effort, Experiment, Figure, Panel, Series
+from bench.experiments.lab.figure import Effort, Experiment, Figure
 from bench.experiments.run_figures import QUICK, FiguresOptions
 from bench.harness.machine import softirqs
+from bench.harness.results import publish
+from bench.harness.results.panels import Panel, Series
 from bench.harness.results.verdict import Check
 from srtm.errors import BadInput
 
@@ -38,21 +39,17 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     small = Experiment(name="small", title="Small", claim="It is.", columns={"p99, ms": "p99_ms"}, run=figure)
     monkeypatch.setattr(figures, "EXPERIMENTS", {"small": small})
-    monkeypatch.setattr(figures, "fingerprint", lambda _: "0123")
+    monkeypatch.setattr(figures, "source_fingerprint", lambda: "0123")
     return found
 
 
 @pytest.fixture
-def document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    blocks = (f"<!-- {name}:begin -->\n<!-- {name}:end -->\n" for name in ("small", "figures", "figures-quick"))
-    path = tmp_path / "evaluation.md"
-    path.write_text("\n".join(blocks))
-    for module in (figures, keeping):
-        monkeypatch.setattr(module, "EVALUATION", path)
-    for name in ("IMAGES", "MEASURED"):
-        (tmp_path / name).mkdir()
-        monkeypatch.setattr(keeping, name, tmp_path / name)
-    return path
+def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for pages, of a tree where all is committed."""
+    monkeypatch.setattr(publish, "uncommitted", list)
+    folder = tmp_path / "pages"
+    folder.mkdir()
+    return folder
 
 
 def test_what_the_same_settings_have_finished_is_kept(tmp_path: Path, runs: list[str]) -> None:
@@ -66,22 +63,18 @@ def test_what_the_same_settings_have_finished_is_kept(tmp_path: Path, runs: list
     assert runs == ["1 s", "2 s"]
 
 
-def test_what_was_kept_is_shown_in_the_document_as_what_was_just_made(
-    tmp_path: Path, document: Path, runs: list[str]
-) -> None:
+def test_what_was_kept_is_published_as_what_was_just_made(tmp_path: Path, pages: Path, runs: list[str]) -> None:
     options = replace(OPTIONS, directory=tmp_path / "figures")
     figures.figures(options, print)
-    assert "It is." not in document.read_text()
-    figures.figures(replace(options, resume=True, document=True), print)
+    assert list(pages.iterdir()) == []
+    figures.figures(replace(options, resume=True, document=pages), print)
     assert len(runs) == 1
-    block = (tmp_path / "figures" / "small.md").read_text()
-    assert "Claim: It is." in block
-    assert block.strip() in document.read_text()
-    assert (tmp_path / "MEASURED" / "small.json").read_bytes() == (tmp_path / "figures" / "small.json").read_bytes()
-    assert (tmp_path / "IMAGES" / "small.png").read_bytes().startswith(b"\x89PNG")
+    assert "**Claim.** It is." in (pages / "small.md").read_text()
+    for copy, kept in (("data/small.json", "small.json"), ("small.png", "small.png")):
+        assert (pages / copy).read_bytes() == (tmp_path / "figures" / kept).read_bytes()
 
 
-def test_what_ran_before_all_ordinary_work_says_so_in_its_block(
+def test_what_ran_before_all_ordinary_work_says_so(
     tmp_path: Path, runs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getscheduler", lambda _: os.SCHED_FIFO)
@@ -89,7 +82,8 @@ def test_what_ran_before_all_ordinary_work_says_so_in_its_block(
     monkeypatch.setattr(softirqs, "are_behind", lambda: False)
     figures.figures(replace(OPTIONS, directory=tmp_path), print)
     assert len(runs) == 1
-    assert (tmp_path / "small.md").read_text().strip().endswith(", under SCHED_FIFO 5.")
+    stored = json.loads((tmp_path / "small.json").read_text())
+    assert stored["page"]["origin"]["host"].endswith(", under SCHED_FIFO 5")
 
 
 def test_what_was_made_of_other_sources_is_not_kept(
@@ -97,19 +91,12 @@ def test_what_was_made_of_other_sources_is_not_kept(
 ) -> None:
     options = replace(OPTIONS, directory=tmp_path, resume=True)
     figures.figures(options, print)
-    asked: list[object] = []
-
-    def of_others(paths: object) -> str:
-        asked.append(paths)
-        return "4567"
-
-    monkeypatch.setattr(figures, "fingerprint", of_others)
+    monkeypatch.setattr(figures, "source_fingerprint", lambda: "4567")
     figures.figures(options, print)
     assert len(runs) == 2
-    assert "bench/harness/results/panels.py" in asked[0]  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("missing", ["small.csv", "small.png", "small.md"])
+@pytest.mark.parametrize("missing", ["small.csv", "small.png"])
 def test_what_was_not_finished_is_not_kept(tmp_path: Path, runs: list[str], missing: str) -> None:
     options = replace(OPTIONS, directory=tmp_path, resume=True)
     figures.figures(options, print)
@@ -142,24 +129,11 @@ def test_a_file_to_resume_from_that_is_no_result_is_refused(tmp_path: Path, runs
     assert len(runs) == 1
 
 
-@pytest.mark.parametrize(("effort", "block"), [(QUICK, "figures-quick"), (Effort(), "figures")])
-@pytest.mark.usefixtures("runs")
-def test_the_document_says_how_long_all_figures_took(
-    tmp_path: Path, document: Path, effort: Effort, block: str
-) -> None:
-    options = replace(OPTIONS, directory=tmp_path / "figures", effort=effort, document=True)
-    figures.figures(options, print)
-    _, _, after = document.read_text().partition(f"<!-- {block}:begin -->\n")
-    said = after.partition(f"<!-- {block}:end -->")[0].strip()
-    assert said.startswith(f"1 of 1 figures, {effort.repetitions} runs of {effort.seconds:g} s a point: ")
-    assert "Measured 20" in said
-
-
 def test_what_was_kept_counts_with_the_time_that_it_took(tmp_path: Path, runs: list[str]) -> None:
     options = replace(OPTIONS, directory=tmp_path, resume=True)
     figures.figures(options, print)
     data = json.loads((tmp_path / "small.json").read_text())
-    data["settings"] |= {"took_s": 90.0, "processor_s": 60.0}
+    data["results"]["settings"] |= {"took_s": 90.0, "processor_s": 60.0}
     (tmp_path / "small.json").write_text(json.dumps(data))
     shown: list[str] = []
     figures.figures(options, shown.append)

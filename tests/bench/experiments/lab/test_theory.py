@@ -7,13 +7,14 @@ import pytest
 
 from bench.experiments.lab.figure import Row
 from bench.experiments.lab.layouts import Envelope
-from bench.experiments.lab.theory import close_enough, means, medians, tails
+from bench.experiments.lab.theory import close_enough, eq1_ms, means, medians, tails
 from bench.simulation.brokers import Ints, Machine, Share
 from bench.simulation.calibration import CLOSE
 from bench.simulation.recorded import Part, Recorded
 from bench.simulation.traffic import SECOND_NS, Fleet
-from srtm.token_bucket.exact_split import MICRO
+from srtm.token_bucket.poisson import mean_delay_s
 from srtm.token_bucket.replay import access_delays
+from srtm.units import MICRO
 
 FLEET = Fleet(count=1_000)
 RATE = 11_000 * MICRO
@@ -120,3 +121,17 @@ def test_medians_over_all_runs_stand_for_a_point_each_kind_apart() -> None:
     alone = medians(runs[2:])
     assert (alone["p99_of_runs"], alone["processing_off"]) == ("", pytest.approx(0.9))
     assert medians([run(0, 2.2, 0.5), run(1, 2.2, 5.0)])["close_runs"] == "1 of 2"
+
+
+def test_eq_1_takes_the_parts_of_a_burst_as_they_are() -> None:
+    bucket = Envelope(rate_micro=RATE, burst_micro=25 * MICRO)
+    found = [eq1_ms(FLEET, bucket, k) for k in range(1, 7)]
+    assert found == pytest.approx([0.005195, 0.1085, 0.3558, 0.7013, 1.1085, 1.5555], rel=1e-3)
+    # Of whole parts it is the formula for whole bursts.
+    assert found[4] == pytest.approx(1e3 * mean_delay_s(2_000, 2_200, 5))
+
+
+def test_a_part_between_two_whole_bursts_waits_as_long_as_buckets_do() -> None:
+    bucket = Envelope(rate_micro=RATE, burst_micro=5 * MICRO // 2)  # 2.5 tokens
+    delays = access_delays(poisson(60.0, 4), bucket.rate_micro, bucket.burst_micro)
+    assert delays.mean() / 1e6 == pytest.approx(eq1_ms(FLEET, bucket, 1), rel=0.05)

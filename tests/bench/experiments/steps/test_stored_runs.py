@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.experiments.steps.stored_runs import Made, alike, file_of, is_kept, keep, kept, kept_in, made_at
+from bench.experiments.steps.stored_runs import Made, alike, file_of, is_kept, keep, kept, kept_in
 from srtm.errors import BadInput
 from tests.support.step_runs import RUN
 
@@ -35,27 +35,12 @@ def test_a_kept_run_is_resumed_from_only_if_the_same_sources_made_it(tmp_path: P
         is_kept(path, "fitted", replace(MADE, seed=2))
 
 
-def test_runs_of_another_seed_or_beside_newer_ones_of_their_mode_are_left_out_and_named() -> None:
+def test_runs_of_another_seed_or_of_other_sources_are_left_out_and_named() -> None:
     seeded, older = replace(RUN, seed=2, number=3), replace(RUN, number=2, sources="01d")
     later = replace(RUN, number=1, commit="decade")
     runs, others = alike([RUN, seeded, older, later], 1, "5eed")
     assert runs == [RUN, later]
     assert others == [
-        "left out: fitted, 50:50 -> 10:90, run 3: seed 2, sources 5eed",
-        "left out: fitted, 50:50 -> 10:90, run 2: seed 1, sources 01d",
+        "left out: fitted, 50:50 -> 10:90, run 3: seed 2, commit c0ffee",
+        "left out: fitted, 50:50 -> 10:90, run 2: seed 1, commit c0ffee",
     ]
-
-
-def test_a_mode_of_which_there_is_no_newer_run_is_shown_as_most_of_its_runs_were_made() -> None:
-    old = [replace(RUN, mode="gdrl", number=number, sources="01d", commit="01dc") for number in range(2)]
-    oldest, unknown = replace(old[0], number=2, sources="ear1y"), replace(old[0], number=3, sources=None)
-    runs, others = alike([RUN, *old, oldest, unknown], 1, "5eed")
-    assert runs == [RUN, *old]
-    assert len(others) == 2
-    assert made_at(runs).endswith(": fitted of 5eed, at commit c0ffee (1); gdrl of 01d, at commit 01dc (2).")
-
-
-def test_the_commits_of_all_runs_are_named() -> None:
-    runs = [RUN, replace(RUN, commit="decade"), replace(RUN, number=2)]
-    assert "at commit c0ffee (2), decade (1);" in made_at(runs)
-    assert "(5eed)" in made_at(runs)

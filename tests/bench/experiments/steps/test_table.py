@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bench.experiments.steps.run import STEPS
-from bench.experiments.steps.table import claim, markdown, missed, scarce, verdict
+from bench.experiments.steps.table import conditions, missed, scarce, table, verdict
 from tests.support.step_runs import RUN
 
 NEVER = replace(RUN, mode="static", drained_s=None, back_s=None)
@@ -14,26 +14,26 @@ SPOILT = replace(RUN, number=9, back_s=None, reasons=["p99 before the step 40 ms
 
 def test_the_table_has_median_and_worst_and_never_and_how_many_runs() -> None:
     runs = [RUN, replace(RUN, back_s=2.6, before_p99_ms=2.2), NEVER]
-    table = markdown(runs)
-    assert "1.2 (1.2) / 2.4 (2.6); 2 (2.2) -> 2 (2) ms; 2 |" in table
-    assert "never (never) / never (never); 1.8 (1.8) -> 2 (2) ms; 1 |" in table
+    shown = table(runs).markdown
+    assert "1.2 (1.2) / 2.4 (2.6); 2 (2.2) -> 2 (2) ms; 2 |" in shown
+    assert "never (never) / never (never); 1.8 (1.8) -> 2 (2) ms; 1 |" in shown
     assert RUN.row()["back_s"] == 2.2
     assert NEVER.row()["back_s"] is None
-    assert "not within 8 s (fitted), 8 s (static)" in claim(runs)
-    assert "in the 3 s before it / until" in claim(runs)
-    assert "in the 3 s before it (proportional: 10 s, its window) / until" in claim([*runs, SLOW])
+    assert "not within 8 s (fitted), 8 s (static)" in conditions(runs)
+    assert "in the 3 s before it. Back" in conditions(runs)
+    assert "in the 3 s before it (proportional: 10 s, its window). Back" in conditions([*runs, SLOW])
 
 
 def test_what_does_not_count_is_counted_and_nothing_else() -> None:
-    assert "1.2 (1.2) / 2.2 (2.2); 1.8 (1.8) -> 2 (2) ms; 1, 1 that do not count |" in markdown([RUN, SPOILT])
-    assert "0, 1 that do not count |" in markdown([SPOILT])
+    assert "1.2 (1.2) / 2.2 (2.2); 1.8 (1.8) -> 2 (2) ms; 1, 1 that do not count |" in table([RUN, SPOILT]).markdown
+    assert "0, 1 that do not count |" in table([SPOILT]).markdown
     assert missed([RUN, SPOILT]) == []
     assert missed([SPOILT]) == ["fitted, 50:50 -> 10:90: no run counts"]
 
 
 def test_where_nothing_was_settled_before_the_step_no_time_is_given() -> None:
     central = replace(RUN, mode="central", before_p99_ms=3_000.0, back_s=1.0)
-    assert "not settled before; 3e+03 (3e+03) -> 2 (2) ms; 1 |" in markdown([central])
+    assert "not settled before; 3e+03 (3e+03) -> 2 (2) ms; 1 |" in table([central]).markdown
 
 
 def test_it_is_fast_enough_only_within_the_time_that_is_asked_for() -> None:

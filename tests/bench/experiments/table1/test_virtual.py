@@ -7,9 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from bench.commands.main import app
-from bench.experiments.table1.run_all import Table1Options
-from bench.experiments.table1.virtual import BLOCK, fit_virtually, table1_virtual
-from bench.harness.results.document import EVALUATION, with_block
+from bench.experiments.table1.fitted_rows import Table1Options
+from bench.experiments.table1.virtual import fit_virtually, table1_virtual
 from srtm.errors import BadInput
 
 OPTIONS = Table1Options(rows=(5,), after_s=5.0, rounds_s=2.0)
@@ -58,7 +57,3 @@ def test_what_has_no_place_in_virtual_time_is_refused(option, field):
     result = CliRunner().invoke(app, ["table1", "--virtual", *option], standalone_mode=False)
     assert isinstance(result.exception, BadInput)
     assert str(result.exception).startswith(field)
-
-
-def test_the_document_has_a_place_for_it():
-    assert "text" in with_block(EVALUATION.read_text(), BLOCK, "text")

@@ -7,7 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from bench.harness.cluster_runs.trace import decode_trace, percentile_ms
+from bench.harness.cluster_runs.trace import decode_trace
+from bench.harness.results.intervals import percentile_ms
 from srtm.errors import PeerError
 
 ANSWER = {

@@ -7,7 +7,7 @@ from hdrh.log import HistogramLogReader
 
 from bench.harness.load.histogram_files import Curves, by_second, encoded, interval_log, percentile_distribution
 from bench.harness.load.run import Interval
-from bench.harness.results.results import merged, percentile_ms
+from bench.harness.results.results import histogram_ms, merged
 from tests.support.run_results import histogram, recorded, result
 
 MS = 1_000_000
@@ -72,7 +72,7 @@ def test_values_by_the_second_of_their_instants_add_up_to_all_of_them():
     ]
     whole = merged(one.histogram for one in found)
     assert whole.get_total_count() == merged([encoded(values)]).get_total_count() == 4
-    assert percentile_ms(whole, 100) == pytest.approx(4.0, rel=1e-3)
+    assert histogram_ms(whole, 100) == pytest.approx(4.0, rel=1e-3)
 
 
 def test_no_values_have_no_seconds():

@@ -9,7 +9,7 @@ import trio
 
 from bench.harness.load.run import run_plan
 from bench.harness.load.workload import Plan, Subscriber, joined, modelled
-from bench.harness.results.results import merged, percentile_ms
+from bench.harness.results.results import histogram_ms, merged
 from srtm._native import LoadGen
 from srtm.errors import Unavailable
 from tests.support.tiny_nsqd import tiny_nsqd
@@ -75,7 +75,7 @@ async def test_the_histograms_hold_every_message_and_agree_with_the_percentiles(
         result = await run_plan(plan(address))
     latency = merged([result.histograms.latency])
     assert latency.get_total_count() == result.received
-    assert percentile_ms(latency, 50) == pytest.approx(result.p50_ms, rel=2e-3)
+    assert histogram_ms(latency, 50) == pytest.approx(result.p50_ms, rel=2e-3)
     assert merged([result.histograms.lateness]).get_total_count() == result.sent
     assert merged(target.histogram for target in result.targets).get_total_count() == result.received
 

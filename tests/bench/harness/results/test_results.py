@@ -4,14 +4,13 @@ import base64
 import os
 import stat
 import struct
-import subprocess
 import zlib
 
 import msgspec
 import pytest
 
 from bench.harness.machine.host import Disturbance, Host, quota_cores
-from bench.harness.results.results import Results, cdf, commit, keep_beside, merged, percentile_ms, write_results
+from bench.harness.results.results import Results, cdf, histogram_ms, merged, write_results
 from srtm.errors import BadInput
 from tests.support.run_results import histogram
 
@@ -58,23 +57,17 @@ def test_a_result_that_cannot_be_written_names_the_file_and_leaves_nothing(tmp_p
     assert list(tmp_path.iterdir()) == [tmp_path / "folder"]
 
 
-def test_a_result_that_cannot_be_kept_beside_a_document_names_its_file(tmp_path):
-    (tmp_path / "measured").write_text("in the way of the folder")
-    with pytest.raises(BadInput, match=r"document: .*measured/.*must be a file that can be written"):
-        keep_beside(tmp_path / "performance.md", "steady", results())
-
-
 def test_histograms_add_up():
     total = merged([histogram(1, 2), histogram(3), histogram()])
     assert total.get_total_count() == 3
-    assert percentile_ms(total, 100) == pytest.approx(3.0, rel=1e-3)
-    assert percentile_ms(merged([]), 99) == 0.0
+    assert histogram_ms(total, 100) == pytest.approx(3.0, rel=1e-3)
+    assert histogram_ms(merged([]), 99) == 0.0
 
 
 @pytest.mark.parametrize(("count", "percentile", "rank"), [(67, 99, 67), (100, 99, 99), (1000, 99.9, 999), (3, 50, 2)])
 def test_a_percentile_is_what_so_many_do_not_exceed(count, percentile, rank):
     total = merged([histogram(*range(1, count + 1))])
-    assert percentile_ms(total, percentile) == pytest.approx(rank, rel=1e-3)
+    assert histogram_ms(total, percentile) == pytest.approx(rank, rel=1e-3)
 
 
 @pytest.mark.parametrize("text", ["", "?", base64.b64encode(b"abc").decode(), histogram(5)[:-8]])
@@ -94,29 +87,6 @@ def test_a_cdf_rises_to_one():
     assert latencies_ms == pytest.approx([1.0, 2.0, 4.0], rel=1e-3)
     assert shares == [0.5, 0.75, 1.0]
     assert cdf(merged([])) == ([], [])
-
-
-def test_a_folder_outside_a_checkout_has_no_commit(tmp_path):
-    assert commit(tmp_path) is None
-
-
-def test_a_commit_is_dirty_where_sources_changed_and_not_where_a_command_wrote(tmp_path):
-    def git(*arguments):
-        identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
-        subprocess.run(["git", "-C", str(tmp_path), *identity, *arguments], check=True, capture_output=True)
-
-    (tmp_path / "docs").mkdir()
-    for name in ("source.py", "docs/figure.json"):
-        (tmp_path / name).write_text("1")
-    git("init")
-    git("add", ".")
-    git("commit", "-m", "one")
-    clean = commit(tmp_path)
-    assert clean is not None
-    (tmp_path / "docs/figure.json").write_text("2")
-    assert commit(tmp_path) == clean
-    (tmp_path / "source.py").write_text("2")
-    assert commit(tmp_path) == f"{clean}-dirty"
 
 
 def cgroup(tmp_path, membership, **files):

@@ -13,7 +13,6 @@ from pyroute2 import netns
 from bench.harness.machine import namespaces as own_network
 from bench.harness.machine.checkout import ROOT
 from bench.testbed.net.capabilities import Means, means
-from bench.testbed.net.cgroups import groups_below
 from bench.testbed.net.cleanup import listed, remove_dead
 from bench.testbed.net.layout import Layout, Link, hosts
 from bench.testbed.net.names import NAMESPACES
@@ -30,7 +29,7 @@ from bench.testbed.net.layout import Link, hosts
 from bench.testbed.net.capabilities import means
 from bench.harness.machine.checkout import ROOT
 from bench.testbed.owner import live_testbed
-with live_testbed(hosts(link=Link(delay_ms=1.0), each=["broker:quota=0.5"]), means(), 1, print) as there:
+with live_testbed(hosts(link=Link(delay_ms=1.0)), means(), 1, print) as there:
     print(there.owner.pid, there.owner.started, flush=True)
     sys.stdin.read()
 """
@@ -57,7 +56,7 @@ def mine(there: LiveTestbed) -> list[str]:
 
 
 def test_a_testbed_is_there_for_its_block_and_nothing_of_it_after(found):
-    layout = hosts(each=["broker:quota=0.5"] if found.quota_works else [])
+    layout = hosts()
     with live_testbed(layout, found, 1, print) as there:
         assert len(mine(there)) == 8  # the switch besides
         devices = json.loads(run(there, layout, "broker", "ip", "-json", "-4", "addr"))
@@ -65,10 +64,7 @@ def test_a_testbed_is_there_for_its_block_and_nothing_of_it_after(found):
             "127.0.0.1",
             "10.99.0.11",
         ]
-        groups = run(there, layout, "broker", "cat", "/proc/self/cgroup")
-        assert (there.owner.name("broker1") in groups) == found.quota_works
     assert mine(there) == []
-    assert not [group for group in groups_below() if group.name.startswith(there.owner.name(""))]
 
 
 def test_no_packet_is_faster_than_both_links_of_its_way(found):
@@ -124,7 +120,7 @@ def test_what_a_killed_owner_leaves_is_removed_and_nobody_elses(found, foreign):
         owner.wait(10)
     removed = remove_dead()
     assert len([name for name in removed if name.startswith(prefix)]) >= 8
-    assert not any(name.startswith(prefix) for name in [*listed(), *(group.name for group in groups_below())])
+    assert not any(name.startswith(prefix) for name in listed())
     assert left.wait(10) == -signal.SIGKILL
     assert foreign.exists()
     assert stranger.poll() is None

@@ -1,1 +1,0 @@
-"""checks: see docs/architecture.md."""

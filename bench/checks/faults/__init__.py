@@ -1,1 +1,0 @@
-"""faults: see docs/architecture.md."""

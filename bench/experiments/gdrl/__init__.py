@@ -1,1 +1,0 @@
-"""gdrl: see docs/architecture.md."""

@@ -1,1 +1,0 @@
-"""overhead: see docs/architecture.md."""

@@ -1,1 +1,0 @@
-"""placement: see docs/architecture.md."""

@@ -1,0 +1,58 @@
+"""The crash harness's books: which second delivery has a reason, and which is a fault."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+import trio
+
+from srtm import protocol as wire
+from tests.faults.crash import Life, answer
+from tests.faults.expected_messages import Book
+
+DRAW_FIN = 0.9
+DRAW_REQUEUE = 0.0
+
+
+def life() -> Life:
+    return Life(number=3, port=1, process=cast(trio.Process, None))
+
+
+def message(body: bytes) -> wire.Message:
+    return wire.Message(timestamp_ns=0, attempts=1, id=b"0" * 16, body=body)
+
+
+def deliver(life: Life, book: Book, body: bytes, draw: float = DRAW_FIN) -> None:
+    answer(life, book, "a", message(body), draw)
+
+
+def test_what_a_kill_left_in_topic_and_channel_may_come_twice_but_not_three_times() -> None:
+    now, book = life(), Book()
+    for faults in (0, 0, 1):
+        deliver(now, book, b"2/0/7 x")
+        assert len(book.faults) == faults
+
+
+def test_what_this_life_published_comes_once() -> None:
+    now, book = life(), Book()
+    deliver(now, book, b"3/0/7 x")
+    deliver(now, book, b"3/0/7 x")
+    assert book.faults == ["life 3: b'3/0/7 x' came twice to channel a for no reason"]
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_what_was_requeued_or_delivered_in_an_earlier_life_comes_again(number: int) -> None:
+    now, book, body = life(), Book(), f"{number}/0/7 x".encode()
+    deliver(now, book, body, DRAW_REQUEUE)
+    deliver(now, book, body)
+    book.delivered["a"].add(b"1/0/1 y")
+    deliver(now, book, b"1/0/1 y")
+    assert (book.faults, book.redelivered["a"]) == ([], 2)
+
+
+def test_what_no_kill_found_on_disk_must_not_come() -> None:
+    now, book = life(), Book()
+    book.gone["a"].add(b"2/0/7 x")
+    deliver(now, book, b"2/0/7 x")
+    assert book.faults == ["life 3: b'2/0/7 x' came to channel a, and was not on disk"]

@@ -1,0 +1,320 @@
+"""The architecture as data: which package may import which, which are pure, and what is still to be mended.
+
+A room is a package. A module at the root of a service (``broker.config``) and a ``__main__`` are rooms of their own,
+because a service's root holds both its settings and what puts its parts together.
+"""
+
+from __future__ import annotations
+
+SERVICES = ("srtm", "broker", "distributor", "adaptor")
+PACKAGES = (*SERVICES, "bench")
+
+# Every room may import these. They import only each other.
+FOUNDATION = ("srtm.errors", "srtm.log", "srtm.text", "srtm.units", "srtm.version")
+
+# {room: the rooms that it imports}, lowest first. Rows of bench name rooms of bench only: it may import everything.
+ARROWS = {
+    # srtm: the kernel
+    "srtm.concurrency": "",
+    "srtm.protocol": "",
+    "srtm.topics": "srtm.protocol",
+    "srtm.control": "srtm.topics",
+    "srtm.token_bucket": "srtm.topics",
+    "srtm.net": "srtm.concurrency srtm.control",
+    "srtm.analysis": "srtm.net srtm.token_bucket srtm.topics",
+    "srtm.client": "srtm.concurrency srtm.control srtm.net srtm.protocol",
+    "srtm": "srtm.client",
+    "srtm.cluster": "srtm.client srtm.concurrency srtm.control srtm.net",
+    "srtm.console": "srtm.client srtm.concurrency srtm.control srtm.net",
+    "srtm.commands": (
+        "srtm.analysis srtm.client srtm.cluster srtm.console srtm.control srtm.net srtm.topics "
+        "adaptor.distributor_feed adaptor.service bench.commands bench.demo bench.harness.cluster_runs "
+        "broker.__main__ broker.nsqd_main distributor.config distributor.fitting distributor.service"
+    ),
+    "srtm.cli": "srtm.cluster srtm.commands broker.__main__ broker.nsqd_main",
+    "srtm.__main__": "srtm.cli",
+    # broker: one broker's process
+    "broker": "",
+    "broker.events": "srtm._native",
+    "broker.snapshot": "srtm._native",
+    "broker.config": "srtm.control srtm.net",
+    "broker.runtime": "broker.config srtm._native srtm.control srtm.net",
+    "broker.history": "broker.events broker.runtime srtm._native srtm.concurrency srtm.control srtm.net",
+    "broker.nsqd": (
+        "broker.config broker.events broker.runtime broker.snapshot srtm._native srtm.concurrency srtm.net "
+        "srtm.protocol"
+    ),
+    "broker.leases": (
+        "broker.history broker.nsqd broker.snapshot adaptor.gdrl adaptor.policies srtm._native srtm.control "
+        "srtm.net srtm.topics"
+    ),
+    "broker.stats": "broker.config broker.nsqd broker.snapshot srtm.control srtm.net",
+    "broker.sync": (
+        "broker.config broker.leases broker.nsqd broker.runtime broker.snapshot srtm._native srtm.concurrency "
+        "srtm.control srtm.net"
+    ),
+    "broker.admin": (
+        "broker.config broker.leases broker.nsqd broker.runtime broker.snapshot broker.stats broker.sync "
+        "srtm._native srtm.control srtm.net srtm.protocol"
+    ),
+    "broker.member": "broker.config broker.history broker.leases broker.sync srtm._native srtm.control srtm.net",
+    "broker.startup": "broker.config broker.events broker.runtime broker.sync srtm._native srtm.net",
+    "broker.service": (
+        "broker.admin broker.config broker.events broker.leases broker.member broker.nsqd broker.runtime "
+        "broker.snapshot broker.startup broker.stats broker.sync srtm._native srtm.control srtm.net"
+    ),
+    "broker.process": "broker.config broker.service",
+    "broker.__main__": "broker.config broker.process srtm.net",
+    "broker.nsqd_main": "broker.nsqd broker.process",
+    # distributor
+    "distributor": "",
+    "distributor.model": "srtm.token_bucket srtm.topics",
+    "distributor.placement": "distributor.model srtm.control srtm.token_bucket srtm.topics",
+    "distributor.prediction": "distributor.model distributor.placement srtm.token_bucket srtm.topics",
+    "distributor.fitting": (
+        "distributor.model distributor.placement distributor.prediction srtm.token_bucket srtm.topics"
+    ),
+    "distributor.config": "distributor.fitting srtm.net",
+    "distributor.storage": "distributor.fitting distributor.model distributor.placement srtm.topics",
+    "distributor.registry": (
+        "distributor.config distributor.fitting distributor.model distributor.placement distributor.storage "
+        "srtm.control srtm.topics"
+    ),
+    "distributor.relief": (
+        "distributor.config distributor.fitting distributor.model distributor.placement srtm.topics"
+    ),
+    "distributor.sync": (
+        "distributor.fitting distributor.model distributor.placement distributor.prediction "
+        "distributor.registry distributor.relief srtm.analysis srtm.control srtm.protocol srtm.topics"
+    ),
+    "distributor.jobs": (
+        "distributor.config distributor.fitting distributor.model distributor.placement "
+        "distributor.prediction distributor.registry distributor.relief distributor.sync srtm.analysis "
+        "srtm.cluster srtm.concurrency srtm.control srtm.topics"
+    ),
+    "distributor.views": (
+        "distributor.model distributor.placement distributor.prediction distributor.registry distributor.sync "
+        "srtm.control srtm.topics"
+    ),
+    "distributor.api": (
+        "distributor.config distributor.fitting distributor.jobs distributor.model distributor.registry "
+        "distributor.sync distributor.views srtm.control srtm.net srtm.topics"
+    ),
+    "distributor.leadership": (
+        "distributor.api distributor.config distributor.fitting distributor.jobs distributor.registry "
+        "distributor.storage distributor.sync srtm.concurrency srtm.control"
+    ),
+    "distributor.service": (
+        "distributor.config distributor.leadership distributor.registry distributor.storage srtm.concurrency srtm.net"
+    ),
+    # adaptor
+    "adaptor": "",
+    "adaptor.observations": "",
+    "adaptor.gdrl": "srtm.topics",
+    "adaptor.policies": "adaptor.observations srtm.token_bucket",
+    "adaptor.distributor_feed": "srtm.control srtm.net",
+    "adaptor.policy": "adaptor.observations adaptor.policies srtm.topics",
+    "adaptor.topics": "adaptor.observations adaptor.policy srtm.control srtm.topics",
+    "adaptor.service": "adaptor.topics srtm.concurrency srtm.control",
+    # bench
+    "bench": "",
+    "bench.checks": "",
+    "bench.comparisons": "",
+    "bench.data": "",
+    "bench.harness": "",
+    "bench.harness.machine": "",
+    "bench.interop": "",
+    "bench.harness.results": "bench.harness.machine",
+    "bench.testbed.net": "bench.harness.machine",
+    "bench.harness.systems": "bench.harness.machine bench.harness.results",
+    "bench.harness.load": "bench.harness.machine bench.harness.results bench.harness.systems",
+    "bench.interop.__main__": "bench.harness.machine bench.harness.systems bench.interop",
+    "bench.interop.drop_in": "bench.harness.machine bench.harness.systems",
+    "bench.console": "bench.harness.load bench.harness.results",
+    "bench.harness.cluster_runs": "bench.harness.load bench.harness.machine",
+    "bench.interop.drop_in.sessions": "bench.interop.drop_in",
+    "bench.checks.faults": "bench.harness.cluster_runs bench.harness.machine bench.harness.results",
+    "bench.checks.measures": (
+        "bench.console bench.harness.cluster_runs bench.harness.load bench.harness.machine "
+        "bench.harness.results bench.harness.systems"
+    ),
+    "bench.demo": "bench.console bench.data bench.harness.cluster_runs bench.harness.load bench.harness.results",
+    "bench.experiments.overhead": (
+        "bench.harness.cluster_runs bench.harness.load bench.harness.machine bench.harness.results "
+        "bench.harness.systems"
+    ),
+    "bench.experiments.placement": "bench.harness.cluster_runs bench.harness.load bench.harness.results",
+    "bench.interop.drop_in.__main__": "bench.interop.drop_in bench.interop.drop_in.sessions",
+    "bench.scenarios": "bench.console bench.harness.load bench.harness.results bench.harness.systems",
+    "bench.simulation": "bench.data bench.harness.cluster_runs bench.harness.results",
+    "bench.testbed.probes": "bench.harness.cluster_runs bench.harness.load bench.harness.machine bench.testbed.net",
+    "bench.comparisons.rows": (
+        "bench.checks.measures bench.harness.cluster_runs bench.harness.load bench.harness.results "
+        "bench.harness.systems"
+    ),
+    "bench.experiments.gdrl": "bench.console bench.harness.cluster_runs bench.harness.results bench.simulation",
+    "bench.experiments.lab": (
+        "bench.harness.cluster_runs bench.harness.load bench.harness.results bench.harness.systems bench.simulation"
+    ),
+    "bench.experiments.steps": (
+        "bench.data bench.harness.cluster_runs bench.harness.load bench.harness.results bench.simulation"
+    ),
+    "bench.comparisons.hostile": (
+        "bench.checks.measures bench.comparisons.rows bench.console bench.harness.load bench.harness.machine "
+        "bench.harness.results bench.harness.systems"
+    ),
+    "bench.comparisons.nsqd": "bench.comparisons.rows bench.console bench.harness.results bench.harness.systems",
+    "bench.comparisons.peers": (
+        "bench.comparisons.rows bench.experiments.lab bench.harness.load bench.harness.results bench.harness.systems"
+    ),
+    "bench.experiments.figures": (
+        "bench.data bench.experiments.gdrl bench.experiments.lab bench.experiments.steps "
+        "bench.harness.cluster_runs bench.harness.results bench.harness.systems bench.simulation"
+    ),
+    "bench.experiments.table1": (
+        "bench.comparisons.rows bench.experiments.lab bench.harness.cluster_runs bench.harness.load "
+        "bench.harness.results bench.simulation"
+    ),
+    "bench.testbed": (
+        "bench.console bench.experiments.lab bench.harness.cluster_runs bench.harness.load "
+        "bench.harness.machine bench.harness.results bench.simulation bench.testbed.net bench.testbed.probes"
+    ),
+    "bench.experiments": (
+        "bench.checks.measures bench.console bench.experiments.figures bench.experiments.lab "
+        "bench.harness.cluster_runs bench.harness.load bench.harness.results bench.simulation"
+    ),
+    "bench.commands": (
+        "bench.checks.measures bench.comparisons.hostile bench.comparisons.nsqd bench.comparisons.peers "
+        "bench.comparisons.rows bench.console bench.demo bench.experiments bench.experiments.gdrl "
+        "bench.experiments.lab bench.experiments.overhead bench.experiments.placement bench.experiments.steps "
+        "bench.experiments.table1 bench.harness.machine bench.harness.results bench.scenarios bench.testbed"
+    ),
+}
+
+# Arrows that close a circle. Move what they import, then delete them here; add none.
+PENDING_ARROWS = {
+    ("bench.harness.results", "bench.experiments.lab"),
+    ("broker.config", "broker.nsqd"),
+    ("distributor.model", "distributor.placement"),
+}
+
+# Numbers or bytes in, values out: no event loop, no sockets, no HTTP, no store, no clock.
+PURE = (
+    "srtm.errors",
+    "srtm.text",
+    "srtm.units",
+    "srtm.version",
+    "srtm.protocol",
+    "srtm.topics",
+    "srtm.control",
+    "srtm.token_bucket",
+    "srtm.analysis",
+    "broker.config",
+    "broker.events",
+    "broker.snapshot",
+    "distributor.config",
+    "distributor.model",
+    "distributor.placement",
+    "distributor.prediction",
+    "distributor.fitting",
+    "distributor.relief",
+    "distributor.views",
+    "adaptor.observations",
+    "adaptor.gdrl",
+    "adaptor.policies",
+    "adaptor.policy",
+    "adaptor.topics",
+    "bench.data",
+    "bench.simulation",
+    "bench.experiments.lab",
+)
+
+# Pure modules of packages that are not pure as a whole.
+PURE_MODULES = (
+    "srtm.console.conditions",
+    "broker.runtime.cpu_throttling",
+    "broker.sync.measurement_report",
+    "broker.sync.reports",
+    "distributor.registry.broker_updates",
+    "distributor.registry.desired_state",
+    "distributor.sync.measurement_messages",
+    "distributor.sync.misplaced_publishers",
+    "distributor.sync.release_rates",
+    "bench.harness.load.histogram_files",
+    "bench.harness.load.validity",
+    "bench.harness.load.workload",
+    "bench.testbed.net.layout",
+    "bench.testbed.net.shaping",
+)
+
+# What a small package of the client library would hold. It imports none of the libraries below.
+CLIENT = (
+    "srtm.client",
+    "srtm.net",
+    "srtm.concurrency",
+    "srtm.control",
+    "srtm.errors",
+    "srtm.protocol",
+    "srtm.version",
+)
+NOT_FOR_CLIENTS = ("typer", "rich", "numpy", "pydantic", "srtm._native")
+
+MAX_MODULES = 14  # of a package, without __init__.py
+LARGER_PACKAGES: dict[str, int] = {}  # {package: its own limit}
+
+# Module names that one service may use more than once.
+FREE_NAMES = {"config", "service", "options", "errors", "view", "document", "run", "policy", "traffic"}
+PENDING_NAMES = {("broker", "drain")}  # used twice and still to be renamed; add none
+
+# Packages whose docstring does not yet say what they own, what they may import and where to begin. Add none.
+PENDING_DOCSTRINGS = {
+    "adaptor.gdrl",
+    "adaptor.policies",
+    "bench.checks",
+    "bench.checks.faults",
+    "bench.checks.measures",
+    "bench.commands",
+    "bench.comparisons",
+    "bench.comparisons.hostile",
+    "bench.comparisons.nsqd",
+    "bench.comparisons.peers",
+    "bench.console",
+    "bench.data",
+    "bench.demo",
+    "bench.experiments.figures",
+    "bench.experiments.gdrl",
+    "bench.experiments.lab",
+    "bench.experiments.overhead",
+    "bench.experiments.placement",
+    "bench.experiments.steps",
+    "bench.experiments.table1",
+    "bench.harness",
+    "bench.harness.cluster_runs",
+    "bench.harness.load",
+    "bench.harness.machine",
+    "bench.harness.results",
+    "bench.harness.systems",
+    "bench.scenarios",
+    "bench.simulation",
+    "bench.testbed.net",
+    "bench.testbed.probes",
+    "broker.admin",
+    "broker.history",
+    "broker.leases",
+    "broker.nsqd",
+    "broker.runtime",
+    "broker.stats",
+    "broker.sync",
+    "distributor.api",
+    "distributor.fitting",
+    "distributor.jobs",
+    "distributor.leadership",
+    "distributor.model",
+    "distributor.placement",
+    "distributor.prediction",
+    "distributor.registry",
+    "distributor.relief",
+    "distributor.storage",
+    "distributor.sync",
+    "distributor.views",
+}
