@@ -19,7 +19,7 @@ from distributor.api.fittings import add_fitting_routes, requested_options
 from distributor.api.history import add_history_routes
 from distributor.api.openapi import describe
 from distributor.api.problems import Admit, add_refusals, checked_first
-from distributor.api.shares import add_share_routes
+from distributor.api.share_routes import add_share_routes
 from distributor.config import DistributorConfig
 from distributor.fitting.task import Method
 from distributor.jobs import explain as explaining
@@ -29,8 +29,8 @@ from distributor.registry.registry import Registry
 from distributor.registry.topics import not_fitted
 from distributor.sync.service import SyncService
 from distributor.views import nsqlookupd as lookups
-from distributor.views import topics as views
-from distributor.views.brokers import broker_view, health_view
+from distributor.views import topic_view as views
+from distributor.views.broker_view import broker_view, health_view
 from distributor.views.metrics import exposition
 from srtm.control import DeadNotice, SyncRequest
 from srtm.errors import BadInput

@@ -6,7 +6,7 @@ from fastapi import FastAPI, Request, Response
 
 from distributor.api.bodies import documented, json_answer, read_body
 from distributor.registry.registry import Registry
-from distributor.views.brokers import capacity_view
+from distributor.views.broker_view import capacity_view
 from srtm.topics.capacity import parse_capacity
 
 

@@ -11,7 +11,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
 from distributor.api.access import is_open, scopes
-from distributor.views import brokers, nsqlookupd, topics
+from distributor.views import broker_view, nsqlookupd, topic_view
 from srtm import control
 from srtm.topics import json_schema as shapes
 
@@ -49,29 +49,29 @@ class FittingView(msgspec.Struct):
 
 # {operation: the type of its answer; None: no body; str: text, for people and Prometheus}
 ANSWERS: dict[tuple[str, str], Any] = {
-    ("POST", "/v1/topics"): topics.TopicView,
-    ("GET", "/v1/topics"): list[topics.TopicView],
-    ("PUT", "/v1/topics/{name}"): topics.TopicView,
-    ("PATCH", "/v1/topics/{name}"): topics.TopicView,
-    ("GET", "/v1/topics/{name}"): topics.TopicView,
+    ("POST", "/v1/topics"): topic_view.TopicView,
+    ("GET", "/v1/topics"): list[topic_view.TopicView],
+    ("PUT", "/v1/topics/{name}"): topic_view.TopicView,
+    ("PATCH", "/v1/topics/{name}"): topic_view.TopicView,
+    ("GET", "/v1/topics/{name}"): topic_view.TopicView,
     ("DELETE", "/v1/topics/{name}"): None,
-    ("GET", "/v1/topics/{name}/decisions"): list[topics.DecisionView],
+    ("GET", "/v1/topics/{name}/decisions"): list[topic_view.DecisionView],
     ("GET", "/v1/topics/{name}/fitting"): FittingView,
     ("POST", "/v1/topics/{name}/plan"): PlanView,
     ("POST", "/v1/plan"): PlanView,
-    ("PATCH", "/v1/topics/{name}/publishers"): topics.TopicView,
-    ("GET", "/v1/topics/{name}/publishers"): topics.PublisherColumns,
+    ("PATCH", "/v1/topics/{name}/publishers"): topic_view.TopicView,
+    ("GET", "/v1/topics/{name}/publishers"): topic_view.PublisherColumns,
     ("GET", "/v1/topics/{name}/publishers/{publisher_id}"): control.Assignment,
-    ("GET", "/v1/brokers"): list[brokers.BrokerView],
-    ("GET", "/v1/brokers/{name}"): brokers.BrokerView,
+    ("GET", "/v1/brokers"): list[broker_view.BrokerView],
+    ("GET", "/v1/brokers/{name}"): broker_view.BrokerView,
     ("DELETE", "/v1/brokers/{name}"): None,
     ("POST", "/v1/brokers/{name}/sync"): control.SyncAnswer,
     ("POST", "/v1/brokers/{name}/history"): None,
     ("POST", "/v1/brokers/{name}/measurements/{id}"): control.MeasurementAnswer,
-    ("POST", "/v1/brokers/{name}/drain"): brokers.BrokerView,
+    ("POST", "/v1/brokers/{name}/drain"): broker_view.BrokerView,
     ("POST", "/v1/brokers/{name}/dead"): None,
-    ("GET", "/v1/brokers/{name}/capacity"): brokers.CapacityView,
-    ("PUT", "/v1/brokers/{name}/capacity"): brokers.CapacityView,
+    ("GET", "/v1/brokers/{name}/capacity"): broker_view.CapacityView,
+    ("PUT", "/v1/brokers/{name}/capacity"): broker_view.CapacityView,
     ("DELETE", "/v1/brokers/{name}/capacity"): None,
     ("PUT", "/v1/shares"): control.ProposalResults,
     ("GET", "/v1/history"): control.HistoryAnswer,
@@ -80,7 +80,7 @@ ANSWERS: dict[tuple[str, str], Any] = {
     ("GET", "/channels"): nsqlookupd.LookupChannels,
     ("GET", "/nodes"): nsqlookupd.LookupNodes,
     ("GET", "/ping"): str,
-    ("GET", "/healthz"): brokers.HealthView,
+    ("GET", "/healthz"): broker_view.HealthView,
     ("GET", "/metrics"): str,
 }
 

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from distributor.model.leases import MICRO
 from distributor.registry.registry import Registry
 from distributor.sync.service import SyncService
-from distributor.views.topics import fill_ratio
+from distributor.views.topic_view import fill_ratio
 
 
 def exposition(registry: Registry, syncing: SyncService) -> tuple[bytes, str]:

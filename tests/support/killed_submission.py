@@ -33,7 +33,7 @@ from distributor.registry.registry import Registry
 from distributor.storage import store
 from distributor.storage.store import Store
 from distributor.sync.service import SyncService
-from distributor.views import topics as views
+from distributor.views import topic_view as views
 from srtm.log import Log
 from srtm.topics.spec import TopicSpec, parse_change
 from srtm.units import to_micro

@@ -19,7 +19,7 @@ from distributor.model.leases import Amount, Leases
 from distributor.prediction.replay import Trace
 from distributor.prediction.sequential_test import Intervals
 from distributor.views.metrics import exposition
-from distributor.views.topics import topic_view
+from distributor.views.topic_view import topic_view
 from srtm.control import MeasurementRequest
 from tests.support.distributor_in_process import Distributor, FakeBroker, settle, spec
 

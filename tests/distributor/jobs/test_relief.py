@@ -12,7 +12,7 @@ import trio.testing
 from distributor.jobs.relief import Rates, ReliefJob, part
 from distributor.relief.values import Note, Shift, Step
 from distributor.views import metrics
-from distributor.views import topics as views
+from distributor.views import topic_view as views
 from srtm.control import LatencyMs, TopicLatency, TopicReport
 from srtm.errors import BadInput, Conflict, Unavailable
 from tests.support.distributor_in_process import Distributor, FakeBroker, settle, spec

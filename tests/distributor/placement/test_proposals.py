@@ -12,7 +12,7 @@ import pytest
 from distributor.api.app import make_app
 from distributor.placement.proposals import shares_version, traits
 from distributor.views.metrics import exposition
-from distributor.views.topics import topic_view
+from distributor.views.topic_view import topic_view
 from srtm.control import HistoryReport, ProposedShare, ShareProposal, TopicHistory, TopicReport
 from srtm.errors import BadInput, NotFound
 from srtm.topics.spec import TopicSpec, parse_options

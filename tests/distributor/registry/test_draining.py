@@ -5,8 +5,8 @@ import pytest
 import trio
 import trio.testing
 
-from distributor.views import topics as views
-from distributor.views.brokers import broker_view
+from distributor.views import topic_view as views
+from distributor.views.broker_view import broker_view
 from srtm.control import TopicReport, UnassignedPublisher
 from srtm.errors import Conflict, NotFound, Unavailable
 from tests.support.distributor_in_process import Distributor, settle, spec

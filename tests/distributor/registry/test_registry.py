@@ -12,7 +12,7 @@ from distributor.registry import maintenance
 from distributor.registry.registry import Registry
 from distributor.registry.topic_change import apply_topic_change
 from distributor.storage import cluster_rows as records
-from distributor.views import topics as views
+from distributor.views import topic_view as views
 from srtm.control import Share, TopicReport, UnassignedPublisher
 from srtm.errors import BadInput, NotFound, Unavailable
 from srtm.log import Log

@@ -8,7 +8,7 @@ import trio.testing
 
 from distributor.placement import planner
 from distributor.views import nsqlookupd as lookups
-from distributor.views import topics as views
+from distributor.views import topic_view as views
 from srtm.control import TopicReport, UnassignedPublisher
 from srtm.errors import Conflict, NotFound
 from tests.support.distributor_in_process import FakeBroker, settle, spec, total

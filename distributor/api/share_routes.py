@@ -7,7 +7,7 @@ from fastapi import FastAPI, Request, Response
 from distributor.api.bodies import documented, json_answer, read_body
 from distributor.registry.registry import Registry
 from distributor.sync.service import SyncService
-from distributor.views import topics as views
+from distributor.views import topic_view as views
 from srtm.control import ShareProposals
 from srtm.topics.spec import parse_options
 
