@@ -8,7 +8,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from srtm.errors import BadInput
-from srtm.token_bucket.exact_split import MICRO, from_micro, split, split_bucket, to_micro
+from srtm.token_bucket.exact_split import split, split_bucket
+from srtm.units import MICRO, from_micro, to_micro
 
 weights = st.lists(st.one_of(st.just(0.0), st.integers(1, 10**6), st.floats(1e-6, 1e9)), min_size=1, max_size=20)
 

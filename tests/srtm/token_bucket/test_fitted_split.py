@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from srtm.errors import BadInput
 from srtm.token_bucket.dispersion import traffic_of
-from srtm.token_bucket.exact_split import MICRO, split_bucket
+from srtm.token_bucket.exact_split import split_bucket
 from srtm.token_bucket.fitted_split import Traffic, fitted_bucket, tail_of
 from srtm.token_bucket.poisson import poisson_burst
 from srtm.token_bucket.replay import worst_delay_ns
 from srtm.topics.spec import parse_topic_json
+from srtm.units import MICRO
 
 RATE, BURST = 11_000 * MICRO, 25 * MICRO
 
