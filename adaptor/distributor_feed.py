@@ -16,7 +16,7 @@ _PATIENCE_S = 5.0  # beyond what it was asked to wait: it may be busy planning
 _T = TypeVar("_T")
 
 
-class Asking:
+class DistributorFeed:
     """For one task at a time. Every call raises Unavailable where nobody who leads answers, PeerError for a refusal or
     an answer that makes no sense."""
 

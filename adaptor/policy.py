@@ -39,7 +39,7 @@ class Policy:
         self.is_settling = False  # until then, or until all rates add up again
         self._before: dict[str, float] = {}  # {broker: msg/s, before traffic began to move}
         self._moved_s = float("-inf")  # when that was
-        self._told: set[str] = set()  # brokers that said so since, or whose bins just had
+        self._ignored_sent: set[str] = set()  # brokers that said so since, or whose bins just had
         self._refusals = 0  # in a row
         self._asked_s: dict[str, float] = {}  # {broker: when shares were first asked for, others being heard}
 
@@ -64,13 +64,13 @@ class Policy:
             return
         if at_s >= self._moved_s + EPISODE_S:
             self._before, self._moved_s = self._fitted.former(), at_s
-            self._told = {one for one, rate in self._before.items() if self._fitted.rate(one) != rate}
-        self._told.add(name)
+            self._ignored_sent = {one for one, rate in self._before.items() if self._fitted.rate(one) != rate}
+        self._ignored_sent.add(name)
         self._fitted.note_change(name, change)
         if not self.is_settling:
             self.is_settling, self.due_s = True, at_s + _SETTLING_S
 
-    def lost_touch(self) -> None:
+    def disconnected(self) -> None:
         """Nobody could be heard for a while: who was not heard yet is waited for anew."""
         self._asked_s.clear()
 
@@ -78,7 +78,7 @@ class Policy:
         """Broker ``name``: it has no part any more, or what is known of it is too old."""
         self._fitted.forget(name)
         self._bins.pop(name, None)
-        self._told.discard(name)
+        self._ignored_sent.discard(name)
         self._asked_s.pop(name, None)
 
     def note_answer(self, at_s: float, *, taken: bool) -> None:
@@ -129,28 +129,28 @@ class Policy:
         """Whether less comes than before, and nowhere more, and has not for long."""
         total = self._fitted.total()
         is_less = total.rate + total.deviation < sum(self._before.values())
-        has_risen = any(self._fitted.rate(name) > self._before.get(name, 0.0) for name in self._told)
+        has_risen = any(self._fitted.rate(name) > self._before.get(name, 0.0) for name in self._ignored_sent)
         return is_less and not has_risen and at_s < self._moved_s + _STANDSTILL_S
 
     def _is_explained(self, members: Sequence[Member]) -> bool:
         """Whether all that has moved was told."""
-        if all(one.name in self._told for one in members):
+        if all(one.name in self._ignored_sent for one in members):
             return True
         total = self._fitted.total()
         return abs(total.rate - sum(self._before.values())) <= total.deviation <= _SURE * total.rate
 
     def _awaited(self, at_s: float, members: Sequence[Member]) -> dict[str, float]:
         """{broker that was never heard: until when it is waited for}, once any other was."""
-        unheard = [member.name for member in members if not self._has_heard(member.name)]
+        unheard = [member.name for member in members if not self._has_reported(member.name)]
         if len(unheard) == len(members):
             return {}
         until = {name: self._asked_s.setdefault(name, at_s) + HEARING_S for name in unheard}
         return {name: until_s for name, until_s in until.items() if at_s < until_s}
 
-    def _has_heard(self, name: str) -> bool:
-        """Whether anything was told of that broker that says what comes there (``Fitted.has_heard``)."""
+    def _has_reported(self, name: str) -> bool:
+        """Whether anything was told of that broker that says what comes there (``Fitted.has_reported``)."""
         if self.mode == "fitted":
-            return self._fitted.has_heard(name)
+            return self._fitted.has_reported(name)
         bins = self._bins.get(name, ())
         return len(bins) >= min(self.most_bins, IDLE_BINS) or any(one.demand for one in bins)
 

@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 import trio
 
-from adaptor.topics import Book
+from adaptor.topics import TopicStates
 from srtm.concurrency.backoff import Backoff
 from srtm.concurrency.outage import Outage
 from srtm.control import HistoryAnswer, ProposalResults, ShareProposal
@@ -27,7 +27,7 @@ _PIECE = 100  # topics that are looked at before what they call for goes out
 
 
 class Distributor(Protocol):
-    """What is asked of ``adaptor.distributor_feed.Asking``."""
+    """What is asked of ``adaptor.distributor_feed.DistributorFeed``."""
 
     async def history(self, since: int, wait_s: float, ignored: int) -> HistoryAnswer: ...
 
@@ -47,15 +47,15 @@ class Adaptor:
     """``run`` it until cancelled."""
 
     def __init__(self, distributor: Distributor, log: Log) -> None:
-        self.book = Book()
+        self.topics = TopicStates()
         self.counters = Counters()
         self._distributor = distributor
         self._log = log
         self._since = 0
-        self._untaken: deque[HistoryAnswer] = deque()  # pieces of the last answer
+        self._pending: deque[HistoryAnswer] = deque()  # pieces of the last answer
         self._outage = Outage()
         self._refused: dict[str, int] = {}  # {topic: in how many rounds that proposed anything, up to the last one}
-        self._told = 0  # of what was ignored, what a distributor knows of
+        self._ignored_sent = 0  # of what was ignored, what a distributor knows of
         self._warned: set[str] = set()  # brokers of which it was logged that they were ignored
 
     async def run(self) -> None:
@@ -68,41 +68,41 @@ class Adaptor:
             except SrtmError as error:
                 if self._outage.is_news(str(error)):
                     self._log.warning("no histories; shares stay as they are", reason=error)
-                self.book.lost_touch(trio.current_time())
+                self.topics.disconnected(trio.current_time())
                 await trio.sleep(backoff.next_s())
             else:
                 if self._outage.ends():
                     self._log.info("histories again")
                 backoff.reset()
-                haste_s = 0.0 if self._untaken else _HASTE_S if self.book.is_settling else _ROUND_S
+                haste_s = 0.0 if self._pending else _HASTE_S if self.topics.is_settling else _ROUND_S
                 await trio.sleep_until(started_s + haste_s)
 
     async def _round(self) -> None:
         """One answer, or the next piece of one that was long: a change waits for no backlog."""
-        if not self._untaken:
-            wait_s = min(_WAIT_S, max(0.0, self.book.due_s - trio.current_time()))
-            ignored = self.book.ignored.total()
-            answer = await self._distributor.history(self._since, wait_s, ignored - self._told)
-            self._told = ignored
+        if not self._pending:
+            wait_s = min(_WAIT_S, max(0.0, self.topics.due_s - trio.current_time()))
+            ignored = self.topics.ignored.total()
+            answer = await self._distributor.history(self._since, wait_s, ignored - self._ignored_sent)
+            self._ignored_sent = ignored
             self._since = answer.version
-            self._untaken.extend(_pieces(answer))
+            self._pending.extend(_pieces(answer))
         self.counters.rounds += 1
-        proposals = self.book.take(self._untaken.popleft(), trio.current_time())
-        self._warn_of_nonsense()
+        proposals = self.topics.take(self._pending.popleft(), trio.current_time())
+        self._warn_of_ignored()
         if not proposals:
             return
         self.counters.proposed += len(proposals)
         try:
             answered = await self._distributor.propose_shares(proposals)
         except SrtmError:
-            self.book.note_answers({one.topic: False for one in proposals}, trio.current_time())
+            self.topics.note_answers({one.topic: False for one in proposals}, trio.current_time())
             raise
-        self.book.note_answers({one.topic: one.taken for one in answered.results}, trio.current_time())
+        self.topics.note_answers({one.topic: one.taken for one in answered.results}, trio.current_time())
         self._note_refusals({one.topic: one.problem for one in answered.results if not one.taken})
 
-    def _warn_of_nonsense(self) -> None:
+    def _warn_of_ignored(self) -> None:
         """Once a broker; how often it was, whoever leads counts."""
-        for broker in sorted(self.book.ignored.keys() - self._warned):
+        for broker in sorted(self.topics.ignored.keys() - self._warned):
             self._warned.add(broker)
             self._log.warning("histories that make no sense are ignored", broker=broker)
 

@@ -35,7 +35,7 @@ _SET_BACK_NS = 2_000_000_000  # reports that end so much before those that came 
 class _Broker:
     """What one broker said of one topic."""
 
-    heard_s: float
+    reported_s: float
     end_ns: int = 0  # wall clock there: up to which bins are known
     bins: deque[Bin] = field(default_factory=lambda: deque(maxlen=_KEPT))
     is_steady: bool = False  # as told last
@@ -48,12 +48,12 @@ class _Broker:
 
     def note_silence(self, at_s: float, patience_s: float) -> int:
         """How many bins have passed that were left out, for nothing came."""
-        silent_s = at_s - self.heard_s
+        silent_s = at_s - self.reported_s
         if not self.is_idle or silent_s <= (max(patience_s, _RETURN_S) if self.is_lost else patience_s):
             return 0
         silent = int(silent_s / BIN_S)
         self.is_lost = False
-        self.heard_s += silent * BIN_S
+        self.reported_s += silent * BIN_S
         self.end_ns += silent * BIN_NS
         return silent
 
@@ -61,11 +61,11 @@ class _Broker:
 @dataclass
 class _Topic:
     policy: Policy
-    told: TopicHistories  # last
+    histories: TopicHistories  # last
     brokers: dict[str, _Broker] = field(default_factory=dict)
 
 
-class Book:
+class TopicStates:
     """``ignored``: {broker: reports of it that made no sense}, since the start."""
 
     def __init__(self) -> None:
@@ -78,31 +78,31 @@ class Book:
         """Proposals for topics that ``answer``, come at ``at_s`` (any clock that does not go back), calls for."""
         for name in answer.gone:
             self._forget(name)
-        for told in answer.topics:
-            mode = next((one for one in ADAPTED if one == told.mode), None)
-            if mode is None or len(told.shares) < 2:
-                self._forget(told.topic)
+        for histories in answer.topics:
+            mode = next((one for one in ADAPTED if one == histories.mode), None)
+            if mode is None or len(histories.shares) < 2:
+                self._forget(histories.topic)
                 continue
-            topic = self._topic(told, mode)
+            topic = self._topic(histories, mode)
             _forget_departed(topic)
-            _note_clocks(topic, told)
-            for report in told.reports:
-                self._note(topic, told, report.broker, report.history, at_s)
-            self._note_silence(topic, told, at_s)
-        concerned = {told.topic for told in answer.topics} | self._due(at_s)
+            _note_clocks(topic, histories)
+            for report in histories.reports:
+                self._note(topic, histories, report.broker, report.history, at_s)
+            self._note_silence(topic, histories, at_s)
+        concerned = {histories.topic for histories in answer.topics} | self._due(at_s)
         proposals = []
         for name in sorted(concerned & self._topics.keys()):
             topic = self._topics[name]
-            proposals.append(self._propose(topic.policy, topic.told, at_s))
+            proposals.append(self._propose(topic.policy, topic.histories, at_s))
             self._note_due(name, topic.policy)
         return [one for one in proposals if one is not None]
 
-    def lost_touch(self, at_s: float) -> None:
+    def disconnected(self, at_s: float) -> None:
         """Nothing could be heard up to ``at_s``: silence until then was not the brokers'."""
         for topic in self._topics.values():
-            topic.policy.lost_touch()
+            topic.policy.disconnected()
             for broker in topic.brokers.values():
-                broker.heard_s, broker.is_lost = at_s, True
+                broker.reported_s, broker.is_lost = at_s, True
 
     def note_answers(self, taken: Mapping[str, bool], at_s: float) -> None:
         """{topic: whether what was proposed for it last is in force}."""
@@ -137,57 +137,57 @@ class Book:
         self._due_s.pop(name, None)
         self._settling.discard(name)
 
-    def _topic(self, told: TopicHistories, mode: Mode) -> _Topic:
-        traits = told.traits
+    def _topic(self, histories: TopicHistories, mode: Mode) -> _Topic:
+        traits = histories.traits
         settings = Adaptation(
             window_s=traits.window_s, interval_s=traits.interval_s, floor=traits.floor, dead_band=traits.dead_band
         )
-        known = self._topics.get(told.topic)
+        known = self._topics.get(histories.topic)
         if known is None:
-            known = self._topics[told.topic] = _Topic(Policy(mode, settings), told)
+            known = self._topics[histories.topic] = _Topic(Policy(mode, settings), histories)
         elif (known.policy.mode, known.policy.settings) != (mode, settings):
             known.policy = Policy(mode, settings)
             for name, broker in known.brokers.items():
-                known.policy.observe(name, list(broker.bins), _dispersion(told, name))
-        known.told = told
+                known.policy.observe(name, list(broker.bins), _dispersion(histories, name))
+        known.histories = histories
         return known
 
-    def _note(self, topic: _Topic, told: TopicHistories, name: str, history: TopicHistory, at_s: float) -> None:
+    def _note(self, topic: _Topic, histories: TopicHistories, name: str, history: TopicHistory, at_s: float) -> None:
         bins = bins_of(history)
         if bins is None:
             self.ignored[name] += 1
             return
         broker = topic.brokers.setdefault(name, _Broker(at_s, history.first_ns))
-        broker.heard_s = at_s
+        broker.reported_s = at_s
         gap = (history.first_ns - broker.end_ns) // BIN_NS
         is_idle, broker.is_lost = broker.is_idle and not broker.is_lost, False
         if gap > _OLD_BINS and not (is_idle or broker.is_steady):
             broker.bins.clear()
             topic.policy.forget(name)
         elif gap > 0 and is_idle:
-            self._observe_nothing(topic, told, name, broker, gap)
+            self._observe_nothing(topic, histories, name, broker, gap)
         elif gap < 0:  # told before
             bins = bins[-gap:]
         broker.end_ns, broker.is_steady = max(broker.end_ns, history.end_ns), history.steady
         is_steady = history.steady and history.change is None
-        self._observe(topic, told, name, broker, bins, is_steady=is_steady)
+        self._observe(topic, histories, name, broker, bins, is_steady=is_steady)
         if history.change is not None:
             topic.policy.note_change(name, change_of(history.change, broker.end_ns), at_s)
 
-    def _note_silence(self, topic: _Topic, told: TopicHistories, at_s: float) -> None:
+    def _note_silence(self, topic: _Topic, histories: TopicHistories, at_s: float) -> None:
         patience_s = _SILENCE_SELDOM_S if topic.policy.mode == "fitted" else _SILENCE_S
         for name, broker in topic.brokers.items():
             silent = broker.note_silence(at_s, patience_s)
             if silent:
-                self._observe_nothing(topic, told, name, broker, silent)
+                self._observe_nothing(topic, histories, name, broker, silent)
 
-    def _observe_nothing(self, topic: _Topic, told: TopicHistories, name: str, broker: _Broker, bins: int) -> None:
-        self._observe(topic, told, name, broker, [Bin(0)] * min(bins, topic.policy.most_bins), is_steady=True)
+    def _observe_nothing(self, topic: _Topic, histories: TopicHistories, name: str, broker: _Broker, bins: int) -> None:
+        self._observe(topic, histories, name, broker, [Bin(0)] * min(bins, topic.policy.most_bins), is_steady=True)
 
     def _observe(
         self,
         topic: _Topic,
-        told: TopicHistories,
+        histories: TopicHistories,
         name: str,
         broker: _Broker,
         bins: Sequence[Bin],
@@ -195,12 +195,14 @@ class Book:
         is_steady: bool,
     ) -> None:
         broker.bins.extend(bins)
-        topic.policy.observe(name, bins, _dispersion(told, name), is_steady=is_steady)
+        topic.policy.observe(name, bins, _dispersion(histories, name), is_steady=is_steady)
 
-    def _propose(self, policy: Policy, told: TopicHistories, at_s: float) -> ShareProposal | None:
-        members = _members(told)
+    def _propose(self, policy: Policy, histories: TopicHistories, at_s: float) -> ShareProposal | None:
+        members = _members(histories)
         envelope = Envelope(
-            rate_micro=round(told.rate * 1e6), burst_micro=round(told.burst * 1e6), percentile=told.traits.percentile
+            rate_micro=round(histories.rate * 1e6),
+            burst_micro=round(histories.burst * 1e6),
+            percentile=histories.traits.percentile,
         )
         try:
             shares = policy.propose(at_s, envelope, members)
@@ -210,9 +212,9 @@ class Book:
             return None
         rates = ", ".join(f"{one.name} {policy.rate(one.name):,.0f}" for one in members)
         return ShareProposal(
-            topic=told.topic,
-            mode=told.mode,
-            version=told.version,
+            topic=histories.topic,
+            mode=histories.mode,
+            version=histories.version,
             shares={
                 member.name: ProposedShare(rate=from_micro(rate), burst=from_micro(burst))
                 for member, (rate, burst) in zip(members, shares, strict=True)
@@ -223,51 +225,51 @@ class Book:
 
 def bins_of(history: TopicHistory) -> list[Bin] | None:
     """None: it makes no sense here (other bins than ours, columns of different lengths). That counts can be what they
-    say ``distributor.sync.histories`` has seen to."""
+    say ``distributor.sync.history_store`` has seen to."""
     columns = (history.arrivals, history.waiting, history.unfinished)
     if history.bin_ns != BIN_NS or len({len(column) for column in columns}) != 1:
         return None
     return list(map(Bin._make, zip(*columns, strict=True)))
 
 
-def change_of(told: RateChange, known_until_ns: int) -> Change:
+def change_of(change: RateChange, known_until_ns: int) -> Change:
     """``known_until_ns``: end of the last bin that was told."""
-    known = (known_until_ns - told.since_ns) // BIN_NS
+    known = (known_until_ns - change.since_ns) // BIN_NS
     mixed = min(max(0, -known), _KEPT)
-    return Change(told.arrivals, told.span_ns / 1e9, told.waiting, mixed, min(max(0, known), _KEPT))
+    return Change(change.arrivals, change.span_ns / 1e9, change.waiting, mixed, min(max(0, known), _KEPT))
 
 
 def _forget_departed(topic: _Topic) -> None:
-    for name in topic.brokers.keys() - topic.told.shares.keys():
+    for name in topic.brokers.keys() - topic.histories.shares.keys():
         del topic.brokers[name]
         topic.policy.forget(name)
 
 
-def _note_clocks(topic: _Topic, told: TopicHistories) -> None:
+def _note_clocks(topic: _Topic, histories: TopicHistories) -> None:
     """A broker's clock that was set back: its bins follow on those before all the same."""
     for name, broker in topic.brokers.items():
-        reports = [one.history for one in told.reports if one.broker == name and one.history.arrivals]
+        reports = [one.history for one in histories.reports if one.broker == name and one.history.arrivals]
         if reports and max(one.end_ns for one in reports) < broker.end_ns - _SET_BACK_NS:
             broker.end_ns = reports[0].first_ns
 
 
-def _members(told: TopicHistories) -> list[Member]:
+def _members(histories: TopicHistories) -> list[Member]:
     members = []
-    for name, share in sorted(told.shares.items()):
-        known = told.traits.brokers.get(name)
+    for name, share in sorted(histories.shares.items()):
+        known = histories.traits.brokers.get(name)
         members.append(
             Member(
                 name=name,
                 share=(round(share.rate * 1e6), round(share.burst * 1e6)),
                 capacity=known.capacity if known is not None and known.capacity else float("inf"),
                 batch=known.batch if known is not None else 1,
-                dispersion=_dispersion(told, name),
+                dispersion=_dispersion(histories, name),
                 declared=known.rate if known is not None else 0.0,
             )
         )
     return members
 
 
-def _dispersion(told: TopicHistories, name: str) -> float:
-    known = told.traits.brokers.get(name)
+def _dispersion(histories: TopicHistories, name: str) -> float:
+    known = histories.traits.brokers.get(name)
     return known.dispersion if known is not None else 1.0

@@ -1,10 +1,8 @@
-"""One broker: the engine owns every message (``broker/engine``, Rust); this package runs it.
+"""One broker: the engine (``broker/engine``, Rust) owns every message, this package owns the decisions around it.
 
-Reading order: ``config``, ``process`` and ``service`` (all parts, and the nursery), ``starting`` (the engine's start
-and end), ``topic_list`` and ``metadata`` (what comes back after a restart), ``introductions`` and ``lookup``
-(discovery), ``authorizing`` and ``auth``, ``admin`` (HTTP), ``membership`` (the conversations with distributors, of
-which ``distributors`` finds the leader): ``sync`` and ``lease_holder`` (this broker's share), ``measurement`` and
-``measured`` (how late messages are, as the distributor asks), ``histories`` and ``bins`` (what comes to topics),
-``exchanges`` and ``gdrl_agent`` (tokens among brokers); ``processors`` and ``throttling`` (what others take of them),
-``snapshot``, ``events`` and ``reports`` (what the engine tells).
+May import ``srtm`` and, for the exchange of tokens, ``adaptor``. Begin with ``service``, which puts the parts together:
+``runtime`` (the host), ``nsqd`` (nsqd's ways), ``stats`` (counters out), ``history`` (arrivals to the distributor),
+``leases`` (shares held here), ``sync`` (the conversation with the distributor), ``admin`` (HTTP). ``snapshot`` and
+``events`` are the engine's words, typed; ``config`` the settings; ``startup`` the engine's start and end; ``member``
+the conversations of a member of a cluster.
 """

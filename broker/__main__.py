@@ -1,5 +1,4 @@
-"""``python -m broker`` and ``srtm broker``: flags in, exit status out. argparse, because typer takes 0.2 s to
-import."""
+"""``python -m broker`` and ``srtm broker``: flags in, exit status out. Uses argparse: typer takes 0.2 s to import."""
 
 from __future__ import annotations
 
@@ -22,15 +21,15 @@ _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0 stopped by SIGTERM, 1 failed, 2 bad input, 130 stopped by Ctrl-C. A failure is one line on
-    standard error."""
+    """Returns the exit status: 0 stopped by SIGTERM, 1 failed, 2 bad input, 130 stopped by Ctrl-C. A failure is one
+    line on standard error."""
     given = _parser().parse_args(arguments)
     try:
         config = parse_config(given)
-        from broker.process import run  # after the flags, so that a mistyped one and --help are answered at once
+        from broker.process import run  # after the flags, so that --help and a bad flag are answered at once
 
         return run(config)
-    except KeyboardInterrupt:  # before the service looks out for it
+    except KeyboardInterrupt:  # before the service handles signals
         return 130
     except SrtmError as error:
         print(f"srtm broker: {error}", file=sys.stderr)

@@ -1,38 +1,40 @@
-"""Settings of a broker: what the engine is told, and what the service needs besides. All defaults are nsqd's unless
-the line says why not."""
+"""The settings of a broker: those of the engine, and those of the service. Defaults are nsqd's unless a comment says
+why."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 import msgspec
 
-from broker.nsqd.auth_servers import METHODS, parse_auth_address
 from srtm.control import check_broker_name
 from srtm.errors import BadInput
 from srtm.log import LEVELS
-from srtm.net.address import is_socket_path, listen_address, parse_address, parse_peer
+from srtm.net.address import format_address, is_socket_path, listen_address, parse_address, parse_peer, resolvable
 from srtm.net.http_client import parse_http_url
 from srtm.net.tokens import Tokens, checked_token
 from srtm.units import LARGEST
 
+AUTH_METHODS = ("get", "post")  # in which auth servers are asked
 ARRIVAL_CLOCKS = ("kernel", "packet")
 LONGEST_LAB_SERVICE_NS = 10**9
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Made by ``broker.startup``, read once by ``srtm._native.Engine`` (as JSON). The fields are those of
-    docs/architecture.md."""
+    """The engine's settings, as JSON (docs/architecture.md). Made by ``broker.startup``, read by
+    ``srtm._native.Engine``."""
 
-    tcp_address: str = "127.0.0.1:4150"  # loopback, where nsqd has all addresses: nothing is exposed by accident
-    arrival_clock: str = "kernel"  # or "packet": exact also where several messages lay unread; needs CAP_NET_RAW
+    tcp_address: str = "127.0.0.1:4150"  # nsqd's is every address; with loopback nothing is exposed by accident
+    arrival_clock: str = "kernel"  # or "packet": exact even if several messages lay unread; needs CAP_NET_RAW
     http_address: str = ""  # "": off
     https_address: str = ""  # "": off
     http_idle_timeout_ms: int = 0  # 0: for ever
-    http_token: str = ""  # asked for by /pub and /mpub; "": none
-    realtime: bool = False  # its thread goes before all ordinary work of the machine; needs CAP_SYS_NICE
-    node_id: int = 0  # part of message ids: brokers on one host should have different ones
+    http_token: str = ""  # that /pub and /mpub ask for; "": none
+    realtime: bool = False  # real-time priority for its thread; needs CAP_SYS_NICE
+    node_id: int = 0  # part of message ids; different on each broker of a host
     version: str = "1.3.0"
     max_rdy_count: int = 2500
     msg_timeout_ms: int = 60_000
@@ -48,39 +50,39 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     min_output_buffer_timeout_ms: int = 25
     max_output_buffer_timeout_ms: int = 30_000
     max_channel_consumers: int = 0
-    auth_required: bool = False  # set by ``broker.startup`` where there are auth servers
-    e2e_percentiles: tuple[float, ...] = ()  # of publish to FIN, above 0 and at most 1; none: not measured
+    auth_required: bool = False  # set by ``broker.startup`` if there are auth servers
+    e2e_percentiles: tuple[float, ...] = ()  # of publish to FIN, above 0 and at most 1; empty: not measured
     e2e_window_ms: int = 600_000
     max_memory_bytes: int = 1 << 30
-    max_connections: int = 0  # 0: as many as there are descriptors
-    max_connections_per_address: int = 0  # 0: seven eighths of these, so that nobody can shut all others out
-    max_topics: int = 10_000  # that clients make, where nsqd has no limit; 0: none, also below
+    max_connections: int = 0  # 0: one for each file descriptor
+    max_connections_per_address: int = 0  # 0: seven eighths of them, so that no address can shut out all others
+    max_topics: int = 10_000  # created by clients, where nsqd has no limit; 0: no limit, also below
     max_channels_per_topic: int = 1_000
-    max_mpub_messages: int = 65_536  # by HTTP, or under a bucket, it runs in one piece: all the others wait for it
-    max_unfinished_bytes: int = 128 << 20  # of commands, all connections together
-    max_unread_bytes: int = 256 << 20  # of output, all connections together
-    data_path: str = ""  # "": no disk. ``broker.startup`` names the broker's
-    mem_queue_size: int = 10_000  # messages in memory, of every topic and of every channel
+    max_mpub_messages: int = 65_536  # by HTTP or under a bucket it runs in one piece, and all others wait
+    max_unfinished_bytes: int = 128 << 20  # of incomplete commands, over all connections
+    max_unread_bytes: int = 256 << 20  # of output, over all connections
+    data_path: str = ""  # "": no disk; set by ``broker.startup``
+    mem_queue_size: int = 10_000  # messages in memory, for each topic and each channel
     max_bytes_per_file: int = 104_857_600
     sync_every: int = 2_500
     sync_timeout_ms: int = 2_000
     trace_entries: int = 1_000_000
-    lab_service_time_ns: int = 0  # laboratory: one virtual server, each message its service time after the one before
+    lab_service_time_ns: int = 0  # laboratory: one virtual server with this service time per message; 0: none
     hold_new_topics: bool = False
     accepting: bool = True
     not_accepting_reason: str = ""
-    tls_cert_pem: str = ""  # the contents of ``BrokerConfig.tls_cert``; "": none, here and below
+    tls_cert_pem: str = ""  # contents of ``BrokerConfig.tls_cert``; "": none, also below
     tls_key_pem: str = ""
     tls_root_ca_pem: str = ""
     tls_client_auth_policy: str = ""  # "", require, require-verify
     tls_required: str = "false"  # false, true, tcp-https
-    tls_min_version: str = "tls1.0"  # what is below 1.2 means 1.2
+    tls_min_version: str = "tls1.0"  # below 1.2 means 1.2
     deflate: bool = True
     max_deflate_level: int = 6
     snappy: bool = True
     topology_region: str = ""
     topology_zone: str = ""
-    topology_aware: bool = False  # prefer consumers that are near
+    topology_aware: bool = False  # prefer consumers in the same zone
 
 
 TLS_POLICIES = ("", "require", "require-verify")
@@ -95,15 +97,46 @@ LIMITS = (
     "max_channels_per_topic",
     "max_mpub_messages",
 )
-MOST = (1 << 32) - 1  # of each of them
+MAX_LIMIT = (1 << 32) - 1  # of each of them
 _LEAST = {"mem_queue_size": 0, "max_bytes_per_file": 1, "sync_every": 1, "sync_timeout_ms": 1}
 TOPOLOGY_AWARE = "topology-aware-consumption"
 EXPERIMENTS = (TOPOLOGY_AWARE,)
 
 
+@dataclass(frozen=True)
+class AuthAddress:
+    """The address of an auth server."""
+
+    host: str
+    port: int
+    path: str = "/auth"
+    tls: bool = False
+
+    @property
+    def base_url(self) -> str:
+        return f"http{'s' if self.tls else ''}://{format_address(self.host, self.port)}"
+
+
+def parse_auth_address(field: str, text: str) -> AuthAddress:
+    """Parse ``HOST:PORT``, or a URL, whose path is used as it is. Raises BadInput."""
+    if "://" not in text:
+        host, port = parse_peer(field, text)
+        return AuthAddress(host, port)
+    rule = "must be HOST:PORT, or a URL such as http://HOST:PORT/PATH"
+    try:
+        parts = urlsplit(text)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        raise BadInput(field, text, rule) from None
+    plain = parts.hostname and not (parts.query or parts.fragment or parts.username)
+    if parts.scheme not in ("http", "https") or not plain or not re.fullmatch(r"[!-~]*", parts.path):
+        raise BadInput(field, text, rule)
+    return AuthAddress(resolvable(field, text, parts.hostname or ""), port, parts.path or "/", parts.scheme == "https")
+
+
 @dataclass(frozen=True, kw_only=True)
 class StatsdConfig:
-    """Where and how numbers are pushed (protocol section 16). One that exists is valid: making it raises BadInput."""
+    """Where and how counters are pushed (protocol section 16). Raises BadInput if it makes no sense."""
 
     address: str = ""  # "": nowhere
     prefix: str = "nsq.%s"
@@ -119,38 +152,38 @@ class StatsdConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerConfig:
-    """Everything that ``srtm broker`` and ``srtm nsqd`` take. One that exists is valid: making it raises BadInput."""
+    """Everything that ``srtm broker`` and ``srtm nsqd`` take. Raises BadInput if it makes no sense."""
 
     name: str
     tcp_address: str = "127.0.0.1:4150"
     http_address: str = "127.0.0.1:4151"  # "": off
-    https_address: str = ""  # listened on if there is a certificate; "": off
-    http_idle_timeout_ms: int = 0  # 0: for ever, as nsqd; a close would race with the client's next request
+    https_address: str = ""  # used if there is a certificate; "": off
+    http_idle_timeout_ms: int = 0  # 0: for ever, as nsqd; closing would race with the client's next request
     data_path: str = "."
     mcap: float = 0.0  # msg/s; 0: not stated
-    distributors: tuple[str, ...] = ()  # none: a broker alone
+    distributors: tuple[str, ...] = ()  # (): a broker alone
     lookupd_tcp_addresses: tuple[str, ...] = ()
-    auth_http_addresses: tuple[str, ...] = ()  # none: AUTH is disabled
+    auth_http_addresses: tuple[str, ...] = ()  # (): AUTH is disabled
     auth_http_request_method: str = "get"
     http_client_connect_timeout_ms: int = 2_000
     http_client_request_timeout_ms: int = 5_000
     tls_cert: str = ""  # PEM files; "": no TLS
     tls_key: str = ""
-    tls_root_ca_file: str = ""  # what client certificates are checked against
+    tls_root_ca_file: str = ""  # with which client certificates are checked
     broadcast_address: str | None = None  # None: the host of tcp_address, or the host name where that is a wildcard
-    broadcast_tcp_port: int = 0  # 0: the port that is listened on
+    broadcast_tcp_port: int = 0  # 0: the real port
     broadcast_http_port: int = 0
     experiments: tuple[str, ...] = ()  # of EXPERIMENTS
     node_id: int | None = None  # None: drawn from the name, so that brokers on one host differ
     log_level: str = "info"
-    log_name: str = ""  # what log lines begin with; "": the name
+    log_name: str = ""  # with which log lines begin; "": the name
     statsd: StatsdConfig = field(default_factory=StatsdConfig)
-    unused: Mapping[str, object] = field(default_factory=dict)  # nsqd's options that have no effect here, as given
+    unused: Mapping[str, object] = field(default_factory=dict)  # nsqd's options without effect here, as given
     max_memory_bytes: int = 1 << 30
     trace_entries: int = 1_000_000
-    token: str | None = field(default=None, repr=False)  # shown to the distributor, asked for by the HTTP here
-    tokens: Tokens | None = field(default=None, repr=False)  # besides: of operators, for what the HTTP here can do
-    ca_file: str | None = None  # whose certificates distributors may have; None: the system's
+    token: str | None = field(default=None, repr=False)  # sent to the distributor, and asked for by this broker's HTTP
+    tokens: Tokens | None = field(default=None, repr=False)  # further tokens, of operators, for this broker's HTTP
+    ca_file: str | None = None  # CA of the distributors' certificates; None: the system's
     engine: EngineConfig = field(default_factory=EngineConfig)
 
     def __post_init__(self) -> None:
@@ -159,7 +192,7 @@ class BrokerConfig:
         for name, address in (("http_address", self.http_address), ("https_address", self.https_address)):
             if address:
                 listen_address(name, address)
-        if self.distributors:  # which tells others where to connect to
+        if self.distributors:  # they tell clients where to connect to
             parse_address("tcp_address", self.tcp_address)
             parse_address("http_address", self.http_address)
         if self.engine.arrival_clock == "packet" and is_socket_path(self.tcp_address):
@@ -170,7 +203,7 @@ class BrokerConfig:
             parse_peer("lookupd_tcp_address", address)
         for address in self.auth_http_addresses:
             parse_auth_address("auth_http_address", address)
-        if self.auth_http_request_method not in METHODS:
+        if self.auth_http_request_method not in AUTH_METHODS:
             raise BadInput("auth_http_request_method", self.auth_http_request_method, "must be get or post")
         for url in self.distributors:
             parse_http_url("distributor", url, "https" if url.startswith("https:") else "http")
@@ -196,12 +229,12 @@ class BrokerConfig:
             if getattr(self.engine, name) < least:
                 raise BadInput(name, getattr(self.engine, name), f"must be at least {least}")
         for name in LIMITS:
-            if not 0 <= getattr(self.engine, name) <= MOST:
-                raise BadInput(name, getattr(self.engine, name), f"must be 0 (no limit of its own) to {MOST}")
+            if not 0 <= getattr(self.engine, name) <= MAX_LIMIT:
+                raise BadInput(name, getattr(self.engine, name), f"must be 0 (no limit of its own) to {MAX_LIMIT}")
         self._check_streams()
 
     def _check_streams(self) -> None:
-        """TLS and compression; whether the files hold what they must is for the engine to say."""
+        """Check TLS and compression. The engine checks the contents of the files."""
         engine = self.engine
         words = (
             ("tls_client_auth_policy", engine.tls_client_auth_policy, TLS_POLICIES),
@@ -223,5 +256,5 @@ class BrokerConfig:
 
     @property
     def needs_discovery(self) -> bool:
-        """Someone else may know channels of a topic that is new here: hold it until they were asked."""
+        """Whether other services may know channels of a topic that is new here: it is held until they are asked."""
         return bool(self.distributors or self.lookupd_tcp_addresses)

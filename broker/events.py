@@ -1,5 +1,4 @@
-"""What the engine tells of its own accord, typed. Made by the engine (``drain_events``), read by
-``broker.service``."""
+"""Events of the engine, typed. Made by ``Engine.drain_events``, read by ``broker.service``."""
 
 from __future__ import annotations
 
@@ -34,41 +33,39 @@ class ChannelDeleted(msgspec.Struct, frozen=True, tag="channel_deleted"):
     channel: str
 
 
-class StrangerSeen(msgspec.Struct, frozen=True, tag="stranger"):
-    """Once per publisher, topic and ``set_publishers`` version."""
+class UnassignedPublisherSeen(msgspec.Struct, frozen=True, tag="stranger"):
+    """A publisher sends that is not assigned to this broker. Once per publisher, topic and assignment."""
 
     topic: str
     publisher_id: str
 
 
-class Moved(msgspec.Struct, frozen=True, tag="moved"):
-    """The rate of arrivals is not what it was; only while histories of the topic are asked for. ``version``: of the
-    share in force now, ``waiting``: for tokens now."""
+class RateChanged(msgspec.Struct, frozen=True, tag="moved"):
+    """The rate of arrivals changed. Detected only in topics that are polled or watched."""
 
     topic: str
-    version: int
+    version: int  # of the share in force
     since_ns: int  # CLOCK_MONOTONIC
-    span_ns: int
-    arrivals: int
-    waiting: int
+    span_ns: int  # since the change
+    arrivals: int  # in that time
+    waiting: int  # for tokens, now
 
 
-class Restless(msgspec.Struct, frozen=True, tag="restless"):
-    """A topic that the engine watches is not steady any more: its rate has drifted, or messages waited for some
-    bins."""
+class Unsteady(msgspec.Struct, frozen=True, tag="restless"):
+    """The traffic of a watched topic is no longer steady: its rate drifts, or messages waited for some bins."""
 
     topic: str
 
 
 class Starved(msgspec.Struct, frozen=True, tag="starved"):
-    """``waiting`` messages wait under a (0, 0) share."""
+    """Messages wait under a share of 0."""
 
     topic: str
     waiting: int
 
 
-class Lapsed(msgspec.Struct, frozen=True, tag="lapsed"):
-    """The lease of a share ended; ``waiting`` messages wait for tokens until it is renewed."""
+class LeaseExpired(msgspec.Struct, frozen=True, tag="lapsed"):
+    """The lease of a share ended. Messages wait for tokens until it is renewed."""
 
     topic: str
     waiting: int
@@ -85,42 +82,42 @@ class AuthAsked(msgspec.Struct, frozen=True, tag="auth_asked"):
 
 
 class DiskFailed(msgspec.Struct, frozen=True, tag="disk_failed"):
-    """The disk refuses; once until it works again. Also at the end of an engine: what it could not save."""
+    """The disk refuses to write; once, until it works again. When the engine stops: what it could not save."""
 
     reason: str
 
 
 class DiskWorks(msgspec.Struct, frozen=True, tag="disk_works"):
-    """A write succeeded after one that did not."""
+    """A write succeeded after a failure."""
 
 
 class DiskRepaired(msgspec.Struct, frozen=True, tag="disk_repaired"):
-    """A file of a queue was not as it was left: ``what`` was done about it."""
+    """A file of a queue was damaged; ``what`` says what was done about it."""
 
     file: str
     what: str
 
 
 class AcceptFailed(msgspec.Struct, frozen=True, tag="accept_failed"):
-    """Connections wait to be accepted: no descriptors or memory are left. Once, until all that waited are in."""
+    """No descriptors or memory are left: connections wait to be accepted. Once, until all of them are in."""
 
     reason: str
 
 
 class LimitReached(msgspec.Struct, frozen=True, tag="limit_reached"):
-    """Clients met a limit, ``times`` since it was last told (at most once in 10 s); ``client`` was the first."""
+    """Clients met a limit, ``times`` since the last event (at most one in 10 s). ``client`` was the first."""
 
-    limit: str  # the setting; "slow_reader", "silent_client": they were cut off
+    limit: str  # the setting, or "slow_reader" or "silent_client" if clients were cut off
     client: str
     times: int
 
     def in_words(self) -> str:
-        """What the log says of it."""
+        """The text of the log line."""
         return _CUT_OFF.get(self.limit, "clients meet a limit")
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """The reactor cannot go on: the broker must end."""
+    """The engine cannot go on: the broker must end."""
 
     reason: str
 
@@ -130,11 +127,11 @@ Event = (
     | TopicDeleted
     | ChannelCreated
     | ChannelDeleted
-    | StrangerSeen
-    | Moved
-    | Restless
+    | UnassignedPublisherSeen
+    | RateChanged
+    | Unsteady
     | Starved
-    | Lapsed
+    | LeaseExpired
     | AuthAsked
     | DiskFailed
     | DiskWorks

@@ -1,5 +1,7 @@
-"""``srtm nsqd``: a bare broker that is started as nsqd is. Exit status as nsqd's: 0 stopped by a signal, 1 it could not
-start or go on, 2 a flag that is none or cannot be read."""
+"""``srtm nsqd``: a broker alone that starts as nsqd does.
+
+Exit status as nsqd's: 0 stopped by a signal, 1 cannot start or go on, 2 a bad flag.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +40,10 @@ def _run(given: Given) -> int:
     config = broker_config(given.options, file, socket.gethostname())
     log = Log(config.log_name.strip() or config.name, threshold=Threshold(config.log_level))
     for key in strange:
-        log.warning("a key that is none of nsqd's is ignored", file=given.config_file, key=key)
-    from broker.process import run  # after the flags, so that a mistyped one and --help are answered at once
+        log.warning("a key that nsqd does not have is ignored", file=given.config_file, key=key)
+    from broker.process import run  # after the flags, so that --help and a bad flag are answered at once
 
-    with suppress(KeyboardInterrupt):  # before the service looks out for it
+    with suppress(KeyboardInterrupt):  # before the service handles signals
         run(config)
     return 0
 

@@ -1,4 +1,4 @@
-"""A broker as a process: what ends it, and what its exit status says."""
+"""A broker as a process: signals, and the exit status."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from srtm.log import Log
 
 
 def run(config: BrokerConfig) -> int:
-    """A broker as a process: until it is drained (0), SIGTERM (0) or SIGINT (130). Raises SrtmError where it cannot
-    start or go on."""
+    """Run a broker until it is drained (0), SIGTERM (0) or SIGINT (130). Returns the exit status.
+
+    Raises SrtmError if the broker cannot start or go on.
+    """
     try:
         return trio.run(_serve_until_signal, config)
     except BaseExceptionGroup as group:
@@ -26,7 +28,7 @@ def run(config: BrokerConfig) -> int:
 
 
 def _first_leaf(error: BaseException) -> BaseException:
-    """One failure ends a broker; what fails with it in the same moment says no more."""
+    """The first error of a group. One failure ends a broker; failures in the same moment say no more."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
@@ -45,7 +47,7 @@ async def _serve_until_signal(config: BrokerConfig) -> int:
 
 
 async def _end_by_signal(signals: AsyncIterator[int], ended_by: list[int], serving: trio.CancelScope, log: Log) -> None:
-    """Those that come while it stops are taken too: unread, they would end the process with another status."""
+    """Reads later signals, too: unread, they would end the process with another status."""
     async for number in signals:
         if not ended_by:
             log.info("stopping", signal=signal.Signals(number).name)

@@ -1,10 +1,9 @@
-"""One broker as a service: the engine, and around it the tasks that tell it what to do. Here the parts are put together
-and events handed to them; each part stands alone in a module of its name.
+"""One broker as a service: puts the parts together and hands the engine's events to them.
 
-Start: lock the data directory; bind the engine's ports (``starting``); put back what the last incarnation had; serve
-HTTP; then discovery and sync. A publish that comes before everything is back is refused, not lost and not let through
-unlimited. Stop, when cancelled: HTTP finishes what it is at, the list of topics is written, the engine closes its
-connections, the lock is dropped.
+Start: lock the data directory, bind the engine's ports (``startup``), restore what the last incarnation had, serve
+HTTP, then start discovery and sync. A publish that arrives before everything is restored is refused: it is neither lost
+nor let through unlimited. When it is cancelled: HTTP finishes its requests, the list of topics is written, the engine
+closes its connections, the lock is released.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ import trio
 
 from broker import events, snapshot
 from broker.admin.context import AdminContext, tokens_of
-from broker.admin.forwarded_requests import Requests
+from broker.admin.forwarded_requests import ForwardedRequests
 from broker.admin.router import admin_handler
 from broker.config import BrokerConfig, EngineConfig
 from broker.leases.gdrl_agent import GdrlAgent
 from broker.leases.lease_holder import LeaseHolder
 from broker.member import Membership
 from broker.nsqd import metadata
-from broker.nsqd.authorization import Authorizing, auth_servers
-from broker.nsqd.metadata_writer import TopicList
-from broker.nsqd.nsqlookupd import Identity, Lookups, Registration, registrations
+from broker.nsqd.authorization import Authorizer, auth_servers
+from broker.nsqd.metadata_writer import TopicListWriter
+from broker.nsqd.nsqlookupd import Identity, Nsqlookupds, Registration, registrations
 from broker.runtime import tls_files as tls
 from broker.runtime.addresses import BoundAddresses, Ports, bound_addresses, broadcast_address
 from broker.runtime.data_directory import locked
@@ -39,10 +38,11 @@ from broker.runtime.health import Health
 from broker.runtime.machine import Processors, machine_here
 from broker.startup import engine_settings, make_engine, start_engine, stop_engine
 from broker.stats.statsd import Lines, key_prefix, push
-from broker.sync.channel_discovery import Introductions
+from broker.sync.channel_discovery import ChannelDiscovery
 from broker.sync.drain import Drain
-from broker.sync.loop import SyncState, load_state
+from broker.sync.loop import LocalBroker
 from broker.sync.remaining_messages import topics_left
+from broker.sync.state_file import SyncState, load_state
 from srtm.control import SyncRequest
 from srtm.errors import InternalError
 from srtm.log import Log, Threshold
@@ -57,10 +57,10 @@ if TYPE_CHECKING:
 async def serve(
     config: BrokerConfig, *, task_status: trio.TaskStatus[BoundAddresses] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Run a broker until cancelled, or drained. Started when both ports answer.
+    """Run a broker until it is cancelled or drained. It has started when both ports answer.
 
-    Raises BadInput (an address that is none, no such data path), Conflict (port or data path in use), InternalError
-    (the engine failed).
+    Raises BadInput (a bad address, no such data path), Conflict (port or data path in use), InternalError (the engine
+    failed).
     """
     log = log_of(config)
     directory = Path(config.data_path)
@@ -99,27 +99,27 @@ class Broker:
         self._hostname = socket.gethostname()
         self._broadcast_address = broadcast_address(config, self._hostname)
         self._health = Health(engine)
-        self._topic_list = TopicList(engine, Path(config.data_path), settings.version, self._health, log)
-        self._authorizing = Authorizing(engine, auth_servers(config), log)
+        self._topic_list_writer = TopicListWriter(engine, Path(config.data_path), settings.version, self._health, log)
+        self._authorizer = Authorizer(engine, auth_servers(config), log)
         self._holder = LeaseHolder(engine)
         self._lookups = self._make_lookups()
-        self._introductions = Introductions(config, engine, self._lookups, self._holder.is_managed, log)
+        self._channel_discovery = ChannelDiscovery(config, engine, self._lookups, self._holder.is_managed, log)
         self._processors = Processors()
         self._drain = Drain(config.name, engine, log, self._has_given_up_tokens)
         dice = random.Random(f"{config.name} {incarnation}")
         self._agent = GdrlAgent(config.name, engine, self._holder, self._connect_partner, dice, log)
-        self._requests = Requests(engine, admin_handler(self._admin_context()), log)
+        self._requests = ForwardedRequests(engine, admin_handler(self._admin_context()), log)
         self._membership = self._make_membership()
         self._synchronizer = None if self._membership is None else self._membership.synchronizer
 
     def restore(self, saved: metadata.Metadata, state: SyncState) -> None:
-        """Limits first, then topics and channels; then the port may let messages in, if this broker may know what is
-        limited."""
+        """Restore what the last incarnation had: limits first, then topics and channels. The port takes messages
+        once this broker knows what is limited."""
         if self._config.distributors:
             self._holder.hold(state.topics, state.version)
         for name in metadata.restore(self._engine, saved):
-            self._log.warning("a topic or channel in the list on disk has a name that is none", name=name)
-        self._introductions.spare(topic.name for topic in saved.topics or [])
+            self._log.warning("the list of topics on disk has an invalid name", name=name)
+        self._channel_discovery.skip(topic.name for topic in saved.topics or [])
         if not self._config.distributors or state.has_synced:
             self._engine.set_accepting(True, "")
 
@@ -127,13 +127,13 @@ class Broker:
         try:
             await self._run_tasks(bound_addresses(self._settings, self._ports), task_status)
         finally:
-            self._topic_list.save_at_end()
+            self._topic_list_writer.save_at_end()
 
     async def _run_tasks(self, bound: BoundAddresses, task_status: trio.TaskStatus[BoundAddresses]) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._requests.serve)
             nursery.start_soon(self._follow_events, nursery)
-            nursery.start_soon(self._topic_list.keep)
+            nursery.start_soon(self._topic_list_writer.keep)
             nursery.start_soon(self._lookups.run)
             if self._config.statsd.address:
                 nursery.start_soon(push, self._config.statsd, self._statsd_lines(), self._snapshot, self._log)
@@ -163,20 +163,20 @@ class Broker:
             tokens=tokens_of(self._config),
             is_managed=self._holder.is_managed,
             note_change=self._note_change,
-            write_topics=self._topic_list.write,
+            write_topics=self._topic_list_writer.write,
             health=lambda: self._health.text,
             config=self._config,
             drain=self._drain,
             answer_gdrl=self._agent.answer,
             gdrl_rounds=lambda: self._agent.rounds,
-            gdrl_nonsense=lambda: self._agent.nonsense,
+            gdrl_invalid_messages=lambda: self._agent.invalid_messages,
             throttling=self._processors.throttling,
             threshold=self._log.threshold,
             lookup_addresses=lambda: self._lookups.addresses,
             use_lookups=self._use_lookups,
         )
 
-    def _make_lookups(self) -> Lookups:
+    def _make_lookups(self) -> Nsqlookupds:
         identity = Identity(
             broadcast_address=self._broadcast_address,
             hostname=self._hostname,
@@ -186,10 +186,10 @@ class Broker:
             topology_region=self._settings.topology_region,
             topology_zone=self._settings.topology_zone,
         )
-        return Lookups(self._config.lookupd_tcp_addresses, identity, self._registrations, self._log)
+        return Nsqlookupds(self._config.lookupd_tcp_addresses, identity, self._registrations, self._log)
 
     def _registrations(self) -> set[Registration]:
-        """While it drains, only topics that still have messages here: consumers may come for those."""
+        """While the broker drains, only topics that still have messages here: consumers may come for those."""
         now = self._snapshot()
         return registrations(now, topics_left(now) if self._drain.has_begun else None)
 
@@ -199,7 +199,7 @@ class Broker:
     def _use_lookups(self, addresses: Sequence[str]) -> None:
         """Raises BadInput."""
         self._lookups.use(addresses)
-        self._engine.set_hold_new_topics(self._introductions.are_needed)
+        self._engine.set_hold_new_topics(self._channel_discovery.is_needed)
 
     def _make_membership(self) -> Membership | None:
         if not self._config.distributors:
@@ -213,10 +213,17 @@ class Broker:
             lab_service_time_ns=self._settings.lab_service_time_ns,
             machine=machine_here(),
         )
-        throttling = self._processors.throttling
-        return Membership(
-            self._config, about, self._engine, self._holder, self._drain, self._agent, throttling, self._log
+        broker = LocalBroker(
+            name=self._config.name,
+            about=about,
+            directory=Path(self._config.data_path),
+            engine=self._engine,
+            holder=self._holder,
+            drain=self._drain,
+            throttling=self._processors.throttling,
+            log=self._log,
         )
+        return Membership(self._config, broker, self._agent)
 
     def _connect_partner(self, address: str) -> HttpClient:
         return HttpClient(f"http://{address}", token=self._config.token)
@@ -233,7 +240,7 @@ class Broker:
             self._synchronizer.wake()
 
     def _has_given_up_tokens(self) -> bool:
-        """And the distributor knows it."""
+        """Whether no share is left here, and the distributor knows it."""
         return self._synchronizer is None or (self._holder.holds_nothing and self._synchronizer.is_settled)
 
     async def _follow_events(self, nursery: trio.Nursery) -> None:
@@ -246,30 +253,30 @@ class Broker:
     def _handle_event(self, event: events.Event, nursery: trio.Nursery) -> None:
         match event:
             case events.TopicCreated(topic):
-                nursery.start_soon(self._introductions.introduce, topic)
+                nursery.start_soon(self._channel_discovery.discover, topic)
                 self._note_change()
             case events.TopicDeleted(topic):
-                self._introductions.forget(topic)
+                self._channel_discovery.forget(topic)
                 self._holder.renew(topic)
                 self._note_change()
             case events.ChannelCreated() | events.ChannelDeleted():
                 self._note_change()
-            case events.StrangerSeen(topic, publisher_id):
+            case events.UnassignedPublisherSeen(topic, publisher_id):
                 if self._synchronizer is not None:
-                    self._synchronizer.note_stranger(topic, publisher_id)
-            case events.Moved():
+                    self._synchronizer.note_unassigned(topic, publisher_id)
+            case events.RateChanged():
                 if self._membership is not None:
-                    self._membership.histories.note_moved(event)
-            case events.Restless():
+                    self._membership.histories.note_rate_change(event)
+            case events.Unsteady():
                 if self._membership is not None:
-                    self._membership.histories.note_restless(event)
+                    self._membership.histories.note_unsteady(event)
             case events.Starved():
                 if self._synchronizer is not None:
                     self._synchronizer.wake()
-            case events.Lapsed(topic, waiting):
+            case events.LeaseExpired(topic, waiting):
                 self._log.warning("a lease ended without renewal: its topic waits here", topic=topic, waiting=waiting)
             case events.AuthAsked():
-                nursery.start_soon(self._authorizing.answer, event)
+                nursery.start_soon(self._authorizer.answer, event)
             case events.DiskFailed(reason):
                 self._health.note("queues", reason)
                 self._log.failure("messages cannot be written", reason=reason)
@@ -286,5 +293,5 @@ class Broker:
                 raise InternalError(f"the engine cannot go on: {reason}")
 
     def _note_change(self) -> None:
-        self._topic_list.note_change()
+        self._topic_list_writer.note_change()
         self._lookups.note_change()

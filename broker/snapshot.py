@@ -1,5 +1,7 @@
-"""The engine's snapshot, typed. Field names are those of docs/architecture.md, "Engine JSON"; times in ns, ``*_micro``
-in 1e-6."""
+"""The engine's snapshot, typed. Field names are those of docs/architecture.md, "Engine JSON".
+
+Times are in ns, ``*_micro`` in 1e-6.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ if TYPE_CHECKING:
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Base of all parts of a snapshot. Made by the engine, read by ``admin``, ``stats``, ``metrics``, ``reports``,
-    ``metadata``, ``lookup``. Parts form no cycles: the garbage collector need not look at the thousands of a second."""
+    """Base of all parts of a snapshot. Parts form no cycles; without ``gc`` the collector does not scan thousands of
+    them a second."""
 
 
 class PubCount(Part, frozen=True):
@@ -51,7 +53,7 @@ class Client(Part, frozen=True):
 
 
 class EndToEnd(Part, frozen=True):
-    """From publish to FIN over nsqd's window; ``values_ns`` in the order of ``e2e_percentiles``."""
+    """From publish to FIN, over nsqd's window. ``values_ns`` is in the order of ``e2e_percentiles``."""
 
     count: int
     values_ns: list[int]
@@ -68,9 +70,9 @@ class Channel(Part, frozen=True):
     timeout_count: int
     client_count: int
     clients: list[Client] = []
-    backend_depth: int = 0  # of depth, what is on disk
-    dropped: int = 0  # of an #ephemeral one, what memory did not take
-    zone_local_msg_count: int = 0  # deliveries by nearness, counted only under that experiment
+    backend_depth: int = 0  # part of ``depth`` that is on disk
+    dropped: int = 0  # by an #ephemeral one whose memory was full
+    zone_local_msg_count: int = 0  # deliveries by nearness, counted under that experiment only
     region_local_msg_count: int = 0
     global_msg_count: int = 0
     e2e: EndToEnd | None = None
@@ -82,7 +84,7 @@ class Bucket(Part, frozen=True):
     reject: bool
     max_backlog: int
     max_backlog_bytes: int
-    version: int  # of the share in force; 0: set by hand on this broker
+    version: int  # of the share in force; 0: set by hand here
     fill: float  # tokens
     received: int
     released: int
@@ -94,7 +96,7 @@ class Bucket(Part, frozen=True):
     largest_backlog: float  # last 60 s
     lateness_max_ns: int
     timestamp_source: str
-    lease_left_ns: int | None = None  # until the share is void; None: it is kept until another word comes
+    lease_left_ns: int | None = None  # until the lease ends; None: the share is kept without renewal
     lapses: int = 0  # how often its lease ended
 
 
@@ -133,8 +135,8 @@ class Topic(Part, frozen=True):
     channels: list[Channel]
     bucket: Bucket | None
     latency: LatencyWindows
-    backend_depth: int = 0  # of depth, what is on disk
-    dropped: int = 0  # of an #ephemeral one, what memory did not take
+    backend_depth: int = 0  # part of ``depth`` that is on disk
+    dropped: int = 0  # by an #ephemeral one whose memory was full
     e2e: EndToEnd | None = None
 
 
@@ -147,8 +149,8 @@ class Snapshot(Part, frozen=True):
     http_connections: int
     accepted: int
     accept_failures: int
-    limits_met: dict[str, int]  # {setting, or what clients were cut off for: how often}
-    postponements: int  # times that a connection had had its share of a turn
+    limits_met: dict[str, int]  # {setting, or why clients were cut off: times}
+    postponements: int  # times that a connection had used up its work budget
     unfinished_bytes: int
     unread_bytes: int
     timestamp_fallbacks: int
@@ -159,13 +161,13 @@ class Snapshot(Part, frozen=True):
     clock_steps: int
     stamps_corrected: int
     merged_reads: int
-    lab_service_time_ns: int  # of the laboratory's server; 0: there is none
+    lab_service_time_ns: int  # in the laboratory; 0: not in the laboratory
     accepting: bool
     topics: list[Topic]
     producers: list[Client] = []
 
 
-NO_TOPIC = "#"  # no topic can have this name: a snapshot without any
+NO_TOPIC = "#"  # no topic has this name: a snapshot without topics
 _DECODER = msgspec.json.Decoder(Snapshot)
 _TOPIC_DECODER = msgspec.json.Decoder(Topic)
 
@@ -178,14 +180,15 @@ _RAW_DECODER = msgspec.json.Decoder(_RawTopics)
 
 
 def take(engine: Engine, topic: str = "", channel: str = "", *, clients: bool = False) -> Snapshot:
-    """All topics, or those named ``topic`` (that have ``channel``). Raises RuntimeError when the engine has
-    stopped."""
+    """All topics, or the one named ``topic`` if it has ``channel``. Raises RuntimeError if the engine has stopped."""
     return _DECODER.decode(engine.snapshot(topic, channel, clients))
 
 
 def take_raw_topics(engine: Engine, topic: str = "") -> list[msgspec.Raw]:
-    """All topics, or the one named ``topic``, as the engine wrote them: equal where nothing has changed. They hold on
-    to the whole snapshot. Raises RuntimeError when the engine has stopped."""
+    """All topics, or the one named ``topic``, as the engine's JSON: unchanged topics compare equal.
+
+    They keep the whole snapshot in memory. Raises RuntimeError if the engine has stopped.
+    """
     return _RAW_DECODER.decode(engine.snapshot(topic, "", False)).topics
 
 

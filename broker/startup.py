@@ -1,5 +1,4 @@
-"""The engine's start and its end: its settings from the broker's, its ports bound or refused by name, what is queued
-saved however the broker ends."""
+"""The engine's start and end: settings, ports, and the saving of queued messages."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from broker import events
 from broker.config import TOPOLOGY_AWARE, BrokerConfig, EngineConfig
 from broker.runtime import tls_files as tls
 from broker.runtime.addresses import Ports
-from broker.sync.loop import SyncState
+from broker.sync.state_file import SyncState
 from srtm.errors import BadInput, Conflict, InternalError, NotBuilt, SrtmError
 from srtm.log import Log
 from srtm.net.address import listen_address
@@ -21,11 +20,11 @@ from srtm.net.address import listen_address
 if TYPE_CHECKING:
     from srtm._native import Engine
 
-_DISK_PATIENCE_MS = 60_000  # a gigabyte on a slow disk takes longer in all, but never as long for one step
+_DISK_PATIENCE_MS = 60_000  # without progress; a gigabyte takes longer on a slow disk, but no single step does
 
 
 def engine_settings(config: BrokerConfig, state: SyncState) -> EngineConfig:
-    """Closed to publishes until everything is in place: ``broker.service`` or the first sync opens it."""
+    """The engine's settings. It refuses publishes until ``broker.service`` or the first sync lets them in."""
     return msgspec.structs.replace(
         config.engine,
         tcp_address=listen_address("tcp_address", config.tcp_address),
@@ -73,15 +72,17 @@ def start_engine(engine: Engine, settings: EngineConfig) -> Ports:
 
 
 def stop_engine(engine: Engine, log: Log, _kind: object, error: BaseException | None, _traceback: object) -> None:
-    """Saves what is queued, whatever ends the broker. Raises InternalError where not all could be, unless ``error``
-    says already why the broker ends."""
+    """Stop the engine, which saves queued messages, whatever ends the broker.
+
+    Raises InternalError if it could not save all of them, unless ``error`` already says why the broker ends.
+    """
     saved = engine.stop(_DISK_PATIENCE_MS)
     failures = [event.reason for event in events.drain(engine) if isinstance(event, events.DiskFailed)]
     if saved:
         return
     stalled = f"nothing was written or synced for {_DISK_PATIENCE_MS // 1000} s"
-    # One of them counts the messages, wherever it stands; what it says already is not said twice.
-    said = [one for one in dict.fromkeys(failures) if not any(one != other and one in other for other in failures)]
+    # One reason may contain another: each is named once.
+    said = [text for text in dict.fromkeys(failures) if not any(text != other and text in other for other in failures)]
     reason = "; ".join(said) or stalled
     log.failure("queued messages were not all saved", reason=reason)
     group = error if isinstance(error, BaseExceptionGroup) else BaseExceptionGroup("", [error] if error else [])

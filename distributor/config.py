@@ -1,4 +1,4 @@
-"""Settings of the distributor, with the reason for each default."""
+"""The settings of the distributor, with the reason for each default."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from srtm.net.tokens import Tokens
 
 @dataclass(frozen=True, kw_only=True)
 class DistributorConfig:
-    """Everything that ``srtm distributor`` takes, parsed. Making one that makes no sense raises BadInput."""
+    """Everything that ``srtm distributor`` takes, parsed. Raises BadInput if it makes no sense."""
 
     http_address: str = "127.0.0.1:4190"  # loopback: nothing is exposed by accident; port 0: any free one
     store: str = field(default="sqlite:///srtm.sqlite3", repr=False)  # a URL of PostgreSQL may have a password in it
     broadcast_address: str | None = None  # None: the host of http_address, or the host name where that is a wildcard
-    tokens: Tokens | None = field(default=None, repr=False)  # None: everybody may do everything
+    tokens: Tokens | None = field(default=None, repr=False)  # None: no token is needed
     tls_cert: str | None = None  # PEM files; None: HTTP in clear
     tls_key: str | None = field(default=None, repr=False)
-    liveness_s: float = 5.0  # a broker syncs every second; after five missed ones it gets no new publishers
+    liveness_s: float = 5.0  # a broker syncs every second; after five missed syncs it gets no new publishers
     rejoin_grace_s: float = 10.0  # `srtm up` restarts a crashed broker at once: no reason to move its publishers
     inactive_producer_s: float = 300.0  # nsqlookupd's --inactive-producer-timeout
-    fitting: Method = "sequential"  # of topics whose submission says nothing of it
-    scaler: Scaler = Scaler.NONE  # nothing is started that the operator has not asked for
-    scaler_command: str = ""  # of the operator's shell
-    scaler_data: Path = Path("scaled")  # of the brokers that "process" starts
-    scaler_options: tuple[str, ...] = ()  # and more that they are started with: whom they trust, what they show
-    relief: bool = True  # publishers move off a broker that breaks their topic's promise by its load
-    relief_grace_s: float = 15.0  # reports cover the last 10 s: what passes by itself within 5 s is nobody's fault
-    relief_moves: int = 200  # publishers of one topic a minute; five times as many of all
-    relief_cool_down_s: float = 300.0  # of brokers; of publishers twice that
+    fitting: Method = "sequential"  # of topics whose submission does not name one
+    scaler: Scaler = Scaler.NONE  # starts only what the operator asks for
+    scaler_command: str = ""  # run by the operator's shell
+    scaler_data: Path = Path("scaled")  # directory of the brokers that "process" starts
+    scaler_options: tuple[str, ...] = ()  # more options of those brokers, such as tokens and certificates
+    relief: bool = True  # move publishers off a broker whose load breaks their topic's promise
+    relief_grace_s: float = 15.0  # reports cover 10 s: a fault that passes within 5 s is left alone
+    relief_moves: int = 200  # publishers per minute of one topic; five times as many of all topics
+    relief_cool_down_s: float = 300.0  # of brokers; twice as long of publishers
     longest_wait_s: float = 30.0  # of a long poll
-    # not a setting: tells one that is known under two addresses from two
+    # not a setting: shows that two addresses are of one process
     instance: str = field(default_factory=lambda: secrets.token_hex(8))
     max_body_bytes: int = 256 << 20  # a million publishers as JSON are about 60 MB
 

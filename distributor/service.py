@@ -1,10 +1,10 @@
-"""The distributor as a service: the store, the book, and HTTP around it.
+"""The distributor as a service: the store, the registry, and HTTP around them.
 
-With SQLite it leads from its start to its end. With PostgreSQL it leads for a term, whenever ``election`` says so, and
-stands by between terms; each term begins with what is in the store.
+With SQLite it leads from start to end. With PostgreSQL it leads for a term whenever ``leadership.election`` says so,
+and stands by between terms; each term begins with the state in the store.
 
-Stop, when cancelled: no new requests; those under way have a second to end; then the store is closed. Brokers go on
-with their shares.
+When it is cancelled it takes no new requests, gives those under way a second to end, and closes the store. Brokers keep
+their shares.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from srtm.log import Log
 from srtm.net.address import format_address, parse_address
 from srtm.net.tokens import read_text
 
-_GRACE_S = 1.0  # long polls of brokers last that long
-_BACKLOG = 4096  # a fleet that lost its broker asks all at once; the kernel takes its own bound if that is less
+_GRACE_S = 1.0  # for long polls of brokers to end
+_BACKLOG = 4096  # a fleet that lost its broker connects at once; the kernel may have a lower bound
 
 
 class BoundAddresses(NamedTuple):
-    """What is listened on, as HOST:PORT with the real port."""
+    """The address that is listened on, as HOST:PORT with the real port."""
 
     http: str
 
@@ -47,10 +47,10 @@ class BoundAddresses(NamedTuple):
 async def serve(
     config: DistributorConfig, *, task_status: trio.TaskStatus[BoundAddresses] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Run a distributor until cancelled. Started when HTTP answers.
+    """Run a distributor until cancelled. It has started when HTTP answers.
 
-    Raises BadInput (an address or store URL that is none), Unavailable (port in use; the store cannot be opened, or
-    another distributor has it as SQLite).
+    Raises BadInput (a bad address or store URL), Unavailable (the port is in use, the store cannot be opened, or
+    another distributor uses it as SQLite).
     """
     _check_certificate(config)
     with bound(config.http_address) as listener:
@@ -58,15 +58,15 @@ async def serve(
         store = await Store.open(config.store)
         try:
             async with background_nursery() as nursery:
-                app = await _decide(store, config, address, nursery)
+                app = await _make_app(store, config, address, nursery)
                 await _serve_http(app, listener, config, lambda: _ready(address, config, task_status))
         finally:
             await store.aclose()
 
 
-async def _decide(store: Store, config: DistributorConfig, address: str, nursery: trio.Nursery) -> ASGIApp:
-    """What HTTP reaches, once it is known who leads; what belongs to it runs in ``nursery``."""
-    url, log = f"{_scheme(config)}://{told_address(config, address)}", Log("distributor")
+async def _make_app(store: Store, config: DistributorConfig, address: str, nursery: trio.Nursery) -> ASGIApp:
+    """The application, once it is known who leads. Its tasks run in ``nursery``."""
+    url, log = f"{_scheme(config)}://{advertised_address(config, address)}", Log("distributor")
     if store.database.is_shared:
         roles = Roles(store, config, Election(partial(PostgresLock, store.database)), url, log)
         nursery.start_soon(roles.run)
@@ -79,8 +79,8 @@ async def _decide(store: Store, config: DistributorConfig, address: str, nursery
     return app
 
 
-def told_address(config: DistributorConfig, address: str) -> str:
-    """HOST:PORT at which others find what is bound to ``address``."""
+def advertised_address(config: DistributorConfig, address: str) -> str:
+    """HOST:PORT at which others reach what is bound to ``address``."""
     host, port = parse_address("http_address", address)
     if config.broadcast_address is not None:
         host = config.broadcast_address
@@ -99,7 +99,7 @@ def _ready(address: str, config: DistributorConfig, task_status: trio.TaskStatus
 
 
 def _check_certificate(config: DistributorConfig) -> None:
-    """Raises BadInput: where the server would only fail."""
+    """Raises BadInput, before the server fails with a message that names no option."""
     if config.tls_cert is None:
         return
     for option, name in (("tls_cert", config.tls_cert), ("tls_key", config.tls_key)):
@@ -117,7 +117,7 @@ def _check_certificate(config: DistributorConfig) -> None:
 async def _serve_http(
     app: ASGIApp, listener: socket.socket, settings: DistributorConfig, ready: Callable[[], None]
 ) -> None:
-    """Until cancelled, which may come while the server starts."""
+    """Serve until cancelled."""
     stop = trio.Event()
     async with background_nursery() as nursery:
         nursery.start_soon(_set_when_cancelled, stop)
@@ -141,9 +141,9 @@ async def _run_hypercorn(
     *,
     task_status: trio.TaskStatus[list[str]],
 ) -> None:
-    """Until ``stop``, and then no longer than the grace: shielded, so that requests under way may end."""
+    """Serve until ``stop``, then for the grace at most. Shielded, so that requests under way may end."""
     config = Config()
-    config.bind = [f"fd://{listener.detach()}"]  # bound before, where a port in use is our error to report
+    config.bind = [f"fd://{listener.detach()}"]  # bound already, so that a port in use is reported by option
     config.certfile, config.keyfile = settings.tls_cert, settings.tls_key
     config.alpn_protocols = ["http/1.1"]
     config.graceful_timeout = _GRACE_S

@@ -222,6 +222,11 @@ def is_name(text: str) -> bool:
     return len(text) <= 64 and _NAME.fullmatch(text) is not None
 
 
+def is_ephemeral(name: str) -> bool:
+    """Whether the topic or channel ends with its last consumer: it is in memory only."""
+    return name.endswith("#ephemeral")
+
+
 def identify(settings: Mapping[str, object]) -> bytes:
     """Encode IDENTIFY with its settings as JSON."""
     return b"IDENTIFY\n" + _sized(msgspec.json.encode(settings))

@@ -120,13 +120,13 @@ class Fitted:
         self._moved |= self._basis.moved
         self._basis = self._before
 
-    def has_heard(self, name: str) -> bool:
+    def has_reported(self, name: str) -> bool:
         """Whether anything was told of that broker that says what comes there."""
         return name in self._estimates and name not in self._idle_bins
 
     def _begun(self, name: str, bins: Sequence[Bin], dispersion: float) -> RateEstimate:
         """That of broker ``name``, to which ``bins`` come."""
-        if not self.has_heard(name):
+        if not self.has_reported(name):
             idle = self._idle_bins.pop(name, 0) + len(bins)
             if idle < IDLE_BINS and not any(one.demand for one in bins):
                 self._idle_bins[name] = idle
@@ -169,13 +169,13 @@ class Fitted:
         return None if made == old else shares
 
     def _seen(self, members: Sequence[Member], awaited: Collection[str]) -> list[Expected]:
-        heard = [member for member in members if self.has_heard(member.name)]
+        heard = [member for member in members if self.has_reported(member.name)]
         scale = sum(self.rate(member.name) for member in heard) / max(sum(one.declared for one in heard), 1e-6)
         return [self._seen_of(member, min(1.0, scale) if member.name in awaited else 0.0) for member in members]
 
     def _seen_of(self, member: Member, scale: float) -> Expected:
         """``scale``: how much of its declaration to take, while nothing was told."""
-        if self.has_heard(member.name):
+        if self.has_reported(member.name):
             estimate = self._estimates[member.name]
             return Expected(estimate.rate, estimate.deviation)
         rate = scale * member.declared
@@ -190,7 +190,7 @@ class Fitted:
         all, and brokers report in turn."""
         found = set()
         for member in members:
-            if not self.has_heard(member.name) or self.rate(member.name) < _LEAST_MESSAGES * self._grain(member):
+            if not self.has_reported(member.name) or self.rate(member.name) < _LEAST_MESSAGES * self._grain(member):
                 continue
             basis = self._basis.bins.get(member.name, 0)
             if basis >= _MOST_BINS:
@@ -268,7 +268,7 @@ class Fitted:
 
     def _grain(self, member: Member) -> float:
         """Msg/s that one message, or one burst of I, makes."""
-        heard = self.has_heard(member.name)
+        heard = self.has_reported(member.name)
         return self._estimates[member.name].grain if heard else member.dispersion / HEARING_S
 
     def _backlogs(self, members: Sequence[Member], rates: Sequence[float], slack: float) -> list[float]:

@@ -13,9 +13,9 @@ from bench.harness.cluster_runs.recovery import Ints
 from bench.simulation.buckets import BIN_NS
 from bench.simulation.gdrl_exchange import Exchanging
 from bench.simulation.shifting_traffic import Simulation
-from broker.events import Moved
+from broker.events import RateChanged
 from broker.history.bins import EngineBins, EngineHistories
-from broker.history.schedule import Followed
+from broker.history.schedule import HistorySchedule
 from srtm.control import TopicHistory
 from srtm.topics.adaptation import Adaptation, Mode
 
@@ -38,7 +38,7 @@ class Reporting(Simulation):
     ) -> None:
         super().__init__(arrivals_ns, envelope, policy, start, declared=declared, batch=batch)
         self.reports = 0  # sent
-        self._followed = [Followed() for _ in start]
+        self._followed = [HistorySchedule() for _ in start]
         for followed in self._followed:
             followed.follow([_TOPIC], [_TOPIC] if self._policy.mode == "fitted" else [])
 
@@ -53,7 +53,7 @@ class Reporting(Simulation):
         reports = {
             name: [report]
             for name, followed, one in zip(self._names, self._followed, bins, strict=True)
-            for report in followed.take(_as_read(now_ns, one), now_ns)
+            for report in followed.due_reports(_as_read(now_ns, one), now_ns)
         }
         if reports:
             self.reports += len(reports)
@@ -63,8 +63,8 @@ class Reporting(Simulation):
     def _changed(self, now_ns: int, name: str, arrivals: int, span_ns: int, waiting: int) -> None:
         if self._policy.mode == "static":
             return
-        moved = Moved(_TOPIC, _VERSION, now_ns - span_ns, span_ns, arrivals, waiting)
-        report = self._followed[self._names.index(name)].move(moved, now_ns)
+        moved = RateChanged(_TOPIC, _VERSION, now_ns - span_ns, span_ns, arrivals, waiting)
+        report = self._followed[self._names.index(name)].rate_changed(moved, now_ns)
         if report is not None and report.change is not None:
             self.reports += 1
             changes = {name: change_of(report.change, report.end_ns)}

@@ -1,1 +1,4 @@
-"""admin: see docs/architecture.md."""
+"""The HTTP interface of a broker: nsqd's routes and ours.
+
+May import every other package of ``broker`` but ``history``. Begin with ``router``.
+"""

@@ -1,5 +1,5 @@
-"""``/v1/topics/NAME/bucket`` and ``/trace``: the token bucket of a topic on this broker, set by hand where no
-distributor manages it."""
+"""``/v1/topics/NAME/bucket`` and ``/trace``: a topic's token bucket on this broker. It can be set by hand if no
+distributor manages the topic."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from srtm.net.http_server import Request, Response, Router, json_response, text_
 from srtm.protocol import checked_name
 
 _BODY_LIMIT_BYTES = 64 * 1024
-_LARGEST = 1e9  # msg/s or messages: beyond any network card, and within the engine's integers
-_LARGEST_INT = 2**62
+_MAX_AMOUNT = 1e9  # msg/s or messages: above any network card, and within the engine's integers
+_MAX_INT = 2**62
 KINDS = ("access", "processing", "consumer_wait", "total")
 WINDOWS = ("since_start", "last_60s")
 
 
 @dataclass(frozen=True)
 class BucketSpec:
-    """A valid limit: ``rate`` > 0 msg/s, ``burst`` >= 1 message."""
+    """A valid limit: ``rate`` above 0 msg/s, ``burst`` of at least 1 message."""
 
     rate: float
     burst: float
@@ -52,10 +52,10 @@ class BucketRoutes:
         self._start_wall_ns = context.start_wall_ns
 
     async def put_bucket(self, request: Request, name: str) -> Response:
-        """Version 0: any share of the distributor is newer."""
+        """The bucket gets version 0: any share of a distributor is newer."""
         self._refuse_managed(checked_name("topic", name))
         spec = parse_bucket(await request.read_body(_BODY_LIMIT_BYTES))
-        self._refuse_managed(name)  # the body may have taken its time
+        self._refuse_managed(name)  # it may have changed while the body arrived
         old = snapshot.find_topic(self._engine, name)
         self._engine.set_bucket(
             name,
@@ -111,7 +111,7 @@ class BucketRoutes:
         return text_response(histogram_log(now, self._start_wall_ns, histograms))
 
     def _snapshot(self, name: str) -> Snapshot:
-        """With that topic alone. Raises NotFound."""
+        """A snapshot of that topic alone. Raises NotFound."""
         now = snapshot.take(self._engine, name)
         if not now.topics:
             raise NotFound("topic", name)
@@ -119,7 +119,7 @@ class BucketRoutes:
 
 
 def parse_bucket(body: bytes) -> BucketSpec:
-    """Raises BadInput, naming the field."""
+    """Raises BadInput with the field."""
     try:
         given = msgspec.json.decode(body)
     except UNREADABLE as error:
@@ -146,21 +146,21 @@ def _real(given: Mapping[str, object], name: str, least: float, rule: str) -> fl
     if name not in given:
         raise BadInput(name, None, f"is missing: {rule}")
     value = given[name]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= _LARGEST:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= _MAX_AMOUNT:
         raise BadInput(name, value, rule)
     return float(value)
 
 
 def _count(given: Mapping[str, object], name: str, default: int) -> int:
     value = given.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LARGEST_INT:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MAX_INT:
         raise BadInput(name, value, "must be a whole number, 0 or more")
     return value
 
 
 def bucket_json(now: Snapshot, bucket: Bucket, managed: bool) -> dict[str, object]:
-    """Of the one topic in ``now``. Rates in msg/s, bursts and fills in messages, latencies in ms; how exact the stamps
-    are is of the whole broker."""
+    """The bucket of the one topic in ``now``. Rates in msg/s, bursts and fills in messages, latencies in ms. The
+    accuracy of stamps is that of the whole broker."""
     windows = {window: getattr(now.topics[0].latency, window) for window in WINDOWS}
     return {
         "rate": bucket.rate_micro / MICRO,
@@ -191,8 +191,8 @@ def bucket_json(now: Snapshot, bucket: Bucket, managed: bool) -> dict[str, objec
 
 
 def histogram_log(now: Snapshot, start_wall_ns: int, histograms: Mapping[tuple[str, str], str]) -> str:
-    """HdrHistogram's log format 1.3; the tag is ``KIND.WINDOW``; values are ns, Interval_Max is in ms as is its
-    custom."""
+    """HdrHistogram's log format 1.3. The tag is ``KIND.WINDOW``. Values are in ns; Interval_Max is in ms, as the
+    format's tools expect."""
     up_s = (now.wall_ns - start_wall_ns) / 1e9
     lines = [
         "#[Latencies of one topic on one SRTM broker, in ns]",
@@ -218,7 +218,7 @@ def histogram_log(now: Snapshot, start_wall_ns: int, histograms: Mapping[tuple[s
 def trace_json(
     publishers: list[str], publisher: bytes, arrival: bytes, due: bytes, released: bytes, sent: bytes, version: bytes
 ) -> dict[str, object]:
-    """Columns in order of decision; times in ns of CLOCK_MONOTONIC, 0: not yet."""
+    """Columns in order of decision. Times in ns of CLOCK_MONOTONIC; 0: not yet."""
     return {
         "publishers": publishers,
         "publisher": array("I", publisher).tolist(),

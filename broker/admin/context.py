@@ -1,4 +1,4 @@
-"""What the HTTP routes of a broker need of it: the engine, its settings, and a few words on the service around it."""
+"""What the HTTP routes need of a broker."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class AdminContext:
+    """The engine, its settings, and calls into the service."""
+
     engine: Engine
     settings: EngineConfig
     config: BrokerConfig
@@ -28,24 +30,24 @@ class AdminContext:
     broadcast_address: str
     tcp_port: int
     http_port: int
-    tokens: Tokens | None  # None: everybody may
-    is_managed: Callable[[str], bool]  # the distributor decides over this topic's limit
-    note_change: Callable[[], None]  # something in the metadata file has changed, perhaps without an event
-    write_topics: Callable[[], Awaitable[None]]  # returns when that file says what is so now
+    tokens: Tokens | None  # None: no token is needed
+    is_managed: Callable[[str], bool]  # whether a distributor sets this topic's limit
+    note_change: Callable[[], None]  # the list of topics has changed, perhaps without an event
+    write_topics: Callable[[], Awaitable[None]]  # returns when the present list is on disk
     health: Callable[[], str]  # "OK", or "NOK - why"
     drain: Drain
-    answer_gdrl: Callable[[GdrlMessage], GdrlAnswer]  # to another broker that exchanges tokens with this one
-    gdrl_rounds: Callable[[], int]  # in which this one asked another, since the start
-    gdrl_nonsense: Callable[[], int]  # offers, answers and credits of others that made none, since the start
+    answer_gdrl: Callable[[GdrlMessage], GdrlAnswer]  # to a message of another broker
+    gdrl_rounds: Callable[[], int]  # since the start
+    gdrl_invalid_messages: Callable[[], int]  # offers, answers and credits that made no sense, since the start
     throttling: Callable[[], Throttling]  # of this process's processors
     threshold: Threshold  # of the log
     lookup_addresses: Callable[[], Sequence[str]]  # of the nsqlookupds in use
-    use_lookups: Callable[[Sequence[str]], None]  # these from now on; raises BadInput
+    use_lookups: Callable[[Sequence[str]], None]  # raises BadInput
 
 
 def tokens_of(config: BrokerConfig) -> Tokens | None:
-    """Who may use the HTTP here. None: everybody."""
+    """The tokens that may use this broker's HTTP. None: no token is needed."""
     own = None if config.token is None else Tokens.of_one(config.token)
     if own is None or config.tokens is None:
         return own or config.tokens
-    return config.tokens.joined(own)  # which the list may name too, as that of a broker
+    return config.tokens.joined(own)  # the list may have the same token, as a broker's

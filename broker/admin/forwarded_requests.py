@@ -1,6 +1,7 @@
-"""HTTP requests that the engine leaves to Python: each becomes a task that asks the handler and gives its answer back.
+"""HTTP requests that the engine forwards to Python: each becomes a task that calls the handler and returns its answer.
 
-The engine keeps the protocol (``broker/engine/src/http``); a connection's next request comes when this one is answered.
+The engine speaks the protocol (``broker/engine/src/http``). It forwards a connection's next request once this one is
+answered.
 """
 
 from __future__ import annotations
@@ -17,24 +18,23 @@ from srtm.net.http_server import BodyTooLarge, Handler, Request, Response, respo
 if TYPE_CHECKING:
     from srtm._native import Engine
 
-# A snapshot takes the engine's time: more of them at once would only wait for each other.
-_AT_ONCE = 16
+_MAX_HANDLED = 16  # at one time: a snapshot takes the engine's time, more would wait for each other
 _GRACE_S = 1.0
 
 
-class Requests:
-    """``arrived`` is set whenever the engine may have some."""
+class ForwardedRequests:
+    """``arrived`` is set whenever the engine may have requests."""
 
     def __init__(self, engine: Engine, handler: Handler, log: Log) -> None:
         self._engine = engine
         self._handler = handler
         self._log = log
-        self._limit = trio.CapacityLimiter(_AT_ONCE)
+        self._limit = trio.CapacityLimiter(_MAX_HANDLED)
         self._stopping = False
         self.arrived = Wakeup()
 
     async def serve(self) -> None:
-        """Until cancelled; then no request is begun any more, and those under way get a second."""
+        """Until cancelled. Then no request is begun, and those under way get a second to end."""
         under_way = trio.CancelScope(shield=True)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._answer_all, under_way)
@@ -51,7 +51,7 @@ class Requests:
         try:
             self._engine.close_http()
         except RuntimeError:
-            under_way.cancel()  # the engine has ended: nobody waits for an answer
+            under_way.cancel()  # the engine has ended: no client waits
 
     async def _answer_all(self, under_way: trio.CancelScope) -> None:
         with under_way:
@@ -64,7 +64,7 @@ class Requests:
     async def _answer(self, number: int, asked: Request) -> None:
         async with self._limit:
             answer = await respond(self._handler, asked, self._log)
-        with suppress(RuntimeError):  # the engine has ended, and with it the connection
+        with suppress(RuntimeError):  # the engine has ended, and the connection with it
             self._engine.respond(number, answer.status, answer_headers(answer), answer.body)
 
 

@@ -1,4 +1,4 @@
-"""``POST /v1/gdrl/exchange``: another broker offers to even out tokens with this one, or sends some."""
+"""``POST /v1/gdrl/exchange``: offers and credits of other brokers."""
 
 from __future__ import annotations
 

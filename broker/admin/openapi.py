@@ -1,5 +1,5 @@
-"""The OpenAPI document of a broker's own routes (``/v1/...``, ``/metrics``, ``/healthz``), which the command line and
-distributors use; nsqd's routes are as nsqd documents them. Pure."""
+"""The OpenAPI document of a broker's own routes (``/v1/...``, ``/metrics``, ``/healthz``). nsqd documents its own.
+Pure."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Health(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Operation:
-    """``answers`` and ``takes``: a type (JSON; None: nothing) or ``str`` (text); ``refusals``: statuses besides 401 and
-    403."""
+    """``answers`` and ``takes`` are types: JSON, ``str`` for text, None for nothing. ``refusals`` are statuses
+    besides 401 and 403."""
 
     summary: str
     answers: Any
@@ -65,13 +65,15 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
 
 def document(version: str) -> dict[str, Any]:
     """OpenAPI 3.1."""
-    kinds = [kind for one in OPERATIONS.values() for kind in (one.answers, one.takes) if kind is not None]
+    kinds = [
+        kind for operation in OPERATIONS.values() for kind in (operation.answers, operation.takes) if kind is not None
+    ]
     kinds.append(control.Problem)
     found, components = msgspec.json.schema_components(kinds, schema_hook=control.schema_of, ref_template=_REFERENCE)
     schemas = dict(zip(map(id, kinds), found, strict=True))
     paths: dict[str, dict[str, Any]] = {}
-    for (method, path), one in OPERATIONS.items():
-        paths.setdefault(path, {})[method.lower()] = _operation(path, one, schemas)
+    for (method, path), operation in OPERATIONS.items():
+        paths.setdefault(path, {})[method.lower()] = _operation(path, operation, schemas)
     return {
         "openapi": "3.1.0",
         "info": {"title": "SRTM broker", "version": version},
@@ -80,18 +82,22 @@ def document(version: str) -> dict[str, Any]:
     }
 
 
-def _operation(path: str, one: Operation, schemas: dict[int, Any]) -> dict[str, Any]:
+def _operation(path: str, operation: Operation, schemas: dict[int, Any]) -> dict[str, Any]:
     asked = [_parameter("name", "path")] if "{name}" in path else []
-    asked += [_parameter(one.query, "query")] if one.query else []
+    asked += [_parameter(operation.query, "query")] if operation.query else []
     is_open = path == "/healthz"
-    answer = {"description": "done", **_content(one.answers, schemas)}
-    made: dict[str, Any] = {"summary": one.summary, "parameters": asked, "responses": {str(one.well): answer}}
-    for status in sorted({*one.refusals} if is_open else {401, 403, *one.refusals}):
-        refusal = {"$ref": "#/components/schemas/Problem"} if not is_open else schemas[id(one.answers)]
+    answer = {"description": "done", **_content(operation.answers, schemas)}
+    made: dict[str, Any] = {
+        "summary": operation.summary,
+        "parameters": asked,
+        "responses": {str(operation.well): answer},
+    }
+    for status in sorted({*operation.refusals} if is_open else {401, 403, *operation.refusals}):
+        refusal = {"$ref": "#/components/schemas/Problem"} if not is_open else schemas[id(operation.answers)]
         media = _JSON if is_open else _PROBLEM
         made["responses"][str(status)] = {"description": "refused", "content": {media: {"schema": refusal}}}
-    if one.takes is not None:
-        made["requestBody"] = {"required": True, **_content(one.takes, schemas)}
+    if operation.takes is not None:
+        made["requestBody"] = {"required": True, **_content(operation.takes, schemas)}
     if not is_open:
         made["security"] = [{"token": []}]
     return made

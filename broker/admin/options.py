@@ -1,5 +1,5 @@
-"""``/config/NAME`` and ``/debug/freememory`` as nsqd has them (protocol section 13): options are shown by their key in
-the TOML file; which nsqlookupds are used and what is logged can be changed while the broker runs."""
+"""``/config/NAME`` and ``/debug/freememory`` as nsqd has them (protocol section 13). Options are named by their key
+in the TOML file. The nsqlookupds in use and the log level can be changed while the broker runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 import trio
 
 from broker.admin.context import AdminContext
-from broker.admin.nsqd import Refused, nsq_answer, read
+from broker.admin.nsqd_routes import Refused, nsq_answer, read
 from broker.nsqd.options import BY_KEY, LOG_LEVEL, Value, from_config
 from broker.stats.statsd import key_prefix
 from srtm.errors import BadInput
@@ -51,7 +51,7 @@ class OptionRoutes:
         return self._shown(key)
 
     def _shown(self, key: str) -> Response:
-        """Texts bare, everything else in JSON."""
+        """Text without quotes, everything else as JSON."""
         if key not in BY_KEY:
             raise Refused(400, "INVALID_OPTION")
         shown = BY_KEY[key].kind.show(self._current(key))
@@ -70,14 +70,14 @@ class OptionRoutes:
         return given or self._ports().get(key, given)
 
     def _ports(self) -> dict[str, int]:
-        """What 0 stands for."""
+        """The real ports, for options that are 0."""
         return {"broadcast_tcp_port": self._context.tcp_port, "broadcast_http_port": self._context.http_port}
 
 
 async def free_memory(_request: Request) -> Response:
-    """What the allocator keeps for later goes back to the system, as far as it can."""
+    """Return unused memory of the allocator to the system, as far as possible."""
     gc.collect()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's alone
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only
     if trim is not None:
         await trio.to_thread.run_sync(trim, 0)
     return Response()

@@ -1,6 +1,6 @@
-"""The broker's HTTP: nsqd's routes and ours behind one router, each with its own kind of error body.
+"""The broker's HTTP: nsqd's routes and ours behind one router, each with its own kind of refusal.
 
-``/v1/...``, ``/metrics`` and ``/healthz`` refuse with problem+json, everything else as nsqd does.
+``/v1/...``, ``/metrics`` and ``/healthz`` refuse with problem+json, all other routes as nsqd does.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from broker import snapshot
 from broker.admin import openapi
 from broker.admin.bucket import add_bucket_routes
 from broker.admin.context import AdminContext
-from broker.admin.drain import add_drain_routes
+from broker.admin.drain_routes import add_drain_routes
 from broker.admin.gdrl import add_gdrl_routes
-from broker.admin.nsqd import add_nsqd_routes, nsq_answer
+from broker.admin.nsqd_routes import add_nsqd_routes, nsq_answer
 from broker.admin.options import add_option_routes
 from broker.stats.prometheus import CONTENT_TYPE, metrics_text
 from srtm.errors import BadInput, Forbidden, NotFound, Unauthorized
@@ -70,7 +70,7 @@ class _ServiceRoutes:
             self._context.name,
             __version__,
             throttling,
-            (self._context.gdrl_rounds(), self._context.gdrl_nonsense()),
+            (self._context.gdrl_rounds(), self._context.gdrl_invalid_messages()),
         )
         return Response(body=text, content_type=CONTENT_TYPE)
 
@@ -78,7 +78,7 @@ class _ServiceRoutes:
         return json_response(openapi.document(__version__))
 
     async def healthz(self, _request: Request) -> Response:
-        """200 while the broker works; whether it takes publishes is said in ``accepting``."""
+        """200 while the broker works. ``accepting`` says whether it takes publishes."""
         health = self._context.health()
         facts = {
             "status": "ok" if health == "OK" else health,

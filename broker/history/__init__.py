@@ -1,1 +1,4 @@
-"""history: see docs/architecture.md."""
+"""Histories of arrivals that a broker reports to the distributor, for the adaptor.
+
+May import ``broker.events`` and ``broker.runtime``. Begin with ``schedule``, then ``phase``: what is reported when.
+"""

@@ -1,4 +1,4 @@
-"""Bins of topics as the engine tells them, and as they are kept between two reports. Pure."""
+"""Bins of arrivals: as the engine returns them, and as they are kept between two reports. Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import msgspec
 
 
 class EngineBins(msgspec.Struct, frozen=True, kw_only=True):
-    """Bins of one topic, ``first`` and those that follow it, up to the one that is not over. Columns of equal length,
-    but for ``supply``."""
+    """Consecutive bins of one topic, from ``first`` up to the one that is still open. All columns but ``supply`` have
+    the same length."""
 
     topic: str
     version: int  # of the share in force
@@ -16,10 +16,10 @@ class EngineBins(msgspec.Struct, frozen=True, kw_only=True):
     waiting: list[int]
     unfinished: list[float]
     delay_ns: list[int]
-    supply: list[tuple[int, float]]  # (number of the first bin at whose end it was in force, msg/s), ascending
+    supply: list[tuple[int, float]]  # (first bin at whose end this rate was in force, msg/s), ascending
 
     def from_bin(self, first: int) -> EngineBins:
-        """Without those before ``first``."""
+        """The bins from number ``first`` on."""
         known = first - self.first
         if known <= 0:
             return self
@@ -34,17 +34,16 @@ class EngineBins(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EngineHistories(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``Engine.histories`` gives: topics to which nothing was are left out. ``until``: the first bin that is not
-    over."""
+    """The result of ``Engine.histories``. Topics without messages are left out."""
 
-    until: int
+    until: int  # the bin that is still open
     bin_ns: int
     wall_offset_ns: int
     topics: list[EngineBins]
 
 
 class Columns:
-    """Bins of one topic since its last report, from number ``first`` on."""
+    """Bins of one topic since its latest report, from number ``first`` on."""
 
     def __init__(self) -> None:
         self.first = 0
@@ -52,10 +51,10 @@ class Columns:
         self.waiting: list[int] = []
         self.unfinished: list[float] = []
         self.delay_ns: list[int] = []
-        self._supply: list[tuple[int, float]] = []  # as ``EngineBins.supply``; the last one holds until another comes
+        self._supply: list[tuple[int, float]] = []  # as ``EngineBins.supply``; the last rate holds until the next
 
     def add(self, bins: EngineBins) -> None:
-        """Those that follow."""
+        """Append the bins that follow."""
         if not self.arrivals:
             self.first = bins.first
         self.arrivals += bins.arrivals
@@ -69,11 +68,11 @@ class Columns:
 
     def supply(self) -> list[tuple[int, float]]:
         """As ``TopicHistory.supply``."""
-        told = {max(number - self.first, 0): rate for number, rate in self._supply}  # of one bin's the last
-        return list(told.items()) if self.arrivals else []
+        rates = {max(number - self.first, 0): rate for number, rate in self._supply}  # the last one of each bin
+        return list(rates.items()) if self.arrivals else []
 
     def drop(self, count: int) -> None:
-        """The first so many."""
+        """Remove the first ``count`` bins."""
         self.first += count
         for column in (self.arrivals, self.waiting, self.unfinished, self.delay_ns):
             del column[:count]
@@ -81,6 +80,6 @@ class Columns:
             del self._supply[0]
 
     def clear(self) -> None:
-        """All of them; ``first`` stays. Lists that were given out stay as they are."""
+        """Remove all bins; ``first`` stays. Makes new lists, because a report may hold the old ones."""
         self.arrivals, self.waiting, self.unfinished, self.delay_ns = [], [], [], []
         self._supply = self._supply[-1:]

@@ -1,107 +1,70 @@
-"""Histories as a broker sends them: which bins of which topics are due. Pure.
+"""Decides which bins of which topics a broker reports, and when. Pure.
 
-Every topic that is followed reports once a second; at once when the engine says that its rate of arrivals has changed,
-with what came since, before the bin is over; and four times a second from then on for some seconds, as also while
-messages wait for tokens at the beginning of every bin. A topic to which nothing was since its last report is left out,
-once that its traffic ended was told; and what was not taken is told anew (``untell``), as it is then.
-A topic that may be told seldom says when its traffic has become steady, and then only that it still is, without bins
-(``steadiness``); if little
-comes its bins are not looked at then (``asking``), and all is left to the engine's word: that traffic has changed, or
-that it drifts, or that messages wait. Where much comes the bins say the latter two (``drift``).
+A topic reports once a second. If its rate of arrivals changes it reports at once, and then four times a second for
+three seconds; so it does while messages wait for tokens. A topic without messages is left out once the end of its
+traffic was reported. A report that was lost is replaced by one of the present state (``reports_lost``).
+
+A topic that may report seldom says once that its traffic is steady, and then only renews this (``steadiness``). If few
+messages arrive, it is not polled meanwhile: the engine watches it (``polling``) and tells of changes, drift and waiting
+messages. If many arrive, the bins tell drift (``drift``) and waiting messages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from broker.events import Moved
+from broker.events import RateChanged
 from broker.history.bins import Columns, EngineBins, EngineHistories
 from broker.history.drift import Drift
-from broker.history.polling import FAR_BINS, LOOK_BINS, PERIOD_NS, Asking, Pace, Question
+from broker.history.phase import TRANSITIONS, Event, Phase
+from broker.history.polling import CATCH_UP_BINS, PERIOD_NS, RARE_BINS, Pace, Poll, Polling
 from broker.history.steadiness import Steadiness, next_turn_ns
 from srtm.control import RateChange, TopicHistory
 
-_SELDOM_NS = 1_000_000_000
-_OFTEN_NS = 250_000_000
-_RENEWALS_NS = 5_000_000_000  # until another look for topics to be named as still steady, where that came to nobody
-_STEADY_BINS = 10  # that a report of steady traffic has; where little comes ``FAR_BINS``
-# Messages in those. With as many their end is looked for often: an engine to which nothing comes sees only when it is
-# asked that nothing comes. With fewer it takes longer anyway until that can be told from chance.
-_MUCH = 20
-_MOVING_BINS = 30  # how long a change is followed closely
-_LONGEST_GAP_BINS = 128  # so many the engine keeps: more is a broker that stood still
-_QUEUE_BINS = 3  # in so many bins in a row something waited at the beginning: it is no passing burst
+_PERIOD_NS = 1_000_000_000  # between reports
+_CHANGE_PERIOD_NS = 250_000_000  # between reports after a change
+_RENEWAL_RETRY_NS = 5_000_000_000  # after renewals were lost
+_STEADY_BINS = 10  # in a report of steady traffic; ``RARE_BINS`` if messages are rare
+# Messages in those bins. With as many, the topic is polled often: the engine notices an end of traffic only when it is
+# polled. With fewer, it takes longer anyway to tell an end from chance.
+_FREQUENT_MESSAGES = 20
+_CHANGE_BINS = 30  # after a change, reported at the shorter period
+_ENGINE_BINS = 128  # kept by the engine: a longer gap means that the broker stood still
+_QUEUE_BINS = 3  # in a row that begin with messages waiting: not a passing burst
 
 
-class _Followed:
-    """One topic: its bins since the last report."""
+class _TopicSchedule:
+    """One topic: its bins since the latest report, and what the distributor knows of it."""
 
     def __init__(self, known_until: int, steadiness: Steadiness | None) -> None:
+        self.phase = Phase.ACTIVE
+        self.version = 0  # of the share in force
+        self.known_until = known_until  # number of the first bin that was not added; 0: it was never polled
+        self.is_frequent = False  # while it is steady: many messages arrive
+        self._steadiness = steadiness  # None: it reports every second
         self._bins = Columns()
-        self.steadiness = steadiness  # None: it is told every second
-        self.version = 0
-        self.moving_until = 0  # number of a bin
-        self.reported_ns = 0
-        self.known_until = known_until  # number of the first bin that was not added; 0: nobody asked yet
-        self.has_much = False  # while it is steady
         self._drift = Drift()
-        self.owes_end = True  # nobody was told yet that nothing comes
-        self._queued = 0  # bins in a row that began with something waiting
+        self._change_until = 0  # number of a bin
+        self._queue_bins = 0  # bins in a row that began with messages waiting
+        self._reported_ns = 0
 
     def add(self, bins: EngineBins) -> None:
-        if bins.first != self.known_until:  # what the engine keeps does not go back as far
+        if bins.first != self.known_until:  # the engine does not have the bins between
             self._bins.clear()
         self._bins.add(bins)
         self.version = bins.version
         self.known_until = bins.first + len(bins.arrivals)
         for at, waiting in enumerate(bins.waiting):
-            self._queued = self._queued + 1 if waiting else 0
-            if self._queued >= _QUEUE_BINS:
-                self.moving_until = bins.first + at + _MOVING_BINS
+            self._queue_bins = self._queue_bins + 1 if waiting else 0
+            if self._queue_bins >= _QUEUE_BINS:
+                self._change_until = bins.first + at + _CHANGE_BINS
 
-    def look_at_steadiness(self, until: int) -> None:
-        """After all bins before ``until`` were added."""
-        if self.steadiness is None:
-            return
-        if (at := next((at for at, count in enumerate(self._bins.arrivals) if count), None)) is not None:
-            self.steadiness.begin(self._bins.first + at)
-        if self.moving_until > until:
-            self.steadiness.disturb(self.moving_until - _MOVING_BINS)
-        elif self.steadiness.is_steady(until) and len(self._bins.arrivals) >= _STEADY_BINS:
-            self.has_much = sum(self._bins.arrivals[-_STEADY_BINS:]) >= _MUCH
-            self._bins.drop(max(len(self._bins.arrivals) - self._told_bins, 0))
-            if self.steadiness.is_known and self._drift.note(self._bins.arrivals[-_STEADY_BINS:]):
-                self.steadiness.disturb(until)
-
-    @property
-    def _told_bins(self) -> int:
-        return _STEADY_BINS if self.has_much else FAR_BINS
-
-    def is_resting(self, until: int) -> bool:
-        """It is known to be steady, and nothing says otherwise."""
-        return self.steadiness is not None and self.steadiness.is_known and self.moving_until <= until
-
-    def begin_at(self, first: int) -> None:
-        """Bins from that one on were asked for, and none before unless they are here."""
-        if not (self._bins.arrivals and self._bins.first <= first <= self.known_until):
-            self._bins.clear()
-            self._bins.first = self.known_until = first
-
-    def wake(self, first: int) -> None:
-        """After some time in which nothing came; how long that was says how rare messages are."""
-        if self.is_steady(first):
-            self.known_until = max(self.known_until, first - FAR_BINS)
-            self.add_nothing(first)
-
-    def is_steady(self, until: int) -> bool:
-        return self.steadiness is not None and self.steadiness.is_steady(until)
-
-    def add_nothing(self, until: int) -> None:
-        """Up to bin ``until``, where bins are missing."""
+    def add_empty(self, until: int) -> None:
+        """Add bins without messages for the missing ones before ``until``."""
         bins = until - self.known_until
         if bins <= 0:
             return
-        if bins > _LONGEST_GAP_BINS:
+        if bins > _ENGINE_BINS:
             self._bins.clear()
             self.known_until = until
             return
@@ -119,29 +82,91 @@ class _Followed:
             )
         )
 
+    def add_pause(self, first: int) -> None:
+        """Messages arrive again in bin ``first``. The length of the pause tells how rare they are."""
+        if self.is_steady(first):
+            self.known_until = max(self.known_until, first - RARE_BINS)
+            self.add_empty(first)
+
+    def expect(self, first: int) -> None:
+        """The topic was polled from bin ``first`` on: earlier bins that are not here are lost."""
+        if not (self._bins.arrivals and self._bins.first <= first <= self.known_until):
+            self._bins.clear()
+            self._bins.first = self.known_until = first
+
+    # Steadiness
+
+    @property
+    def may_be_seldom(self) -> bool:
+        """Whether it need not report steady traffic."""
+        return self._steadiness is not None
+
+    def use(self, steadiness: Steadiness | None) -> None:
+        """It may report seldom from now on, or (None) it may not."""
+        self._steadiness = steadiness
+        self._enter(Event.DISTURBED)
+
+    def update_steadiness(self, until: int) -> None:
+        """Judge the bins, which are complete up to ``until``."""
+        steadiness, bins = self._steadiness, self._bins
+        if steadiness is None:
+            return
+        if (at := next((at for at, count in enumerate(bins.arrivals) if count), None)) is not None:
+            steadiness.begin(bins.first + at)
+        if self._change_until > until:
+            self.disturb(self._change_until - _CHANGE_BINS)
+        elif steadiness.is_steady(until) and len(bins.arrivals) >= _STEADY_BINS:
+            self.is_frequent = sum(bins.arrivals[-_STEADY_BINS:]) >= _FREQUENT_MESSAGES
+            bins.drop(max(len(bins.arrivals) - self._steady_bins, 0))
+            if self.phase is Phase.STEADY and self._drift.note(bins.arrivals[-_STEADY_BINS:]):
+                self.disturb(until)
+
+    def disturb(self, bin_number: int) -> None:
+        """Traffic is not steady in this bin."""
+        if self._steadiness is not None:
+            self._steadiness.disturb(bin_number)
+        self._enter(Event.DISTURBED)
+
+    def is_steady(self, until: int) -> bool:
+        return self._steadiness is not None and self._steadiness.is_steady(until)
+
+    def needs_no_report(self, until: int) -> bool:
+        """The distributor knows that traffic is steady, and nothing says otherwise."""
+        return self.phase is Phase.STEADY and self._change_until <= until
+
+    @property
+    def _steady_bins(self) -> int:
+        return _STEADY_BINS if self.is_frequent else RARE_BINS
+
     def renew(self, now_ns: int) -> bool:
-        """Whether it is to be named as still steady now; it counts as named then."""
-        if self.steadiness is None or not self.steadiness.is_to_renew(now_ns):
+        """Whether a renewal is due; it counts as sent."""
+        steadiness = self._steadiness
+        if steadiness is None or self.phase is not Phase.STEADY or not steadiness.is_renewal_due(now_ns):
             return False
-        self.steadiness.tell(now_ns)
+        steadiness.note_sent(now_ns)
         return True
 
-    def move(self, version: int, until: int) -> None:
-        """Its rate has changed, in a bin that is not before ``until``, under the share of ``version``."""
+    def renewal_lost(self) -> None:
+        if self._steadiness is not None and self.phase is Phase.STEADY:
+            self._steadiness.note_renewal_lost()
+
+    # Reports
+
+    def rate_changed(self, version: int, until: int) -> None:
+        """The rate changed in a bin not before ``until``, under the share of ``version``."""
         self.version = version
-        self.known_until = max(self.known_until, until)  # it slept
+        self.known_until = max(self.known_until, until)  # it may not have been polled
         self._bins.first = self._bins.first if self._bins.arrivals else self.known_until
-        self.moving_until = until + _MOVING_BINS
-        if self.steadiness is not None:
-            self.steadiness.disturb(until)
+        self._change_until = until + _CHANGE_BINS
+        self.disturb(until)
 
     def is_due(self, until: int, now_ns: int) -> bool:
-        if self.steadiness is not None and self.steadiness.is_steady(until):
-            return len(self._bins.arrivals) >= self._told_bins and not self.steadiness.is_known
+        if self.is_steady(until):
+            return len(self._bins.arrivals) >= self._steady_bins and self.phase is not Phase.STEADY
         if not self._bins.arrivals:
             return False
-        often = until < self.moving_until
-        return now_ns - self.reported_ns >= (_OFTEN_NS if often else _SELDOM_NS)
+        is_changing = until < self._change_until
+        return now_ns - self._reported_ns >= (_CHANGE_PERIOD_NS if is_changing else _PERIOD_NS)
 
     def report(
         self,
@@ -153,9 +178,9 @@ class _Followed:
         steady: bool = False,
         change: RateChange | None = None,
     ) -> TopicHistory | None:
-        """None: nothing was, and that is known."""
+        """The report of the bins, which are then removed. None: it says nothing that the distributor does not know."""
         bins = self._bins
-        said = TopicHistory(
+        report = TopicHistory(
             topic=topic,
             share_version=self.version,
             first_ns=bins.first * bin_ns + wall_offset_ns,
@@ -168,176 +193,191 @@ class _Followed:
             change=change,
             steady=steady,
         )
-        self._bins.clear()
-        self.reported_ns = now_ns
-        is_empty = not (change or any(said.arrivals) or any(said.waiting) or any(said.unfinished))
-        if is_empty and (steady or not self.owes_end):
+        bins.clear()
+        self._reported_ns = now_ns
+        is_empty = not (change or any(report.arrivals) or any(report.waiting) or any(report.unfinished))
+        if is_empty and (steady or self.phase is Phase.IDLE):
             return None
-        self.owes_end = not is_empty and (change is not None or steady or said.arrivals[-1] + said.waiting[-1] > 0)
-        if steady and self.steadiness is not None:
-            self.steadiness.tell(now_ns)
+        self._enter(_sent(report, is_empty))
+        if steady and self._steadiness is not None:
+            self._steadiness.note_sent(now_ns)
             self._drift = Drift()
-        return said
+        return report
+
+    def report_lost(self) -> None:
+        self._enter(Event.LOST)
+
+    def _enter(self, event: Event) -> None:
+        self.phase = TRANSITIONS[event][self.phase]
 
 
-class Followed:
-    """All topics that are followed. ``asking``: what the engine is to be asked."""
+def _sent(report: TopicHistory, is_empty: bool) -> Event:
+    if is_empty:
+        return Event.SENT_END
+    if report.steady:
+        return Event.SENT_STEADY
+    goes_on = report.change is not None or report.arrivals[-1] + report.waiting[-1] > 0
+    return Event.SENT_TRAFFIC if goes_on else Event.SENT_END
+
+
+class HistorySchedule:
+    """All topics whose histories are reported. ``polling`` says what the engine is asked for."""
 
     def __init__(self) -> None:
-        self.asking = Asking()
+        self.polling = Polling()
         self._wall_offset_ns: int | None = None
         self._bin_ns = PERIOD_NS
-        self._topics: dict[str, _Followed] = {}
-        self._renewed_ns = self._renewals_due_ns = 0  # the latest look, the next
-        self._looked_until = 0  # number of a bin: at all that are awake
-        self._awake: dict[str, None] = {}  # those that have anything to say, in order
+        self._topics: dict[str, _TopicSchedule] = {}
+        self._renewed_ns = self._renewals_due_ns = 0  # the latest renewals, the next
+        self._judged_until = 0  # number of a bin: all active topics were judged
+        self._active: dict[str, None] = {}  # topics with something to report, in order
 
     @property
     def names(self) -> list[str]:
         return list(self._topics)
 
     def follow(self, topics: Collection[str], seldom: Collection[str] = ()) -> None:
-        """``seldom``: those of ``topics`` that need not be told while their traffic is steady."""
+        """Report ``topics`` from now on, and no others. Those in ``seldom`` need not report steady traffic."""
         for gone in self._topics.keys() - set(topics):
             del self._topics[gone]
-            self._awake.pop(gone, None)
-            self.asking.remove(gone)
-        told_seldom = set(seldom)
+            self._active.pop(gone, None)
+            self.polling.remove(gone)
+        seldom_names = set(seldom)
         for name in topics:
-            if name not in self._topics:
-                self._topics[name] = _Followed(self.asking.until, Steadiness(name) if name in told_seldom else None)
-            elif (self._topics[name].steadiness is not None) != (name in told_seldom):
-                self._topics[name].steadiness = Steadiness(name) if name in told_seldom else None
-                if self.asking.is_resting(name):
-                    self._topics[name].known_until = 0  # nobody asked what came since it rests
-            else:
+            topic, may_be_seldom = self._topics.get(name), name in seldom_names
+            if topic is not None and topic.may_be_seldom == may_be_seldom:
                 continue
-            self._awake[name] = None
+            steadiness = Steadiness(name) if may_be_seldom else None
+            if topic is None:
+                self._topics[name] = _TopicSchedule(self.polling.until, steadiness)
+            else:
+                topic.use(steadiness)
+                if self.polling.is_watched(name):
+                    topic.known_until = 0  # it was not polled
+            self._active[name] = None
             self._place(name)
 
-    def take(self, histories: EngineHistories, now_ns: int, asked: Question | None = None) -> list[TopicHistory]:
-        """The answer to ``asked`` (None: to a question for all, each time); gives what is due at ``now_ns`` (of any
-        clock)."""
-        asked = asked or Question(self.names, self.asking.until)
-        offset_ns = self.note(histories, asked)
-        if asked.since > histories.until:
+    def due_reports(self, histories: EngineHistories, now_ns: int, poll: Poll | None = None) -> list[TopicHistory]:
+        """Take the answer to ``poll`` (None: to one for all topics) and return the reports that are due at ``now_ns``,
+        of any clock that does not go back."""
+        poll = poll or Poll(self.names, self.polling.until)
+        offset_ns = self.add(histories, poll)
+        if poll.since > histories.until:
             return []
         reports = []
-        is_to_look_at_all = histories.until >= self._looked_until + LOOK_BINS
-        if is_to_look_at_all:
-            self._looked_until = histories.until
-        for name in [name for name in asked.topics if name in self._awake]:
+        judges_all = histories.until >= self._judged_until + CATCH_UP_BINS
+        if judges_all:
+            self._judged_until = histories.until
+        for name in [name for name in poll.topics if name in self._active]:
             topic = self._topics[name]
-            if topic.is_resting(histories.until) and topic.has_much and not is_to_look_at_all:
+            if topic.needs_no_report(histories.until) and topic.is_frequent and not judges_all:
                 continue
-            topic.add_nothing(histories.until)  # unless there was something
-            topic.look_at_steadiness(histories.until)
+            topic.add_empty(histories.until)  # nothing where the answer has bins
+            topic.update_steadiness(histories.until)
             if topic.is_due(histories.until, now_ns):
                 steady = topic.is_steady(histories.until)
                 report = topic.report(name, histories.bin_ns, offset_ns, now_ns, steady=steady)
                 if report is None:
-                    del self._awake[name]
+                    del self._active[name]
                 else:
                     reports.append(report)
             self._place(name)
         return reports
 
-    def note(self, histories: EngineHistories, asked: Question) -> int:
-        """The answer to ``asked``, of which nothing is due yet; gives the wall clock's offset."""
-        self.asking.until, self._bin_ns = histories.until, histories.bin_ns
+    def add(self, histories: EngineHistories, poll: Poll) -> int:
+        """Take the answer to ``poll`` without reporting. Returns the offset of the wall clock, ns."""
+        self.polling.until, self._bin_ns = histories.until, histories.bin_ns
         offset_ns = self._steady_offset(histories)
-        if asked.since > histories.until:
+        if poll.since > histories.until:
             return offset_ns
-        for name in asked.topics:
-            if self.asking.is_resting(name):
-                self._topics[name].begin_at(asked.since)
+        for name in poll.topics:
+            if self.polling.is_watched(name):
+                self._topics[name].expect(poll.since)
         for bins in histories.topics:
             self._add(bins)
-        for topic in self._topics.values() if not asked.since else ():
+        for topic in self._topics.values() if not poll.since else ():
             topic.known_until = topic.known_until or histories.until
         return offset_ns
 
-    def move(self, moved: Moved, now_ns: int) -> TopicHistory | None:
-        """What is to be told of a change at once; None: nothing, it is of a topic that is not followed. Topics that
-        sleep (``asking.of_sleepers``) are to be asked for before."""
-        topic = self._topics.get(moved.topic)
+    def rate_changed(self, event: RateChanged, now_ns: int) -> TopicHistory | None:
+        """The report of a change, to be sent at once; None: the topic is not followed. Answer ``polling.catch_up`` of
+        the topic before."""
+        topic = self._topics.get(event.topic)
         if topic is None or self._wall_offset_ns is None:
             return None
-        if moved.topic in self._awake:
-            topic.add_nothing(self.asking.until)  # it may have been left alone while it was steady
-        self._awake[moved.topic] = None
-        topic.move(moved.version, self.asking.until)
-        self._place(moved.topic)
+        if event.topic in self._active:
+            topic.add_empty(self.polling.until)  # it is not judged at every poll while it is steady
+        self._active[event.topic] = None
+        topic.rate_changed(event.version, self.polling.until)
+        self._place(event.topic)
         change = RateChange(
-            since_ns=moved.since_ns + self._wall_offset_ns,
-            span_ns=moved.span_ns,
-            arrivals=moved.arrivals,
-            waiting=moved.waiting,
+            since_ns=event.since_ns + self._wall_offset_ns,
+            span_ns=event.span_ns,
+            arrivals=event.arrivals,
+            waiting=event.waiting,
         )
-        return topic.report(moved.topic, self._bin_ns, self._wall_offset_ns, now_ns, change=change)
+        return topic.report(event.topic, self._bin_ns, self._wall_offset_ns, now_ns, change=change)
 
-    def disturb(self, name: str) -> None:
-        """The engine says that a topic which it watches does not rest: its rate has drifted, or messages wait. It is to
-        be asked for before (``asking.of_sleepers``)."""
+    def unsteady(self, name: str) -> None:
+        """The engine tells that a watched topic drifts, or that messages wait. Answer ``polling.catch_up`` of the topic
+        before."""
         topic = self._topics.get(name)
-        if topic is None or topic.steadiness is None:
+        if topic is None or not topic.may_be_seldom:
             return
-        self._awake[name] = None
-        topic.steadiness.disturb(self.asking.until)
+        self._active[name] = None
+        topic.disturb(self.polling.until)
         self._place(name)
 
     def renewals(self, now_ns: int) -> list[str]:
-        """Topics of which it is time to say that they are still steady, at ``now_ns`` (of the same clock as above)."""
+        """Topics to be renewed at ``now_ns``, of the clock of ``due_reports``."""
         if now_ns < self._renewals_due_ns:
             return []
         self._renewed_ns, self._renewals_due_ns = now_ns, next_turn_ns(now_ns)
         return [name for name, topic in self._topics.items() if topic.renew(now_ns)]
 
-    def renew_again(self, topics: Collection[str]) -> None:
-        """That these are still steady has come to nobody."""
+    def renewals_lost(self, topics: Collection[str]) -> None:
+        """The renewals of ``topics`` were not taken: they are due again."""
         if topics:
-            self._renewals_due_ns = min(self._renewals_due_ns, self._renewed_ns + _RENEWALS_NS)
+            self._renewals_due_ns = min(self._renewals_due_ns, self._renewed_ns + _RENEWAL_RETRY_NS)
         for name in topics:
-            if (topic := self._topics.get(name)) is not None and topic.steadiness is not None:
-                topic.steadiness.renew_again()
+            if (topic := self._topics.get(name)) is not None:
+                topic.renewal_lost()
 
-    def untell(self, topics: Collection[str]) -> None:
-        """What was told of these has not come to anybody, or is forgotten there: they are due again, as they are."""
+    def reports_lost(self, topics: Collection[str]) -> None:
+        """The latest reports of ``topics`` were not taken, or are forgotten there: report their present state."""
         for name in topics:
-            topic = self._topics.get(name)
-            if topic is None:
-                continue
-            if topic.steadiness is not None:
-                topic.steadiness.untell()
-            topic.owes_end = True
-            self._awake[name] = None  # its pace follows with the next answer, which has no gap
-        self.asking.look_far()
+            if (topic := self._topics.get(name)) is not None:
+                topic.report_lost()
+                self._active[name] = None  # its pace follows with the next answer, which has no gap
+        self.polling.poll_watched()
 
     def _add(self, bins: EngineBins) -> None:
         topic = self._topics.get(bins.topic)
         if topic is None:
             return
-        if bins.topic not in self._awake:
-            self._awake[bins.topic] = None
-            topic.wake(bins.first)
+        if bins.topic not in self._active:
+            self._active[bins.topic] = None
+            topic.add_pause(bins.first)
         elif topic.known_until:
-            topic.add_nothing(bins.first)
+            topic.add_empty(bins.first)
             bins = bins.from_bin(topic.known_until)
         if bins.arrivals:
             topic.add(bins)
 
     def _place(self, name: str) -> None:
         topic = self._topics[name]
-        if topic.steadiness is None:
-            self.asking.place(name, Pace.OFTEN)
-        elif name not in self._awake:
-            self.asking.place(name, Pace.SELDOM)
+        if not topic.may_be_seldom:
+            pace = Pace.OFTEN
+        elif name not in self._active:
+            pace = Pace.SELDOM
         else:
-            rests = topic.is_resting(self.asking.until) and not topic.has_much
-            self.asking.place(name, Pace.RESTING if rests else Pace.OFTEN)
+            is_quiet = topic.needs_no_report(self.polling.until) and not topic.is_frequent
+            pace = Pace.WATCHED if is_quiet else Pace.OFTEN
+        self.polling.place(name, pace)
 
     def _steady_offset(self, histories: EngineHistories) -> int:
-        """The same until the wall clock is set, so that bins of two reports follow one another to the nanosecond."""
+        """The offset of the wall clock, the same until that clock is set: so the bins of two reports follow one another
+        to the nanosecond."""
         told_ns, known_ns = histories.wall_offset_ns, self._wall_offset_ns
         if known_ns is None or abs(told_ns - known_ns) > histories.bin_ns // 2:
             self._wall_offset_ns = known_ns = told_ns

@@ -1,10 +1,11 @@
-"""Sends histories (``broker.history.schedule``) to whichever distributor leads: ``POST /v1/brokers/NAME/history``.
+"""Sends histories to the distributor that leads: ``POST /v1/brokers/NAME/history``.
 
-Apart from the syncs, whose reports of all topics cost more than a bin each, and which wait for answers. What nobody
-took within a second is not sent again: the next report says what is so now. The engine is asked all the while, for it
-looks for changes only while somebody asks, and in topics that it is told to watch. A distributor that did not answer
-within that second may have taken it all the same: that traffic is steady, which costs most to tell, is told again only
-when the fate of the next report is known, so that one which has no time is not sent more and more.
+Histories have their own connections: a sync waits for its answer, and its reports of all topics cost more than a bin
+each. A report that is not taken within a second is not repeated; the next one has the present state. The engine is
+polled all the while, because it detects changes only in topics that are polled or watched.
+
+A distributor that did not answer in time may have taken the report. Reports of steady traffic are the largest. So they
+are sent again only when the outcome of the next report is known: a distributor without time is not sent more and more.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
-from broker.events import Moved, Restless
+from broker.events import RateChanged, Unsteady
 from broker.history.bins import EngineHistories
-from broker.history.polling import Question
-from broker.history.schedule import Followed
+from broker.history.polling import Poll
+from broker.history.schedule import HistorySchedule
 from broker.runtime.wakeup import Wakeup
 from srtm.concurrency.background import background_nursery
 from srtm.control import HistoryReport, TopicHistory
@@ -30,20 +31,20 @@ from srtm.net.failover import LONGEST_PAUSE_S, Distributors
 if TYPE_CHECKING:
     from srtm._native import Engine
 
-_PATIENCE_S = 1.0
+_ANSWER_TIMEOUT_S = 1.0
 _DECODER = msgspec.json.Decoder(EngineHistories)
 
 
-class _Fate(Enum):
+class _Outcome(Enum):
     """Of a report."""
 
     TAKEN = auto()
     REFUSED = auto()
-    UNKNOWN = auto()  # no answer yet
+    UNKNOWN = auto()  # no answer in time
 
 
-class Histories:
-    """``follow`` it after every answer to a sync, ``note_moved`` what the engine tells, ``run`` it once."""
+class HistoryUploader:
+    """Polls the engine and sends what is due. ``run`` it once; the other methods may be called any time."""
 
     def __init__(self, name: str, incarnation: str, engine: Engine, distributors: Distributors, log: Log) -> None:
         self._target = f"/v1/brokers/{name}/history"
@@ -51,134 +52,138 @@ class Histories:
         self._engine = engine
         self._distributors = distributors
         self._log = log
-        self._followed = Followed()
-        self._some = trio.Event()  # there is something to follow
-        self._moved: list[Moved] = []  # not told yet
-        self._restless: list[str] = []  # topics of which it is not known yet what comes there
-        self._has_news = Wakeup()  # there may be something to ask before the next questions were due
-        self._due: list[TopicHistory] = []  # of the last second at most, unless the one before was refused
-        self._still_steady: list[str] = []  # topics to be named as such
+        self._schedule = HistorySchedule()
+        self._has_topics = trio.Event()
+        self._changes: list[RateChanged] = []  # not reported yet
+        self._unsteady: list[str] = []  # watched topics to be polled
+        self._has_news = Wakeup()  # something may have to be polled before the next polls are due
+        self._due: list[TopicHistory] = []  # of the last second at most, unless the report before was refused
+        self._renewals: list[str] = []  # topics whose traffic is still steady
         self._has_due = Wakeup()
-        self._trouble = ""  # why the last report was refused
+        self._trouble = ""  # why the latest report was refused
 
     def follow(self, topics: Collection[str], seldom: Collection[str] = ()) -> None:
-        """From now on these, and no others; ``seldom``: those of them that are told seldom while they are steady."""
-        self._followed.follow(topics, seldom)
-        self._have_watched()
+        """Report ``topics`` from now on, and no others. Those in ``seldom`` need not report steady traffic."""
+        self._schedule.follow(topics, seldom)
+        self._update_watch()
         self._has_news.set()
         if topics:
-            self._some.set()
-        elif self._some.is_set():
-            self._some = trio.Event()
+            self._has_topics.set()
+        elif self._has_topics.is_set():
+            self._has_topics = trio.Event()
 
-    def note_moved(self, moved: Moved) -> None:
-        """The rate of a topic has changed: tell it at once."""
-        self._moved.append(moved)
+    def note_rate_change(self, event: RateChanged) -> None:
+        """The rate of a topic has changed: report it at once."""
+        self._changes.append(event)
         self._has_news.set()
 
-    def note_restless(self, restless: Restless) -> None:
-        """A topic that the engine watches is not steady any more: look at it."""
-        self._restless.append(restless.topic)
+    def note_unsteady(self, event: Unsteady) -> None:
+        """A watched topic is not steady any more: poll it."""
+        self._unsteady.append(event.topic)
         self._has_news.set()
 
-    def untell_all(self) -> None:
-        """Whoever leads knows nothing of what was told before."""
-        self._untell(self._followed.names)
+    def report_all_again(self) -> None:
+        """The distributor that leads now has no earlier report."""
+        self._reports_lost(self._schedule.names)
 
     async def run(self) -> None:
         """Until cancelled; then the connections are closed."""
         try:
             async with background_nursery() as nursery:
-                nursery.start_soon(self._send_what_is_due)
-                await self._look_for_what_is_due()
+                nursery.start_soon(self._send_due_reports)
+                await self._poll_engine()
         finally:
             await self._distributors.aclose()
 
-    async def _look_for_what_is_due(self) -> None:
+    async def _poll_engine(self) -> None:
         while True:
-            await self._some.wait()
+            await self._has_topics.wait()
             began_s = trio.current_time()
-            self._post(self._look())
-            self._renew()
-            while trio.current_time() < (again_s := began_s + self._followed.asking.period_ns / 1e9):
-                with trio.move_on_at(again_s):
+            self._add_due(self._polled_reports())
+            self._add_renewals()
+            while trio.current_time() < (next_s := began_s + self._schedule.polling.period_ns / 1e9):
+                with trio.move_on_at(next_s):
                     await self._has_news.wait()
-                self._post(self._changes())
+                self._add_due(self._change_reports())
 
-    def _post(self, due: list[TopicHistory]) -> None:
+    def _add_due(self, due: list[TopicHistory]) -> None:
         if due:
             self._due += due
             self._has_due.set()
 
-    def _renew(self) -> None:
-        renewed = self._followed.renewals(round(trio.current_time() * 1e9))
-        if renewed:
-            self._still_steady += renewed
+    def _add_renewals(self) -> None:
+        renewals = self._schedule.renewals(_now_ns())
+        if renewals:
+            self._renewals += renewals
             self._has_due.set()
 
-    async def _send_what_is_due(self) -> None:
-        unanswered: list[TopicHistory] | None = None  # of the report before; None: its fate is known
+    async def _send_due_reports(self) -> None:
+        unanswered: list[TopicHistory] | None = None  # steady ones of the report before; None: its outcome is known
         while True:
             await self._has_due.wait()
             due, self._due = self._due, []
-            still_steady, self._still_steady = self._still_steady, []
-            fate = await self._send(due, still_steady)
-            if fate is not _Fate.TAKEN:
-                self._followed.renew_again(still_steady)
-            if fate is _Fate.UNKNOWN and unanswered is None:
-                unanswered = [one for one in due if one.steady]
-                self._untell([one.topic for one in due if not one.steady])
+            renewals, self._renewals = self._renewals, []
+            outcome = await self._send(due, renewals)
+            if outcome is not _Outcome.TAKEN:
+                self._schedule.renewals_lost(renewals)
+            if outcome is _Outcome.UNKNOWN and unanswered is None:
+                unanswered = [report for report in due if report.steady]
+                self._reports_lost([report.topic for report in due if not report.steady])
                 continue
-            if fate is not _Fate.TAKEN:
-                self._untell([one.topic for one in due])
-            self._untell([one.topic for one in unanswered or ()])
+            if outcome is not _Outcome.TAKEN:
+                self._reports_lost([report.topic for report in due])
+            self._reports_lost([report.topic for report in unanswered or ()])
             unanswered = None
 
-    def _untell(self, topics: Collection[str]) -> None:
-        self._followed.untell(topics)
+    def _reports_lost(self, topics: Collection[str]) -> None:
+        self._schedule.reports_lost(topics)
         self._has_news.set()
 
-    def _look(self) -> list[TopicHistory]:
-        now_ns = round(trio.current_time() * 1e9)
+    def _polled_reports(self) -> list[TopicHistory]:
+        now_ns = _now_ns()
         due = []
-        for question in self._followed.asking.questions(now_ns):
-            due += self._followed.take(self._ask(question), now_ns, question)
-        self._have_watched()
+        for poll in self._schedule.polling.polls(now_ns):
+            due += self._schedule.due_reports(self._ask(poll), now_ns, poll)
+        self._update_watch()
         return due
 
-    def _have_watched(self) -> None:
-        if (watched := self._followed.asking.take_watched()) is not None:
-            self._engine.watch(watched.topics, watched.no_longer)
+    def _update_watch(self) -> None:
+        if (change := self._schedule.polling.take_watch_change()) is not None:
+            self._engine.watch(change.added, change.removed)
 
-    def _changes(self) -> list[TopicHistory]:
-        moved, self._moved = self._moved, []
-        restless, self._restless = self._restless, []
-        for question in self._followed.asking.of_sleepers([*(one.topic for one in moved), *restless]):
-            self._followed.note(self._ask(question), question)
-        for topic in restless:
-            self._followed.disturb(topic)
-        self._have_watched()
-        now_ns = round(trio.current_time() * 1e9)
-        return [report for one in moved if (report := self._followed.move(one, now_ns)) is not None]
+    def _change_reports(self) -> list[TopicHistory]:
+        changes, self._changes = self._changes, []
+        unsteady, self._unsteady = self._unsteady, []
+        for poll in self._schedule.polling.catch_up([*(change.topic for change in changes), *unsteady]):
+            self._schedule.add(self._ask(poll), poll)
+        for topic in unsteady:
+            self._schedule.unsteady(topic)
+        self._update_watch()
+        now_ns = _now_ns()
+        return [report for change in changes if (report := self._schedule.rate_changed(change, now_ns)) is not None]
 
-    def _ask(self, question: Question) -> EngineHistories:
-        return _DECODER.decode(self._engine.histories(question.topics, question.since))
+    def _ask(self, poll: Poll) -> EngineHistories:
+        return _DECODER.decode(self._engine.histories(poll.topics, poll.since))
 
-    async def _send(self, due: list[TopicHistory], still_steady: list[str]) -> _Fate:
-        report = HistoryReport(incarnation=self._incarnation, topics=due, still_steady=still_steady)
+    async def _send(self, due: list[TopicHistory], renewals: list[str]) -> _Outcome:
+        report = HistoryReport(incarnation=self._incarnation, topics=due, still_steady=renewals)
         body = msgspec.json.encode(report)
         failures = self._distributors.failures
         try:
-            with trio.move_on_after(_PATIENCE_S) as patience:
+            with trio.move_on_after(_ANSWER_TIMEOUT_S) as scope:
                 await self._distributors.post("history", self._target, body)
         except PeerError as error:
             if str(error) != self._trouble:
-                self._log.warning("histories are refused", reason=error)
+                self._log.warning("the distributor refuses histories", reason=error)
             self._trouble = str(error)
             await trio.sleep(LONGEST_PAUSE_S)
-            return _Fate.REFUSED
+            return _Outcome.REFUSED
         self._trouble = ""
-        if not patience.cancelled_caught:
-            return _Fate.TAKEN
+        if not scope.cancelled_caught:
+            return _Outcome.TAKEN
         await self._distributors.choose_next(None)  # a leader that hangs does not say who leads now
-        return _Fate.UNKNOWN if self._distributors.failures == failures else _Fate.REFUSED
+        return _Outcome.UNKNOWN if self._distributors.failures == failures else _Outcome.REFUSED
+
+
+def _now_ns() -> int:
+    return round(trio.current_time() * 1e9)

@@ -1,6 +1,6 @@
-"""GDRL among brokers (``adaptor.gdrl.exchange``): ten times a second this broker asks another one to even out with it,
-topic by topic, and answers those who ask. No distributor is needed while it runs. What is said, and what comes of it,
-is decided in ``broker.leases.gdrl_exchanges``."""
+"""GdrlExchanges tokens with other brokers (``adaptor.gdrl.exchange``): ten times a second it asks one broker per
+topic to even out, and it answers those who ask. No distributor is needed meanwhile. ``gdrl_exchanges`` decides what
+is sent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 import trio
 
-from broker.leases.gdrl_exchanges import Errand, Exchanges
+from broker.leases.gdrl_exchanges import GdrlExchanges, Outgoing
 from broker.leases.lease_holder import LeaseHolder
 from srtm.control import GdrlAnswer, GdrlMessage
 from srtm.errors import SrtmError, Unavailable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ROUND_S = 0.1
 PATH = "/v1/gdrl/exchange"
-_PATIENCE_S = 0.5  # a partner is on the same network, and busy for no longer
+_ANSWER_TIMEOUT_S = 0.5  # a partner is on the same network
 
 
 class Partner(Protocol):
@@ -36,7 +36,7 @@ class Partner(Protocol):
 
 
 class GdrlAgent:
-    """``follow`` it after every answer to a sync, ``run`` it once; ``answer`` whoever asks."""
+    """``follow`` after every answer to a sync, ``run`` once, ``answer`` every message."""
 
     def __init__(
         self,
@@ -47,74 +47,74 @@ class GdrlAgent:
         dice: random.Random,
         log: Log,
     ) -> None:
-        self._exchanges = Exchanges(name, engine, holder, dice)
+        self._exchanges = GdrlExchanges(name, engine, holder, dice)
         self._connect = connect  # to HOST:PORT
         self._dice = dice
         self._log = log
-        self._troubles: dict[str, str] = {}  # {partner: why it does not talk to us}
+        self._troubles: dict[str, str] = {}  # {partner: why it refuses}
         self.rounds = 0  # since the start
-        self._some = trio.Event()  # there is something to exchange
+        self._has_topics = trio.Event()  # a topic is exchanged
 
     @property
-    def nonsense(self) -> int:
-        """Offers, answers and credits that made none, since the start."""
-        return self._exchanges.nonsense
+    def invalid_messages(self) -> int:
+        """Offers, answers and credits that made no sense, since the start."""
+        return self._exchanges.invalid_messages
 
     def follow(self) -> None:
-        """What the distributor lets be exchanged from now on."""
+        """Take over which topics may be exchanged from now on."""
         self._exchanges.follow()
         if self._exchanges.topics:
-            self._some.set()
-        elif self._some.is_set():
-            self._some = trio.Event()
+            self._has_topics.set()
+        elif self._has_topics.is_set():
+            self._has_topics = trio.Event()
 
     def answer(self, message: GdrlMessage) -> GdrlAnswer:
-        """To an offer or a credit of another broker."""
+        """The answer to an offer or a credit."""
         return self._exchanges.answer(message)
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            await self._some.wait()
+            await self._has_topics.wait()
             started_s = trio.current_time()
             self.rounds += 1
-            self._exchanges.look()
+            self._exchanges.update()
             async with trio.open_nursery() as nursery:
                 for name in self._exchanges.topics:
                     nursery.start_soon(self._ask, name)
             await trio.sleep_until(started_s + ROUND_S * self._dice.uniform(0.9, 1.1))
 
     async def _ask(self, name: str) -> None:
-        errand = self._exchanges.errand(name)
-        if errand is None:
+        outgoing = self._exchanges.next_message(name)
+        if outgoing is None:
             return
-        await self._carry_out(errand)
-        if errand.message.offer is not None:
-            payment = self._exchanges.payment(name, errand.partner)
-            if payment is not None:
-                await self._carry_out(payment)
+        await self._send(outgoing)
+        if outgoing.message.offer is not None:
+            owed_credit = self._exchanges.owed_credit(name, outgoing.partner)
+            if owed_credit is not None:
+                await self._send(owed_credit)
 
-    async def _carry_out(self, errand: Errand) -> None:
-        """What gets no answer is said again in a later turn."""
-        client = self._connect(errand.address)
-        body = msgspec.json.encode(errand.message)
+    async def _send(self, outgoing: Outgoing) -> None:
+        """A message without an answer is sent again in a later round."""
+        client = self._connect(outgoing.address)
+        body = msgspec.json.encode(outgoing.message)
         try:
-            status, body = await client.request("POST", PATH, body, timeout_s=_PATIENCE_S)
+            status, body = await client.request("POST", PATH, body, timeout_s=_ANSWER_TIMEOUT_S)
             if status != 200:
-                raise refusal(f"http://{errand.address}", status, body)
+                raise refusal(f"http://{outgoing.address}", status, body)
             answer = msgspec.json.decode(body, type=GdrlAnswer)
-            self._troubles.pop(errand.partner, None)
-        except Unavailable:  # whether a broker lives is for the distributor to notice
+            self._troubles.pop(outgoing.partner, None)
+        except Unavailable:  # the distributor notices whether a broker lives
             return
         except (SrtmError, *UNREADABLE) as error:
-            self._note_trouble(errand.partner, str(error))
+            self._note_trouble(outgoing.partner, str(error))
             return
         finally:
             await client.aclose()
-        self._exchanges.take(errand, answer)
+        self._exchanges.take(outgoing, answer)
 
     def _note_trouble(self, partner: str, trouble: str) -> None:
-        """Once a change: a refusal stays one until somebody acts."""
+        """Log each new reason once: a refusal lasts until somebody acts."""
         if self._troubles.get(partner) != trouble:
             self._log.warning("no tokens are exchanged", partner=partner, reason=trouble)
         self._troubles[partner] = trouble

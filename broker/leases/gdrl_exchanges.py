@@ -1,9 +1,9 @@
-"""This broker's part in the exchange of tokens, all topics: what to say to whom, and what comes of what others say. No
-network, no waiting.
+"""This broker's part in the exchange of tokens of all topics: which message goes to whom, and what the others' messages
+change. No network, no waiting.
 
-Tokens leave a share in the engine before anybody is told of them, and come into one after they have left another: so
-what is in force never sums to more than was dealt out (``adaptor.gdrl.ledger``). What is in force here is told to the
-``LeaseHolder``, which puts it into the engine; once the distributor recalls it, it stays as it is.
+Tokens leave a share in the engine before any message names them, and enter one after they have left another: what is
+in force never sums to more than was granted (``adaptor.gdrl.ledger``). The ``LeaseHolder`` puts the share into the
+engine; once the distributor recalls it, it stays as it is.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 _DECODER = msgspec.json.Decoder(EngineHistories)
 _REFUSED = GdrlAnswer(accepted=False)
-_MOST_QUIET_BINS = 100  # no estimate rests on more
+_MAX_EMPTY_BINS = 100  # no estimate rests on more bins
 
 
 @dataclass(frozen=True)
-class Errand:
-    """``message`` is to be said to ``partner``, at ``address`` (HOST:PORT); its answer goes to ``Exchanges.take``."""
+class Outgoing:
+    """A message for ``partner`` at ``address`` (HOST:PORT). Its answer goes to ``GdrlExchanges.take``."""
 
     partner: str
     address: str
@@ -44,7 +44,7 @@ class Errand:
 
 @dataclass
 class _Topic:
-    """One topic that is exchanged."""
+    """One exchanged topic."""
 
     exchange: Exchange
     share_version: int  # of the share that the ledger began with
@@ -52,22 +52,24 @@ class _Topic:
     estimate: RateEstimate
     waiting: int = 0
     turn: int = 0
-    known_until: int = 0  # number of the first bin that was not looked at; 0: nobody has looked yet
+    known_until: int = 0  # number of the first bin that is not counted yet; 0: none is
 
     def note(self, bins: EngineBins | None, until: int) -> None:
-        """All before bin ``until``; None: nothing was in those that were asked for."""
-        if until == self.known_until:  # what waits is told with bins
+        """Count all bins before ``until``. ``bins`` None: the bins that were asked for are empty."""
+        if until == self.known_until:  # waiting messages come with bins
             return
-        quiet = min(until - self.known_until, _MOST_QUIET_BINS) if self.known_until else 0
+        quiet = min(until - self.known_until, _MAX_EMPTY_BINS) if self.known_until else 0
         for count in bins.from_bin(self.known_until).arrivals if bins is not None else [0] * quiet:
             self.estimate.add(count)
         self.waiting = bins.waiting[-1] if bins is not None and bins.waiting else 0
         self.known_until = until
 
 
-class Exchanges:
-    """``follow`` it after every answer to a sync; each round ``look`` and carry out an ``errand`` a topic.
-    ``nonsense``: offers, answers and credits that made none, counted since the start."""
+class GdrlExchanges:
+    """``follow`` after every answer to a sync; each round ``update``, and send ``next_message`` of every topic.
+
+    ``invalid_messages`` counts offers, answers and credits that made no sense, since the start.
+    """
 
     def __init__(self, name: str, engine: Engine, holder: LeaseHolder, dice: random.Random) -> None:
         self._name = name
@@ -75,22 +77,22 @@ class Exchanges:
         self._holder = holder
         self._dice = dice
         self._topics: dict[str, _Topic] = {}
-        self._resting: dict[str, _Topic] = {}  # not exchanged for now, and what was exchanged is still in force
-        self.nonsense = 0
+        self._suspended: dict[str, _Topic] = {}  # not exchanged now, but what was exchanged is in force
+        self.invalid_messages = 0
 
     @property
     def topics(self) -> Sequence[str]:
-        """Those that are exchanged now."""
+        """The topics that are exchanged now."""
         return list(self._topics)
 
     def follow(self) -> None:
-        """What the distributor lets be exchanged from now on. A new epoch begins with the share in force; one that is
-        interrupted goes on with its ledger: another one would count what has changed hands as still here."""
+        """Take over which topics may be exchanged from now on. A new epoch begins with the share in force. An
+        interrupted epoch goes on with its ledger: a new ledger would count tokens that have left as still here."""
         wanted = self._holder.exchanges
         applied = self._holder.applied
-        known = {**self._resting, **self._topics}
-        kept = {name: one for name, one in known.items() if one.share_version == applied.get(name)}
-        self._resting = {name: one for name, one in kept.items() if name not in wanted}
+        known = {**self._suspended, **self._topics}
+        kept = {name: topic for name, topic in known.items() if topic.share_version == applied.get(name)}
+        self._suspended = {name: topic for name, topic in kept.items() if name not in wanted}
         self._topics = {
             name: self._following(name, exchange, applied[name], kept.get(name)) for name, exchange in wanted.items()
         }
@@ -104,16 +106,17 @@ class Exchanges:
         ledger = Ledger(exchange.epoch, rate_micro, burst_micro, cast(Indicator, exchange.indicator), least)
         return _Topic(exchange, share_version, ledger, RateEstimate())
 
-    def look(self) -> None:
-        """What came since the last look; to a topic that is new here, as far back as the engine knows."""
+    def update(self) -> None:
+        """Count the arrivals since the last round; of a new topic, as far back as the engine has them."""
         since = min((topic.known_until for topic in self._topics.values()), default=0)
         histories = _DECODER.decode(self._engine.histories(list(self._topics), since))
         there = {bins.topic: bins for bins in histories.topics}
         for name, topic in self._topics.items():
             topic.note(there.get(name), histories.until)
 
-    def errand(self, name: str) -> Errand | None:
-        """This turn's, of topic ``name``: what is owed to whose turn it is, else an offer. None: there is nobody."""
+    def next_message(self, name: str) -> Outgoing | None:
+        """This round's message of topic ``name``: a credit that the partner is owed, else an offer. None: there is
+        no partner."""
         topic = self._current(name)
         if topic is None:
             return None
@@ -122,42 +125,42 @@ class Exchanges:
         topic.turn += 1
         if to is None:
             return None
-        return self.payment(name, to) or self._errand(name, topic, to, offer=self._offer(topic, to))
+        return self.owed_credit(name, to) or self._outgoing(name, topic, to, offer=self._offer(topic, to))
 
-    def payment(self, name: str, to: str) -> Errand | None:
-        """What ``to`` is owed and has not acknowledged; None: nothing."""
+    def owed_credit(self, name: str, to: str) -> Outgoing | None:
+        """The credit for ``to`` that it has not acknowledged; None: there is none."""
         topic = self._current(name)
         owed = topic.ledger.owed(to) if topic is not None else None
         if topic is None or owed is None:
             return None
         number, tokens = owed
-        return self._errand(name, topic, to, credit=GdrlCredit(number=number, rate=tokens.rate, burst=tokens.burst))
+        return self._outgoing(name, topic, to, credit=GdrlCredit(number=number, rate=tokens.rate, burst=tokens.burst))
 
-    def take(self, errand: Errand, answer: GdrlAnswer) -> None:
-        """What came back. Nothing of another epoch counts: the topic may have changed meanwhile."""
-        name, message = errand.message.topic, errand.message
+    def take(self, outgoing: Outgoing, answer: GdrlAnswer) -> None:
+        """Take an answer. Answers of another epoch do not count: the topic may have changed meanwhile."""
+        name, message = outgoing.message.topic, outgoing.message
         topic = self._current(name)
         if topic is None or topic.exchange.epoch != message.epoch or not answer.accepted:
             return
         if message.credit is not None:
-            topic.ledger.credited(errand.partner, message.credit.number)
+            topic.ledger.credited(outgoing.partner, message.credit.number)
         elif message.offer is not None and not _is_sound(answer):
-            self.nonsense += 1
+            self.invalid_messages += 1
         elif message.offer is not None:
             gives, asks = Tokens(answer.gives_rate, answer.gives_burst), Tokens(answer.asks_rate, answer.asks_burst)
-            topic.ledger.settle(errand.partner, message.offer.number, Reply(gives, asks))
+            topic.ledger.settle(outgoing.partner, message.offer.number, Reply(gives, asks))
             self._put_in_force(name, topic)
 
     def answer(self, message: GdrlMessage) -> GdrlAnswer:
-        """To an offer or a credit of another broker; refused where it is of another epoch, or old; an offer also where
-        it is not known yet what comes here."""
+        """The answer to a message of another broker. Messages of another epoch and old ones are refused, and offers
+        while the demand here is not known."""
         topic = self._current(message.topic)
         if topic is None or topic.exchange.epoch != message.epoch or message.sender not in topic.exchange.members:
             return _REFUSED
         if message.credit is not None:
             return self._credited(topic, message, message.credit)
         if message.offer is None or not _makes_sense(message.offer):
-            self.nonsense += 1
+            self.invalid_messages += 1
             return _REFUSED
         if not topic.known_until:
             return _REFUSED
@@ -176,25 +179,25 @@ class Exchanges:
 
     def _credited(self, topic: _Topic, message: GdrlMessage, credit: GdrlCredit) -> GdrlAnswer:
         if not _is_amount(credit.rate, credit.burst):
-            self.nonsense += 1
+            self.invalid_messages += 1
             return _REFUSED
         accepted = topic.ledger.credit(message.sender, credit.number, Tokens(credit.rate, credit.burst))
         self._put_in_force(message.topic, topic)
         return GdrlAnswer(accepted=accepted)
 
     def _current(self, name: str) -> _Topic | None:
-        """Not one whose exchange has ended already: that may be known to the holder first."""
+        """The topic, unless its exchange has ended: the holder may know that first."""
         topic = self._topics.get(name)
         return topic if topic is not None and self._holder.is_exchanged(name, topic.exchange.epoch) else None
 
     def _put_in_force(self, name: str, topic: _Topic) -> None:
         self._holder.put_exchanged(name, topic.ledger.rate, topic.ledger.burst)
 
-    def _errand(
+    def _outgoing(
         self, name: str, topic: _Topic, to: str, *, offer: GdrlOffer | None = None, credit: GdrlCredit | None = None
-    ) -> Errand:
+    ) -> Outgoing:
         message = GdrlMessage(topic=name, epoch=topic.exchange.epoch, sender=self._name, offer=offer, credit=credit)
-        return Errand(to, topic.exchange.members[to], message)
+        return Outgoing(to, topic.exchange.members[to], message)
 
     def _offer(self, topic: _Topic, to: str) -> GdrlOffer:
         mine = self._mine(topic)
@@ -214,7 +217,7 @@ class Exchanges:
             Supply(
                 rate=topic.ledger.rate,
                 burst=topic.ledger.burst,
-                demand=topic.estimate.rate + topic.waiting,  # what waits should be gone in a second
+                demand=topic.estimate.rate + topic.waiting,  # waiting messages should be gone within a second
                 dispersion=topic.estimate.dispersion,
                 batch=topic.exchange.batch,
                 capacity=topic.exchange.capacity or float("inf"),
@@ -222,12 +225,12 @@ class Exchanges:
         )
 
     def _supply(self, topic: _Topic, supply: Supply) -> Supply:
-        """With a demand that is not nothing."""
+        """``supply`` with a demand above 0."""
         return floored(supply, _mean_rate(topic.exchange))
 
 
 def _mean_rate(exchange: Exchange) -> int:
-    """Of the topic's rate per broker, micro."""
+    """The topic's rate per broker, micro."""
     return micro(exchange.rate / len(exchange.members))
 
 
@@ -243,7 +246,7 @@ def _wanted(offer: GdrlOffer) -> Supply:
 
 
 def _is_amount(rate: int, burst: int) -> bool:
-    """Of a share that the engine could take, micro."""
+    """Whether the engine could take a share of this size, micro."""
     return 0 <= rate <= LARGEST * MICRO and 0 <= burst <= LARGEST * MICRO
 
 

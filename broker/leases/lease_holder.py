@@ -1,11 +1,12 @@
-"""Holds this broker's shares: takes the distributor's word, puts it into the engine, says what is in force.
-Synchronous; no network, and time comes in.
+"""Holds this broker's shares: takes the distributor's desired state, puts it into the engine, says what is in force.
+Synchronous, without network; the caller passes the time.
 
-The law that it keeps (design sections 3 and 6): a version never goes back; a bucket is full only if the share says so
-(the topic's first grant ever) and none was here; everything else starts empty. A new incarnation holds what it
-remembers at (0, 0) until it has synced: proof of death may have moved its tokens, so messages wait meanwhile. A timed
-lease is counted from when the sync was *sent* whose answer named (or confirmed) the share, by the clock that goes on
-while the host is suspended; its end is the engine's to keep (``Engine.set_bucket``), which may be awake before this is.
+Its law (design, sections 3 and 6): a version never goes back. A bucket is full only if the share says so (the topic's
+first grant ever) and there was none here; any other bucket starts empty. A new incarnation holds the topics that it
+remembers at (0, 0) until it has synced: proof of death may have moved its tokens, so messages wait.
+
+A timed lease counts from when the sync was *sent* whose answer granted or confirmed the share, by the clock that runs
+while the host is suspended. The engine ends it (``Engine.set_bucket``), which may wake up before this process.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ import msgspec
 
 from broker import snapshot
 from broker.leases.desired_topics import NOTHING, DesiredTopics
-from broker.nsqd.metadata import is_ephemeral
 from srtm.control import DesiredTopic, Exchange, Share, SyncAnswer
 from srtm.errors import PeerError
+from srtm.protocol import is_ephemeral
 
 if TYPE_CHECKING:
     from srtm._native import Engine
@@ -29,45 +30,45 @@ _LONGEST_LEASE_S = 86_400.0
 
 
 class LeaseHolder:
-    """``version``: of the desired state in force, 0: none yet in this incarnation."""
+    """``version`` is that of the desired state in force; 0: none yet in this incarnation."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._topics = DesiredTopics()  # as in force in the engine; until the first sync at share (0, 0)
+        self._topics = DesiredTopics()  # in force in the engine; until the first sync without tokens
         self.version = 0
-        self.remembered = 0  # of the desired state that an earlier incarnation left
-        self._exchanged: dict[str, tuple[int, int, int]] = {}  # {topic: share version, rate, burst}, micro: by GDRL
-        self._asked_ns = 0  # CLOCK_BOOTTIME: when the sync was sent that was answered last
+        self.remembered = 0  # version of the desired state that an earlier incarnation left
+        self._exchanged: dict[str, tuple[int, int, int]] = {}  # by GDRL: {topic: (share version, rate, burst)}, micro
+        self._asked_ns = 0  # CLOCK_BOOTTIME: when the latest answered sync was sent
 
     @property
     def changes(self) -> int:
-        """Of the topics in force so far: what follows from them is as it was while that stays the same."""
+        """Number of changes of the topics in force so far."""
         return self._topics.changes
 
     @property
     def changes_followed(self) -> int:
-        """Of ``followed`` and ``followed_seldom``."""
+        """Number of changes of ``followed`` and ``followed_seldom`` so far."""
         return self._topics.changes_followed
 
     @property
     def applied(self) -> dict[str, int]:
-        """{topic: version of the share in force}: the acknowledgement. Shares held over from an earlier incarnation
-        are not named."""
+        """{topic: version of the share in force}: the acknowledgement. Shares left by an earlier incarnation are not
+        named."""
         return dict(self._topics.applied)
 
     @property
     def held(self) -> dict[str, tuple[int, int]]:
-        """{topic: rate and burst in force, micro} where ``applied`` names a recall."""
+        """{topic: (rate, burst) in force, micro}, of recalled shares."""
         return {name: self.in_force(name) for name in self._topics.recalled}
 
     @property
     def holds_nothing(self) -> bool:
-        """No share in force here ever lets a message go."""
+        """Whether no share here ever lets a message go."""
         return all(self._amounts(topic)[0] == 0 for topic in self._topics.all.values())
 
     @property
     def shortest_lease_s(self) -> float | None:
-        """None: every share here is kept."""
+        """None: no lease here ends."""
         return min(self._topics.timed.values(), default=None)
 
     def is_managed(self, topic: str) -> bool:
@@ -80,25 +81,25 @@ class LeaseHolder:
 
     @property
     def followed_seldom(self) -> list[str]:
-        """Those of them that are told seldom while their traffic is steady."""
+        """Those of ``followed`` whose steady traffic need not be reported."""
         return [name for name, is_seldom in self._topics.followed.items() if is_seldom]
 
     @property
     def exchanges(self) -> dict[str, Exchange]:
-        """{topic: how it may be exchanged among brokers}."""
+        """{topic: how brokers may exchange its tokens}."""
         return dict(self._topics.exchanges)
 
     def in_force(self, topic: str) -> tuple[int, int]:
-        """Rate and burst of a managed ``topic`` here, micro: as dealt, or as exchanged since."""
+        """Rate and burst of a managed ``topic`` here, micro: as granted, or as exchanged since."""
         return self._amounts(self._topics.all[topic])
 
     def is_exchanged(self, topic: str, epoch: int) -> bool:
-        """Whether this broker may take part in that epoch now; not any more once it has given up its shares."""
+        """Whether this broker may take part in that epoch now; not after it has given up its shares."""
         desired = self._topics.all.get(topic)
         return desired is not None and desired.exchange is not None and desired.exchange.epoch == epoch
 
     def put_exchanged(self, topic: str, rate_micro: int, burst_micro: int) -> None:
-        """By GDRL this is what is in force here, until the distributor deals anew. Only where ``is_exchanged``."""
+        """Put what brokers exchanged in force, until the next grant. Only if ``is_exchanged``."""
         desired = self._topics.all[topic]
         self._exchanged[topic] = (desired.share.version, rate_micro, burst_micro)
         self._set_bucket(desired, full=False)
@@ -107,8 +108,8 @@ class LeaseHolder:
         return self._topics.all[topic].channels if topic in self._topics.all else []
 
     def hold(self, topics: Sequence[DesiredTopic], version: int) -> None:
-        """At the start of an incarnation: what the last one had in the desired state ``version``, without tokens. Whose
-        publishers these are is not known yet, so nobody is a stranger."""
+        """At the start: hold the topics that the last incarnation left, from desired state ``version``, without
+        tokens. Their publishers are not known yet, so none counts as unassigned."""
         self.remembered = version
         for held in map(held_over, topics):
             self._set_bucket(held, full=False)
@@ -116,7 +117,7 @@ class LeaseHolder:
             self._topics.put(held)
 
     def give_up(self) -> None:
-        """This broker's tokens are someone else's: every share is nothing from now on, until the next answer."""
+        """Drop all tokens until the next answer: they belong to another process."""
         self._exchanged.clear()
         for topic in list(self._topics.all.values()):
             share = msgspec.structs.replace(topic.share, rate=0.0, burst=0.0, full=False)
@@ -126,8 +127,8 @@ class LeaseHolder:
         self.version = 0
 
     def check(self, answer: SyncAnswer) -> None:
-        """Raises PeerError for an answer that must not be applied: older than what is in force, differences from
-        another state, or with a lease that makes no sense."""
+        """Check that ``answer`` may be applied. Raises PeerError if it is older than the state in force, a delta to
+        another state, or has an invalid lease."""
         if answer.version < self.version:
             raise PeerError(f"desired state {answer.version} is older than {self.version}, which is in force")
         if answer.since and answer.since != self.version:
@@ -138,11 +139,13 @@ class LeaseHolder:
                 raise PeerError(f"topic {topic.topic!r}: lease_s {lease_s} must be more than 0 and at most a day")
 
     def apply(self, answer: SyncAnswer, asked_ns: int) -> None:
-        """Put ``answer``, once checked, in force; afterwards ``applied`` names it. A share older than the one in force
-        is passed over. ``asked_ns`` (CLOCK_BOOTTIME): when the sync was sent; leases count from then."""
+        """Put ``answer`` in force; then ``applied`` names its shares. A share older than the one in force is skipped.
+
+        Leases count from ``asked_ns`` (CLOCK_BOOTTIME), when the sync was sent. Raises PeerError, as ``check``.
+        """
         self.check(answer)
         self._asked_ns = asked_ns
-        if not answer.unchanged or self.version == 0:  # "unchanged" since 0: there is no managed topic
+        if not answer.unchanged or self.version == 0:  # unchanged since 0: there is no managed topic
             for name in self._no_longer_managed(answer):
                 self._exchanged.pop(name, None)
                 self._engine.clear_bucket(name)
@@ -163,15 +166,15 @@ class LeaseHolder:
         return [name for name in self._topics.all if name not in named]
 
     def _renew_leases(self, answer: SyncAnswer) -> None:
-        """Of the shares that the distributor, too, takes for those in force here: what it does not name among
-        differences is as it was."""
+        """Renew the leases that the distributor counts as in force, too. A topic that a delta does not name is
+        unchanged."""
         named = {topic.topic: topic.share.version for topic in answer.topics}
-        others_stand = answer.unchanged or answer.since > 0
+        others_unchanged = answer.unchanged or answer.since > 0
         renewals = [
             (name, topic.share.version, expires_ns)
             for name, topic in ((name, self._topics.all[name]) for name in self._topics.timed)
             if (expires_ns := self._expires_ns(topic.share)) is not None
-            and (named[name] == topic.share.version if name in named else others_stand)
+            and (named[name] == topic.share.version if name in named else others_unchanged)
         ]
         if renewals:
             self._engine.renew_leases(renewals)
@@ -182,8 +185,8 @@ class LeaseHolder:
         return self._asked_ns + round(share.lease_s * 1e9)
 
     def renew(self, topic: str) -> None:
-        """The engine has dropped a managed topic (an ephemeral one whose last channel went): it must not come back
-        without its limit."""
+        """Make the bucket of a managed topic again, which the engine dropped with an ephemeral topic: it must not
+        come back without its limit."""
         if topic in self._topics.all:
             desired = self._topics.all[topic]
             self._set_bucket(desired, full=False)
@@ -196,8 +199,8 @@ class LeaseHolder:
         return known is None or (topic != known and topic.share.version >= known.share.version)
 
     def _apply_topic(self, topic: DesiredTopic) -> None:
-        """Limit first: the topic may be new, and none of its messages may pass unlimited. Publishers come only after
-        the acknowledgement."""
+        """Put one topic in force, its limit first: it may be new, and no message may pass unlimited. Its publishers
+        come after the acknowledgement."""
         share = topic.share
         known = self._topics.all.get(topic.topic)
         if known is not None and share.recall:
@@ -244,7 +247,7 @@ class LeaseHolder:
 
 
 def held_over(topic: DesiredTopic) -> DesiredTopic:
-    """What of ``topic`` a later incarnation needs: how it is limited, without tokens and without publishers."""
+    """What a later incarnation needs of ``topic``: its limit, without tokens and publishers."""
     return msgspec.structs.replace(topic, share=NOTHING, publishers=[], assignment_version=0, exchange=None)
 
 
@@ -254,5 +257,5 @@ def _limits(topic: DesiredTopic) -> tuple[object, ...]:
 
 
 def micro(value: float) -> int:
-    """Rates and bursts as the engine takes them: multiples of 1e-6."""
+    """Rates and bursts in the engine's unit of 1e-6."""
     return round(value * MICRO)

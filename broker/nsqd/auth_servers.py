@@ -1,45 +1,29 @@
-"""nsqd's HTTP auth servers: what they are asked when a client says AUTH, and what counts as an answer (protocol section
-12). What an answer allows is the engine's to judge."""
+"""nsqd's HTTP auth servers: what they are asked when a client sends AUTH, and which answers count (protocol section
+12). The engine judges what an answer allows."""
 
 from __future__ import annotations
 
 import random
-import re
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import msgspec
 
+from broker.config import AuthAddress
 from broker.events import AuthAsked
-from srtm.errors import BadInput, PeerError, SrtmError, Unavailable
-from srtm.net.address import format_address, parse_peer, resolvable
+from srtm.errors import PeerError, SrtmError, Unavailable
 from srtm.net.decode_errors import UNREADABLE
 from srtm.net.http_client import HttpClient
 
-METHODS = ("get", "post")
 _ANSWER_LIMIT_BYTES = 1 << 20
 _HEADERS = (("Accept", "application/vnd.nsq; version=1.0"),)
 
 
-@dataclass(frozen=True)
-class AuthAddress:
-    """Where to ask."""
-
-    host: str
-    port: int
-    path: str = "/auth"
-    tls: bool = False
-
-    @property
-    def base_url(self) -> str:
-        return f"http{'s' if self.tls else ''}://{format_address(self.host, self.port)}"
-
-
 class Authorization(msgspec.Struct, frozen=True):
-    """What may be done where: ``topic`` and ``channels`` are patterns."""
+    """What is allowed where: ``topic`` and ``channels`` are patterns."""
 
     topic: str
     channels: list[str] | None = None
@@ -47,7 +31,7 @@ class Authorization(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """Made from an auth server's JSON, read by the engine (as JSON again)."""
+    """An auth server's answer. The engine reads it, as JSON."""
 
     ttl: Annotated[int, msgspec.Meta(gt=0)]  # seconds
     identity: str = ""
@@ -59,25 +43,8 @@ class _TlsHint(msgspec.Struct, frozen=True):
     https_port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
 
-def parse_auth_address(field: str, text: str) -> AuthAddress:
-    """``HOST:PORT``, or a whole URL, whose path is used as it is. Raises BadInput."""
-    if "://" not in text:
-        host, port = parse_peer(field, text)
-        return AuthAddress(host, port)
-    rule = "must be HOST:PORT, or a URL such as http://HOST:PORT/PATH"
-    try:
-        parts = urlsplit(text)
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-    except ValueError:
-        raise BadInput(field, text, rule) from None
-    plain = parts.hostname and not (parts.query or parts.fragment or parts.username)
-    if parts.scheme not in ("http", "https") or not plain or not re.fullmatch(r"[!-~]*", parts.path):
-        raise BadInput(field, text, rule)
-    return AuthAddress(resolvable(field, text, parts.hostname or ""), port, parts.path or "/", parts.scheme == "https")
-
-
 def encode_question(question: AuthAsked, path: str, method: str) -> tuple[str, bytes]:
-    """Request target and body. What is asked is in the query (``get``), or in JSON as lists of one (``post``)."""
+    """Request target and body. The question is in the query (``get``), or in JSON as lists of one value (``post``)."""
     fields = {
         "common_name": question.common_name,
         "remote_ip": question.remote_ip,
@@ -91,7 +58,7 @@ def encode_question(question: AuthAsked, path: str, method: str) -> tuple[str, b
 
 
 def normalize(body: bytes) -> bytes:
-    """The answer as the engine takes it: without what does not belong there, null lists empty. Raises PeerError."""
+    """The answer as the engine takes it: without unknown fields, null lists empty. Raises PeerError."""
     try:
         answer = msgspec.json.decode(body, type=Answer)
     except UNREADABLE as error:
@@ -105,7 +72,7 @@ def normalize(body: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class AuthServers:
-    """``tls``: makes the context for https, at its first use (loading the system's certificates takes a while)."""
+    """``tls`` makes the TLS context when it is first needed: loading the system's certificates takes a while."""
 
     addresses: Sequence[AuthAddress]
     method: str = "get"
@@ -115,7 +82,7 @@ class AuthServers:
     draw: Callable[[int], int] = random.randrange
 
     async def ask(self, question: AuthAsked) -> bytes:
-        """The first usable answer, from a random start. Raises Unavailable: nobody gave one."""
+        """The first usable answer, beginning with a random server. Raises Unavailable if there is none."""
         start = self.draw(len(self.addresses))
         reasons = []
         for address in [*self.addresses[start:], *self.addresses[:start]]:
@@ -140,7 +107,7 @@ class AuthServers:
         target, body = encode_question(question, address.path, self.method)
         try:
             tls = self.tls() if address.tls else None
-        except OSError as error:  # the file with the certificates to trust is gone, or bad
+        except OSError as error:  # the CA file is missing or bad
             raise Unavailable(f"{address.base_url}: no TLS: {error}") from None
         client = HttpClient(
             address.base_url,
@@ -156,7 +123,7 @@ class AuthServers:
 
 
 def _tls_hint(body: bytes) -> int | None:
-    """The port that a server names which answers over https only."""
+    """The port in the answer of a server that accepts https only."""
     try:
         return msgspec.json.decode(body, type=_TlsHint).https_port
     except UNREADABLE:

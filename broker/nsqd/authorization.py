@@ -1,5 +1,4 @@
-"""Clients that say AUTH: the auth servers are asked (``auth``), the engine is told; the connection waits meanwhile,
-nobody else does."""
+"""Answers AUTH: asks the auth servers and tells the engine. Only the connection that sent AUTH waits."""
 
 from __future__ import annotations
 
@@ -9,38 +8,37 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.config import BrokerConfig
+from broker.config import BrokerConfig, parse_auth_address
 from broker.events import AuthAsked
-from broker.nsqd.auth_servers import AuthServers, parse_auth_address
+from broker.nsqd.auth_servers import AuthServers
 from srtm.errors import SrtmError, Unavailable
 from srtm.log import Log
 
 if TYPE_CHECKING:
     from srtm._native import Engine
 
-_AT_ONCE = 64
-# That wait for one of these: a storm of clients at a dead auth server must not take the memory of all.
-_MOST_WAITING = 4096
+_MAX_ASKED = 64  # questions under way at one time
+_MAX_WAITING = 4096  # for one of these: clients at a dead auth server must not take all memory
 
 
-class Authorizing:
-    """``answer`` any number of questions at once; some are asked at a time, the others wait."""
+class Authorizer:
+    """Takes any number of questions at once; some are asked at a time, the others wait."""
 
     def __init__(self, engine: Engine, servers: AuthServers, log: Log) -> None:
         self._engine = engine
         self._servers = servers
         self._log = log
-        self._limit = trio.CapacityLimiter(_AT_ONCE)
+        self._limit = trio.CapacityLimiter(_MAX_ASKED)
 
     async def answer(self, question: AuthAsked) -> None:
-        """The engine has its answer when this returns, if the connection still waits: of a server, or a refusal."""
+        """Returns when the engine has an answer or a refusal, or when the connection no longer waits."""
         answer = None
         try:
-            if self._limit.statistics().tasks_waiting >= _MOST_WAITING:
-                raise Unavailable(f"{_MOST_WAITING} others wait already")
+            if self._limit.statistics().tasks_waiting >= _MAX_WAITING:
+                raise Unavailable(f"{_MAX_WAITING} others wait already")
             async with self._limit:
                 if not self._engine.awaits_authorization(question.connection):
-                    return  # it did not wait for its turn
+                    return  # it has gone
                 answer = await self._servers.ask(question)
         except SrtmError as error:
             self._log.warning("no authorization", client=question.remote_ip, reason=error)

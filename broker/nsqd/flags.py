@@ -1,5 +1,5 @@
-"""``srtm nsqd``'s command line and file: Go's flag syntax, nsqd's TOML keys, and the order in which they count (flag,
-file, default; protocol section 1). Pure: words and text in, a ``BrokerConfig`` out."""
+"""``srtm nsqd``'s command line and file: Go's flag syntax, nsqd's TOML keys, and their precedence (flag, file, default;
+protocol section 1). Pure: words and text in, a ``BrokerConfig`` out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HELP = ("h", "help")
 
 @dataclass(frozen=True)
 class Given:
-    """What the command line said. ``options``: only what was given, by key of the file."""
+    """What the command line says. ``options`` has only given ones, by key of the file."""
 
     options: Options
     config_file: str = ""
@@ -29,7 +29,7 @@ class Given:
 
 
 def parse_flags(arguments: Sequence[str]) -> Given:
-    """Up to the first word that is no flag, as Go does. Raises BadInput."""
+    """Parse up to the first word that is no flag, as Go does. Raises BadInput."""
     options: Options = {}
     ours: dict[str, Value] = {}
     left = list(arguments)
@@ -45,7 +45,7 @@ def parse_flags(arguments: Sequence[str]) -> Given:
             value = left.pop(0)
         read = _read(f"--{name}", kind.read, value if equals or not kind.switch else "true")
         if name in _HELP and read:
-            return Given({}, help=True)  # whatever comes behind it
+            return Given({}, help=True)  # whatever follows
         option = _BY_FLAG.get(name)
         if option is None:
             ours[name] = read
@@ -79,7 +79,7 @@ def _read(field: str, read: Callable[[Value], Value], value: Value) -> Value:
 
 
 def parse_file(name: str, text: str) -> tuple[Options, list[str]]:
-    """The options of a TOML file, and the keys that are none of nsqd's (which nsqd ignores). Raises BadInput."""
+    """The options in a TOML file, and the keys that nsqd does not have, which it ignores. Raises BadInput."""
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -96,19 +96,19 @@ def broker_config(flags: Options, file: Options, hostname: str) -> BrokerConfig:
     defaults = {option.toml: option.default for option in TABLE} | {"id": node_id, "broadcast_address": hostname}
     options = defaults | file | flags
     if options["tls_client_auth_policy"] and options["tls_required"] == "false":
-        options["tls_required"] = "true"  # a client that skips TLS would skip the policy
-    shares = options["e2e_processing_latency_percentiles"] = tuple(
-        sorted(options["e2e_processing_latency_percentiles"], reverse=True)  # they may come from several flags
+        options["tls_required"] = "true"  # without TLS a client would skip the policy
+    percentiles = options["e2e_processing_latency_percentiles"] = tuple(
+        sorted(options["e2e_processing_latency_percentiles"], reverse=True)  # from several flags
     )
-    _check_shares(shares)
+    _check_percentiles(percentiles)
     options["data_path"] = options["data_path"] or "."
     return to_config(options, name="nsqd")
 
 
-def _check_shares(shares: tuple[float, ...]) -> None:
-    for share in shares:
-        if not 0 < share <= 1:
-            raise BadInput("--e2e-processing-latency-percentile", share, "must be above 0 and at most 1")
+def _check_percentiles(percentiles: tuple[float, ...]) -> None:
+    for percentile in percentiles:
+        if not 0 < percentile <= 1:
+            raise BadInput("--e2e-processing-latency-percentile", percentile, "must be above 0 and at most 1")
 
 
 def usage() -> str:

@@ -1,8 +1,7 @@
-"""The list of topics, channels and pause flags that outlives the process, in nsqd's own file and format (``nsqd.dat``,
+"""The list of topics, channels and pause flags that outlives the process, in nsqd's file and format (``nsqd.dat``,
 protocol section 11).
 
-Written whole at every change; a temporary file that a crash left behind is never read. ``#ephemeral`` names are left
-out.
+The file is replaced as a whole at every change. ``#ephemeral`` names are left out.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import msgspec
 from broker.runtime.data_directory import replace_file
 from broker.snapshot import Snapshot
 from srtm.net.json_file import read_json
-from srtm.protocol import is_name
+from srtm.protocol import is_ephemeral, is_name
 
 if TYPE_CHECKING:
     from srtm._native import Engine
@@ -24,29 +23,29 @@ FILE_NAME = "nsqd.dat"
 
 
 class ChannelMetadata(msgspec.Struct, frozen=True):
-    """As nsqd's file has it."""
+    """A channel in nsqd's file."""
 
     name: str
     paused: bool = False
 
 
 class TopicMetadata(msgspec.Struct, frozen=True):
-    """As nsqd's file has it."""
+    """A topic in nsqd's file."""
 
     name: str
     paused: bool = False
-    channels: list[ChannelMetadata] | None = None  # nsqd writes null where there are none
+    channels: list[ChannelMetadata] | None = None  # nsqd writes null for none
 
 
 class Metadata(msgspec.Struct, frozen=True):
-    """The whole file. ``version``: of the nsqd that wrote it."""
+    """The whole file. ``version`` is that of the nsqd that wrote it."""
 
-    topics: list[TopicMetadata] | None = []  # nsqd writes null where there are none
+    topics: list[TopicMetadata] | None = []  # nsqd writes null for none
     version: str = "1.3.0"
 
 
 def from_snapshot(snapshot: Snapshot, version: str) -> Metadata:
-    """What outlives the process: all but what is ``#ephemeral``."""
+    """The list of everything that is not ``#ephemeral``."""
     topics = [
         TopicMetadata(
             topic.topic_name,
@@ -60,8 +59,8 @@ def from_snapshot(snapshot: Snapshot, version: str) -> Metadata:
 
 
 def load(directory: Path) -> Metadata:
-    """Nothing there: nothing known. Raises BadInput for a file that is not ours: to start without it would lose its
-    topics."""
+    """Read the list; an absent file is an empty list. Raises BadInput for a file that is none of nsqd's: to start
+    without it would lose its topics."""
     return read_json(directory / FILE_NAME, Metadata, "data_path", "nsqd's list of topics in JSON") or Metadata()
 
 
@@ -70,8 +69,10 @@ def save(directory: Path, metadata: Metadata) -> None:
 
 
 def restore(engine: Engine, metadata: Metadata) -> list[str]:
-    """Make every topic and channel of ``metadata`` anew. Their channels are known: nothing is held. Gives the names
-    that are none, which are left out, as nsqd does."""
+    """Create the topics and channels of ``metadata``. Their channels are known, so nothing is held.
+
+    Returns invalid names, which are left out, as nsqd does.
+    """
     refused = []
     for topic in metadata.topics or []:
         if not is_name(topic.name):
@@ -89,7 +90,3 @@ def restore(engine: Engine, metadata: Metadata) -> list[str]:
             engine.pause_topic(topic.name, True)
         engine.release_topic(topic.name)
     return refused
-
-
-def is_ephemeral(name: str) -> bool:
-    return name.endswith("#ephemeral")

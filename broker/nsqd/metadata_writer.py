@@ -1,5 +1,5 @@
-"""The list of topics, channels and pauses on disk (``metadata``): written a moment after every change, before a pause
-is answered, and at the end."""
+"""Writes the list of topics, channels and pauses (``metadata``): after every change, before a pause is answered, and
+at the end."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from srtm._native import Engine
 
 _RETRY_S = 1.0
-# Of the time that a look at all topics took: thousands of topics that come one by one cost a twentieth of a core.
-_REST_PER_LOOK = 20.0
+# Pause after a write, as a multiple of the time that the snapshot took: thousands of topics that are created one by one
+# cost a twentieth of a core.
+_PAUSE_FACTOR = 20.0
 
 
-class TopicList:
-    """``version``: of nsqd, which the file names."""
+class TopicListWriter:
+    """``version`` is the nsqd version that the file names."""
 
     def __init__(self, engine: Engine, directory: Path, version: str, health: Health, log: Log) -> None:
         self._engine = engine
@@ -32,45 +33,45 @@ class TopicList:
         self._health = health
         self._log = log
         self._changed = Wakeup()
-        self._asked, self._written = trio.Event(), trio.Event()  # of the next list, by who waits for it
+        self._asked, self._written = trio.Event(), trio.Event()  # of the next list: wanted by a caller, and on disk
 
     def note_change(self) -> None:
         self._changed.set()
 
     async def write(self) -> None:
-        """Returns when what is so now is on disk. Where the disk refuses it, the health says so, as of any change."""
+        """Returns when the present list is on disk, or when the disk has refused it; then the health says so."""
         self._asked.set()
         self._changed.set()
         await self._written.wait()
 
     async def keep(self) -> None:
-        """Until cancelled. A disk that refuses shows in the health until it takes the list."""
+        """Write until cancelled. A disk that refuses shows in the health until it takes the list."""
         while True:
             await self._changed.wait()
             written = self._written
             self._asked, self._written = trio.Event(), trio.Event()
             began_s = trio.current_time()
             now = self._now()
-            rest_s = _REST_PER_LOOK * (trio.current_time() - began_s)
+            pause_s = _PAUSE_FACTOR * (trio.current_time() - began_s)
             try:
                 await trio.to_thread.run_sync(metadata.save, self._directory, now)
             except OSError as error:
                 self._health.note("topics", str(error))
                 self._log.failure("the list of topics was not written", reason=error)
                 self._changed.set()
-                rest_s = _RETRY_S
+                pause_s = _RETRY_S
             else:
                 self._health.note("topics", None)
             written.set()
-            with trio.move_on_after(rest_s):
+            with trio.move_on_after(pause_s):
                 await self._asked.wait()
 
     def save_at_end(self) -> None:
-        """What changed in the last moment may not have been written yet; and what would come after it is not made."""
+        """Write the last changes. The engine makes no later ones."""
         try:
             self._engine.finish_list()
             metadata.save(self._directory, self._now())
-        except (OSError, RuntimeError) as error:  # the disk refuses, or the engine is what has failed
+        except (OSError, RuntimeError) as error:  # the disk refuses, or the engine has failed
             self._log.failure("the list of topics was not written", reason=error)
 
     def _now(self) -> metadata.Metadata:

@@ -1,8 +1,8 @@
-"""Discovery: this broker announces itself to nsqlookupds and asks around which channels a new topic has (protocol
-section 15).
+"""Discovery by nsqlookupd: this broker registers its topics, and asks for the channels of new ones (protocol section
+15).
 
-Level-triggered: after every change, and after every reconnection, what a nsqlookupd should know is compared with what
-it was told on this connection. ``AnswerReader`` and the ``encode_*`` functions do no I/O.
+Registration is level-triggered: after every change and reconnection, the wanted registrations are compared with those
+sent on this connection. ``AnswerReader`` and the ``encode_*`` functions do no I/O.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from urllib.parse import quote
 import msgspec
 import trio
 
-from broker.nsqd.metadata import is_ephemeral
 from broker.runtime.wakeup import Wakeup
 from broker.snapshot import Snapshot
 from srtm.concurrency.backoff import Backoff
@@ -24,24 +23,24 @@ from srtm.log import Log
 from srtm.net.address import format_address, parse_peer
 from srtm.net.decode_errors import UNREADABLE
 from srtm.net.http_client import HttpClient
-from srtm.protocol import is_name
+from srtm.protocol import is_ephemeral, is_name
 
 MAGIC = b"  V1"
 PING_PERIOD_S = 15.0
 ANSWER_TIMEOUT_S = 1.0
-_LONGEST_ANSWER_BYTES = 1 << 20
+_MAX_ANSWER_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, order=True)
 class Registration:
-    """What a nsqlookupd is told of."""
+    """A topic, or a channel of one."""
 
     topic: str
     channel: str = ""  # "": the topic itself
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """What nsqlookupd is told of us; the names are its own."""
+    """This broker, with nsqlookupd's names."""
 
     broadcast_address: str
     hostname: str
@@ -71,10 +70,11 @@ def encode_identify(identity: Identity) -> bytes:
     return b"IDENTIFY\n" + len(body).to_bytes(4, "big") + body
 
 
-def encode_changes(told: set[Registration], wanted: set[Registration]) -> list[tuple[bytes, Registration]]:
-    """Commands that lead from ``told`` to ``wanted``: a topic's channels go before the topic, and come after it."""
-    gone = [(_command(b"UNREGISTER", entry), entry) for entry in sorted(told - wanted, reverse=True)]
-    return gone + [(_command(b"REGISTER", entry), entry) for entry in sorted(wanted - told)]
+def encode_changes(sent: set[Registration], wanted: set[Registration]) -> list[tuple[bytes, Registration]]:
+    """The commands that lead from ``sent`` to ``wanted``. Channels are removed before their topic, and added after
+    it."""
+    gone = [(_command(b"UNREGISTER", entry), entry) for entry in sorted(sent - wanted, reverse=True)]
+    return gone + [(_command(b"REGISTER", entry), entry) for entry in sorted(wanted - sent)]
 
 
 def _command(word: bytes, entry: Registration) -> bytes:
@@ -82,7 +82,7 @@ def _command(word: bytes, entry: Registration) -> bytes:
 
 
 class AnswerReader:
-    """nsqlookupd's answers from a byte stream: int32 size, data; no frame type."""
+    """Splits a byte stream into nsqlookupd's answers: int32 size, data; no frame type."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -93,7 +93,7 @@ class AnswerReader:
         answers = []
         while len(self._buffer) >= 4:
             size = int.from_bytes(self._buffer[:4], "big", signed=True)
-            if not 0 <= size <= _LONGEST_ANSWER_BYTES:
+            if not 0 <= size <= _MAX_ANSWER_BYTES:
                 raise PeerError(f"nsqlookupd: answer of {size} bytes")
             if len(self._buffer) < 4 + size:
                 break
@@ -111,7 +111,8 @@ async def dial(address: str) -> trio.abc.Stream:
 
 @dataclass(eq=False)
 class LookupClient:
-    """The connection to one nsqlookupd. ``wanted()``: what it should know, asked after every ``changed.set()``."""
+    """The connection to one nsqlookupd. ``wanted()`` returns the registrations; it is called after every
+    ``changed.set()``."""
 
     address: str
     identity: Identity
@@ -123,7 +124,7 @@ class LookupClient:
     _trouble: str = field(default="", init=False)
 
     async def run(self) -> None:
-        """Until cancelled. A lost connection is made again, and everything told anew."""
+        """Until cancelled. Reconnects, and then registers everything anew."""
         backoff = Backoff(first_s=0.25, longest_s=PING_PERIOD_S)
         while True:
             try:
@@ -144,20 +145,20 @@ class LookupClient:
         self.http_url = f"http://{format_address(info.broadcast_address, info.http_port)}"
         self._report_trouble("")
         backoff.reset()
-        told: set[Registration] = set()
+        sent: set[Registration] = set()
         ping_at = trio.current_time() + PING_PERIOD_S
         while True:
-            for command, entry in encode_changes(told, self.wanted()):
+            for command, entry in encode_changes(sent, self.wanted()):
                 await conversation.ask(command)
-                told ^= {entry}
+                sent ^= {entry}
             with trio.move_on_at(ping_at):
                 await self._wait_changed(conversation)
-            if trio.current_time() >= ping_at:  # also amid changes: nsqlookupd counts nothing else as a sign of life
+            if trio.current_time() >= ping_at:  # nsqlookupd counts no other command as a sign of life
                 await conversation.ask(b"PING\n")
                 ping_at = trio.current_time() + PING_PERIOD_S
 
     async def _wait_changed(self, conversation: _Conversation) -> None:
-        """Raises BrokenResourceError or PeerError as soon as the connection ends or says something unasked."""
+        """Raises BrokenResourceError or PeerError as soon as the connection ends or sends anything."""
         trouble: Exception | None = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._cancel_when_changed, nursery.cancel_scope)
@@ -179,14 +180,14 @@ class LookupClient:
 
 
 class _Conversation:
-    """One command at a time, each answered within ``ANSWER_TIMEOUT_S``."""
+    """Sends one command at a time; each is answered within ``ANSWER_TIMEOUT_S``."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self._stream = stream
         self._reader = AnswerReader()
 
     async def identify(self, identity: Identity) -> PeerInfo:
-        """Who the other one is. Raises PeerError for an answer that is none."""
+        """Raises PeerError for an answer that cannot be read."""
         answer = await self._exchange(MAGIC + encode_identify(identity))
         try:
             return msgspec.json.decode(answer, type=PeerInfo)
@@ -194,13 +195,13 @@ class _Conversation:
             raise PeerError(f"nsqlookupd answered IDENTIFY with {answer[:100]!r}") from None
 
     async def ask(self, command: bytes) -> None:
-        """Returns when it said OK. Raises PeerError for anything else."""
+        """Returns when the answer is OK. Raises PeerError for another one."""
         answer = await self._exchange(command)
         if answer != b"OK":
             raise PeerError(f"nsqlookupd answered {command.decode().strip()!r} with {answer[:100]!r}")
 
     async def wait_trouble(self) -> Exception:
-        """Between two commands nothing may come but the end."""
+        """Between two commands only the end of the connection is expected. Returns what happened."""
         try:
             data = await self._stream.receive_some(1024)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
@@ -221,8 +222,8 @@ class _Conversation:
                     return answers[0]
 
 
-class Lookups:
-    """The nsqlookupds in use. Which ones may change while ``run`` runs."""
+class Nsqlookupds:
+    """The nsqlookupds in use. They may change while ``run`` runs."""
 
     def __init__(
         self,
@@ -243,7 +244,7 @@ class Lookups:
 
     @property
     def http_urls(self) -> list[str]:
-        """Of those that are connected."""
+        """Of connected nsqlookupds."""
         return [client.http_url for client in self._clients.values() if client.http_url is not None]
 
     def note_change(self) -> None:
@@ -251,8 +252,7 @@ class Lookups:
             client.changed.set()
 
     def use(self, addresses: Sequence[str]) -> None:
-        """Connect to those that are new, leave those that are not named any more; one named twice is one. Raises
-        BadInput."""
+        """Use ``addresses`` from now on: connect to new ones, leave the others. Raises BadInput."""
         for address in addresses:
             parse_peer("nsqlookupd_tcp_addresses", address)
         known = self._clients
@@ -281,8 +281,8 @@ class _Channels(msgspec.Struct, frozen=True):
 async def known_channels(
     topic: str, clients: Iterable[HttpClient], timeout_s: float, log: Log, take: Callable[[str], object]
 ) -> None:
-    """Give to ``take`` the lasting channels of ``topic`` that nsqlookupds and distributors know, as each answers. Who
-    fails, or has not answered when this is cancelled, is only logged."""
+    """Pass the lasting channels of ``topic`` that nsqlookupds and distributors know to ``take``, as each answers.
+    Failures, and missing answers when this is cancelled, are logged."""
 
     async def ask(client: HttpClient) -> None:
         reason = "no answer in time"

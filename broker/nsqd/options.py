@@ -1,8 +1,8 @@
-"""nsqd's options, one row each: the flag, its kind, its default, and where in a ``BrokerConfig`` its value lives.
+"""nsqd's options, one row each: the flag, its kind, its default, and its place in a ``BrokerConfig``.
 
-The one table behind ``srtm nsqd``'s flags, its TOML file and ``/config/NAME``: what is read goes to its place, and what
-is shown is read back from there (protocol sections 1 and 13). Durations are whole nanoseconds here, as nsqd shows them,
-and milliseconds in the configuration. Pure.
+``srtm nsqd``'s flags, its TOML file and ``/config/NAME`` use this one table: an option that is read goes to its place,
+and is shown from there (protocol sections 1 and 13). Durations are whole nanoseconds here, as nsqd shows them, and
+milliseconds in the configuration. Pure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from srtm.errors import BadInput
 from srtm.log import LEVELS
 from srtm.text import read_duration_ns
 
-Value = Any  # what the option's kind makes: str, int, bool, or a tuple of str or float
+Value = Any  # of the option's kind: str, int, bool, or a tuple of str or float
 Options = dict[str, Value]  # by key of the TOML file
 
 _MS = 10**6  # ns
@@ -33,8 +33,8 @@ _TLS_REQUIRED = ("false", "tcp-https", "true")
 
 @dataclass(frozen=True)
 class Kind:
-    """``read`` takes a flag's word, ``take`` a value of the TOML file; both raise ValueError with the rule. ``show``
-    gives what ``/config`` answers."""
+    """How values are read and shown. ``read`` takes the word of a flag, ``take`` a value of the TOML file; both raise
+    ValueError with the rule. ``show`` returns what ``/config`` answers."""
 
     name: str  # as the usage calls the value
     read: Callable[[str], Value]
@@ -51,7 +51,7 @@ def _read_bool(text: str) -> bool:
 
 
 def _read_whole(text: str) -> int:
-    """As Go reads it: 0x, 0o and 0b before other digits, a leading 0 for octal ones, underscores between."""
+    """Parse as Go does: 0x, 0o and 0b prefixes, a leading 0 for octal, underscores between digits."""
     bare = re.sub(r"^([+-]?)0(?=[0-7_]+$)", r"\g<1>0o", text)
     if len(text) > _LONGEST_NUMBER or re.fullmatch(r"[+-]?[0-9][0-9a-fA-FxXoO_]*", text, re.ASCII) is None:
         raise ValueError("must be a whole number")

@@ -1,1 +1,4 @@
-"""runtime: see docs/architecture.md."""
+"""The host that a broker runs on: data directory, addresses, TLS files, processors, health.
+
+May import ``broker.config``. Begin with ``data_directory``.
+"""

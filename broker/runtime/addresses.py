@@ -1,4 +1,4 @@
-"""What a broker listens on, and what it tells others to connect to."""
+"""The addresses that a broker listens on, and those that it tells others to connect to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from srtm.net.address import format_address, is_socket_path, parse_address
 
 
 class Ports(NamedTuple):
-    """-1: a Unix socket, or off (as nsqd shows it)."""
+    """-1: a Unix socket, or off, as nsqd shows it."""
 
     tcp: int
     http: int
@@ -17,7 +17,7 @@ class Ports(NamedTuple):
 
 
 class BoundAddresses(NamedTuple):
-    """What is listened on: HOST:PORT with the real ports, the path of a Unix socket, or "" where it is off."""
+    """HOST:PORT with the real ports, the path of a Unix socket, or "" for off."""
 
     tcp: str
     http: str
@@ -25,7 +25,7 @@ class BoundAddresses(NamedTuple):
 
 
 def bound_addresses(settings: EngineConfig, ports: Ports) -> BoundAddresses:
-    """The addresses that were asked for, with the ports that they got."""
+    """The configured addresses with their real ports."""
     return BoundAddresses(
         _with_port(settings.tcp_address, ports.tcp),
         _with_port(settings.http_address, ports.http),
@@ -34,7 +34,7 @@ def bound_addresses(settings: EngineConfig, ports: Ports) -> BoundAddresses:
 
 
 def broadcast_address(config: BrokerConfig, hostname: str) -> str:
-    """The host that others are told to connect to."""
+    """The host that others connect to."""
     if config.broadcast_address or is_socket_path(config.tcp_address):
         return config.broadcast_address or hostname
     host, _ = parse_address("tcp_address", config.tcp_address)

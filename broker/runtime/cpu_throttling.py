@@ -1,7 +1,7 @@
-"""What others take of the processors that a broker thinks it has: the quota of its control groups (``cpu.stat``), and
-steal (``/proc/stat``), where it runs on a virtual machine. Pure: the files' text in, ``Throttling`` out.
+"""Processor time that the broker's process did not get: by the quota of its control groups (``cpu.stat``), or by steal
+on a virtual machine (``/proc/stat``). Pure: the files' text in, ``Throttling`` out.
 
-Both look like a slow broker and are none (nsq #1016): a capacity measured under them is worth nothing.
+Both look like a slow broker (nsq #1016); a capacity that is measured under them is worthless.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from pathlib import PurePosixPath
 
 from srtm.control import Throttling
 
-_WINDOW_NS = 10_000_000_000  # shares are of so long, at least
+_WINDOW_NS = 10_000_000_000  # shortest time over which fractions are taken
 _NS_PER_S = 1e9
 
 
 @dataclass(frozen=True)
 class Quota:
-    """Of one control group: counters since it was made, and what it may use (None: no limit)."""
+    """One control group: counters since it was made, and its limit."""
 
-    cores: float | None = None
+    cores: float | None = None  # None: no limit
     periods: int = 0
     throttled: int = 0  # of the periods
     throttled_ns: int = 0
@@ -29,7 +29,7 @@ class Quota:
 
 @dataclass(frozen=True)
 class Reading:
-    """At one instant. ``quotas``: of the group that the process is in and of those around it, in that order."""
+    """The counters at one instant. ``quotas`` is of the process's group and of those around it, innermost first."""
 
     quotas: tuple[Quota, ...] = ()
     steal_ticks: int = 0
@@ -37,8 +37,8 @@ class Reading:
 
 
 def group_directories(memberships: str) -> list[tuple[PurePosixPath, bool]]:
-    """Where ``/proc/self/cgroup`` says that cpu quotas may be, the innermost group first; True: version 2. The folders
-    are relative to where control groups are mounted."""
+    """Folders that may have CPU quotas, as ``/proc/self/cgroup`` says, innermost group first; True: version 2. They are
+    relative to the mount point of control groups."""
     found: list[tuple[PurePosixPath, bool]] = []
     for line in memberships.splitlines():
         number, _, rest = line.partition(":")
@@ -53,7 +53,7 @@ def group_directories(memberships: str) -> list[tuple[PurePosixPath, bool]]:
 
 
 def quota(stat: str, cores: float | None) -> Quota | None:
-    """Of a group's ``cpu.stat`` (either version). None: it counts no periods, so it has never had a quota."""
+    """Parse a group's ``cpu.stat`` (either version). None: it counts no periods, so it never had a quota."""
     counters = _counters(stat)
     if "nr_periods" not in counters:
         return None
@@ -62,7 +62,7 @@ def quota(stat: str, cores: float | None) -> Quota | None:
 
 
 def cores_of_max(text: str) -> float | None:
-    """Of ``cpu.max``: ``QUOTA PERIOD``, the first one "max" where there is no limit."""
+    """Parse ``cpu.max``: ``QUOTA PERIOD``, the first of them "max" without a limit."""
     match text.split():
         case [allowed, period] if allowed.isdecimal() and period.isdecimal() and int(period):
             return int(allowed) / int(period)
@@ -70,13 +70,13 @@ def cores_of_max(text: str) -> float | None:
 
 
 def cores_of_v1(quota_us: str, period_us: str) -> float | None:
-    """Of ``cpu.cfs_quota_us`` (-1: no limit) and ``cpu.cfs_period_us``."""
+    """Parse ``cpu.cfs_quota_us`` (-1: no limit) and ``cpu.cfs_period_us``."""
     return cores_of_max(f"{quota_us} {period_us}")
 
 
 def ticks(stat: str) -> tuple[int, int]:
-    """Stolen, and all (those of guests are in ``user`` already), of the first line of ``/proc/stat``; zeros where it
-    has none."""
+    """Stolen ticks and all ticks, from the first line of ``/proc/stat``; zeros if it has none. Ticks of guests are
+    in ``user`` already."""
     line = next((line.split()[1:9] for line in stat.splitlines() if line.startswith("cpu ")), [])
     numbers = [int(field) for field in line if field.isdecimal()]
     return (numbers[7], sum(numbers)) if len(numbers) == 8 else (0, 0)
@@ -88,38 +88,38 @@ def _counters(stat: str) -> Mapping[str, int]:
 
 
 class ThrottlingWindow:
-    """Readings of the last 10 s, and what they say."""
+    """The readings of the last 10 s."""
 
     def __init__(self) -> None:
         self._first: Reading | None = None
         self._readings: deque[tuple[int, Reading]] = deque()
 
     def note(self, reading: Reading, now_ns: int) -> Throttling:
-        """``now_ns``: of any clock that does not go back."""
+        """Add a reading. ``now_ns`` is of any clock that does not go back."""
         first = self._first = self._first or reading
         self._readings.append((now_ns, reading))
         while len(self._readings) > 2 and self._readings[1][0] <= now_ns - _WINDOW_NS:
             self._readings.popleft()
         before = self._readings[0][1]
         return Throttling(
-            quota_cores=min((one.cores for one in reading.quotas if one.cores is not None), default=None),
-            throttled_share=_throttled_share(before.quotas, reading.quotas),
+            quota_cores=min((quota.cores for quota in reading.quotas if quota.cores is not None), default=None),
+            throttled_share=_throttled_fraction(before.quotas, reading.quotas),
             throttled_s=sum(_grown(first.quotas, reading.quotas, "throttled_ns")) / _NS_PER_S,
-            steal_share=_share(reading.steal_ticks - before.steal_ticks, reading.all_ticks - before.all_ticks),
+            steal_share=_fraction(reading.steal_ticks - before.steal_ticks, reading.all_ticks - before.all_ticks),
         )
 
 
-def _throttled_share(before: Sequence[Quota], now: Sequence[Quota]) -> float:
+def _throttled_fraction(before: Sequence[Quota], now: Sequence[Quota]) -> float:
     """Of the group that was held back most often."""
     grown = zip(_grown(before, now, "throttled"), _grown(before, now, "periods"), strict=True)
-    return max((_share(throttled, periods) for throttled, periods in grown), default=0.0)
+    return max((_fraction(throttled, periods) for throttled, periods in grown), default=0.0)
 
 
 def _grown(before: Sequence[Quota], now: Sequence[Quota], field: str) -> Iterable[int]:
-    """Nothing where the process was moved to other groups."""
+    """Differences of a counter; none if the process was moved to other groups."""
     pairs = zip(before, now, strict=True) if len(before) == len(now) else ()
     return [max(0, getattr(new, field) - getattr(old, field)) for old, new in pairs]
 
 
-def _share(part: int, whole: int) -> float:
+def _fraction(part: int, whole: int) -> float:
     return min(1.0, max(0, part) / whole) if whole > 0 else 0.0

@@ -1,7 +1,8 @@
-"""A broker's data directory: one process at a time, a new incarnation at every start, files that are replaced whole.
+"""A broker's data directory: one process at a time, a new incarnation at every start, files that are replaced as a
+whole.
 
-The lock is ``flock`` on the directory itself, as nsqd's: the two keep each other out. The kernel drops it when the
-process ends, however it ends.
+The lock is ``flock`` on the directory, as nsqd's: a broker and a nsqd exclude each other. The kernel releases it when
+the process ends.
 """
 
 from __future__ import annotations
@@ -23,8 +24,7 @@ _INCARNATION = re.compile(rb"([0-9]{20})-([0-9a-f]{16})")
 
 @contextmanager
 def locked(path: Path) -> Iterator[str]:
-    """Holds the directory; yields the incarnation. Raises BadInput (no such directory), Conflict (another broker has
-    it)."""
+    """Hold the directory; yields the incarnation. Raises BadInput (no such directory), Conflict (it is in use)."""
     try:
         directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
@@ -40,9 +40,12 @@ def locked(path: Path) -> Iterator[str]:
 
 
 def _next_incarnation(path: Path) -> str:
-    """``START-DIRECTORY``: 20 digits, which sort after all earlier ones of this directory even if the wall clock was
-    set back meanwhile, and a name of the directory drawn once. So of two incarnations of one directory the later proves
-    that the earlier has ended (it held the lock); two of different directories prove nothing."""
+    """``START-DIRECTORY``: 20 digits that sort after all earlier ones of this directory even if the wall clock was set
+    back, and a random name of the directory.
+
+    Of two incarnations of one directory, the later proves that the earlier has ended, because it held the lock. Two of
+    different directories prove nothing.
+    """
     file = path / _INCARNATION_FILE
     try:
         last = _INCARNATION.fullmatch(file.read_bytes() if file.exists() else b"")
@@ -55,8 +58,9 @@ def _next_incarnation(path: Path) -> str:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """After this the file holds ``content``, also after a power cut; before, the old content; never a mixture."""
-    temporary = path.with_name(f"{path.name}.tmp")  # one name: the directory is locked, and leftovers do not pile up
+    """Replace the file with ``content``. After a power cut it holds the old or the new content, never a mixture;
+    once this returns, the new one."""
+    temporary = path.with_name(f"{path.name}.tmp")  # one name: the directory is locked, so leftovers do not pile up
     with temporary.open("wb") as file:
         file.write(content)
         file.flush()

@@ -1,4 +1,4 @@
-"""What a broker cannot do now: shows in /ping, /stats and /healthz as long as it lasts."""
+"""What a broker cannot do now, for ``/ping``, ``/stats`` and ``/healthz``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Health:
-    """Of several things that fail the one that began first is told."""
+    """Of several failures, ``text`` names the first."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -17,7 +17,7 @@ class Health:
         self.text = "OK"  # or "NOK - why"
 
     def note(self, what: str, failure: str | None) -> None:
-        """``what`` cannot be written (or, with None, can again)."""
+        """``what`` cannot be written because of ``failure``; None: it can be again."""
         self._failures.pop(what, None)
         if failure is not None:
             self._failures[what] = failure

@@ -1,4 +1,4 @@
-"""Reads what the system says of the processors (``broker.runtime.cpu_throttling`` understands it)."""
+"""Reads the system's files on processors; ``broker.runtime.cpu_throttling`` interprets them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROC = Path("/proc")
 
 
 class Processors:
-    """``proc`` and ``groups``: where the kernel shows itself. A file that is not there is one that says nothing."""
+    """``proc`` and ``groups`` are the kernel's mount points. A missing file reads as empty."""
 
     def __init__(self, proc: Path = PROC, groups: Path = Path("/sys/fs/cgroup")) -> None:
         self._proc = proc
@@ -33,7 +33,7 @@ class Processors:
         self._read_ns = 0
 
     def throttling(self) -> Throttling:
-        """As it was within the last second: any number of callers cost one reading."""
+        """The throttling within the last second. Any number of callers cost one reading a second."""
         now_ns = time.monotonic_ns()
         if self._latest is None or now_ns - self._read_ns >= 1_000_000_000:
             self._latest, self._read_ns = self._window.note(self._read(), now_ns), now_ns
@@ -43,7 +43,7 @@ class Processors:
         places = group_directories(_text(self._proc / "self/cgroup"))
         quotas = (self._quota(place, is_v2) for place, is_v2 in places)
         steal, whole = ticks(_text(self._proc / "stat"))
-        return Reading(tuple(one for one in quotas if one is not None), steal, whole)
+        return Reading(tuple(found for found in quotas if found is not None), steal, whole)
 
     def _quota(self, place: PurePosixPath, is_v2: bool) -> Quota | None:
         folder = self._groups / place
@@ -55,14 +55,14 @@ class Processors:
 
 
 def machine_here(proc: Path = PROC) -> BrokerMachine:
-    """What this process runs on."""
+    """The machine that this process runs on."""
     return BrokerMachine(
         cores=len(os.sched_getaffinity(0)), kernel=platform.release(), cpu=cpu_model(_text(proc / "cpuinfo"))
     )
 
 
 def cpu_model(cpuinfo: str) -> str:
-    """As the kernel names it in ``/proc/cpuinfo``; the architecture where it has no name."""
+    """The model in ``/proc/cpuinfo``; the architecture if it has no name."""
     for line in cpuinfo.splitlines():
         key, _, value = line.partition(":")
         if key.strip() == "model name":

@@ -1,4 +1,4 @@
-"""The files of TLS: read once at the start, and named when the engine cannot use what is in them."""
+"""The TLS files: read once at the start, and named if the engine cannot use them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FILES = {"tls_cert_pem": "tls_cert", "tls_key_pem": "tls_key", "tls_root_ca_pem
 
 
 def with_files(settings: EngineConfig, config: BrokerConfig) -> EngineConfig:
-    """The engine gets the contents. Raises BadInput."""
+    """The settings with the contents of the files. Raises BadInput."""
     return msgspec.structs.replace(
         settings, **{field: _read(option, getattr(config, option)) for field, option in _FILES.items()}
     )
@@ -35,7 +35,7 @@ def _read(option: str, name: str) -> str:
 
 
 def refusal(error: ValueError, settings: EngineConfig, config: BrokerConfig) -> BadInput:
-    """What the engine said of its settings (``FIELD: RULE``), with the option and its value as they were given."""
+    """The engine's refusal of its settings (``FIELD: RULE``), with the option and value as they were given."""
     field, _, rule = str(error).partition(": ")
     if field in _FILES:
         return BadInput(_FILES[field], getattr(config, _FILES[field]), rule)
@@ -43,5 +43,5 @@ def refusal(error: ValueError, settings: EngineConfig, config: BrokerConfig) -> 
 
 
 def oldest_version(settings: EngineConfig) -> str:
-    """The oldest version that is offered: there is none below 1.2 (docs/dependencies.md)."""
+    """The oldest TLS version that is offered; none is below 1.2 (docs/dependencies.md)."""
     return max(settings.tls_min_version, "tls1.2").removeprefix("tls")

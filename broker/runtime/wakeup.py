@@ -1,4 +1,4 @@
-"""A flag that any number of callers raise and one task waits for: raised twice before the task looks is seen once."""
+"""A flag that any number of callers raise and one task waits for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import trio
 
 
 class Wakeup:
-    """``set`` it from anywhere on this loop; one task waits."""
+    """``set`` it from anywhere on this loop; one task waits. Raised twice before the task runs, it wakes the task
+    once."""
 
     def __init__(self) -> None:
         self._event = trio.Event()

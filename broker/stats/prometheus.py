@@ -1,5 +1,4 @@
-"""``/metrics``: the snapshot in Prometheus' terms. prometheus-client (50 ms to import) is loaded at the first
-scrape, not at the start."""
+"""``/metrics``: the snapshot as Prometheus metrics. Imports prometheus-client (50 ms) at the first scrape."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ _CHANNEL_COUNTERS = ("message_count", "requeue_count", "timeout_count")
 
 
 def metrics_text(snapshot: Snapshot, name: str, version: str, throttling: Throttling, gdrl: tuple[int, int]) -> bytes:
-    """``gdrl``: rounds, and what made no sense."""
+    """``gdrl``: rounds, and messages that made no sense."""
     from prometheus_client import CollectorRegistry, generate_latest
     from prometheus_client.core import CounterMetricFamily
 

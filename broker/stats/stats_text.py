@@ -1,5 +1,4 @@
-"""``/stats`` for people, line by line as nsqd writes it, for the scripts that read it; a topic with a bucket has a line
-more. Pure."""
+"""``/stats`` as text: nsqd's lines, for scripts that read them, and one more line for a topic with a bucket. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from broker.snapshot import Bucket, Channel, Client, EndToEnd, Snapshot, Topic
-from broker.stats.stats import NS_PER_S, channels_of, go_memory, measured_of, pub_counts, selected, shown_producers
+from broker.stats.stats_json import NS_PER_S, channels_of, go_memory, measured_of, pub_counts, selected, shown_producers
 
 
 def stats_text(
@@ -21,8 +20,8 @@ def stats_text(
     include_clients: bool = True,
     include_mem: bool = True,
 ) -> str:
-    """``*P`` marks what is paused, ``be-depth`` is what of the depth is on disk, ``e2e%`` from publish to FIN at each
-    percentile that is kept, the largest first."""
+    """``*P`` marks paused entries. ``be-depth`` is the part of the depth on disk. ``e2e%`` is publish to FIN at each
+    kept percentile, largest first."""
     now_s = snapshot.wall_ns // NS_PER_S
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(start_wall_ns // NS_PER_S))
     lines = [
@@ -75,7 +74,7 @@ def _bucket_line(bucket: Bucket) -> str:
 
 
 def _client(client: Client, published_to: str, now_s: int) -> str:
-    """A producer by what it has published, anybody else by what it consumes."""
+    """A producer by what it published, any other client by what it consumes."""
     port = client.remote_address.rpartition(":")[2]
     who = f"[V2 {f'{client.hostname}:{port} {client.user_agent}':<21}]"
     connected = f"connected: {_duration(now_s - client.connect_ts)}"

@@ -1,5 +1,5 @@
-"""Numbers pushed to a statsd by UDP, in nsqd's names (protocol section 16). ``push`` is the task around ``Lines`` and
-``packets``, which do no I/O."""
+"""Pushes counters to a statsd by UDP, with nsqd's names (protocol section 16). ``push`` is the task; ``Lines`` and
+``packets`` do no I/O."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import trio
 
 from broker.config import StatsdConfig
-from broker.nsqd.metadata import is_ephemeral
 from broker.snapshot import Channel, EndToEnd, Snapshot, Topic
-from broker.stats.stats import go_memory
+from broker.stats.stats_json import go_memory
 from srtm.log import Log
 from srtm.net.address import format_address, parse_peer
+from srtm.protocol import is_ephemeral
 
 _TOPIC_COUNTERS = ("message_count", "message_bytes")
 _TOPIC_GAUGES = ("depth", "backend_depth")
@@ -23,7 +23,7 @@ _CHANNEL_GAUGES = ("depth", "backend_depth", "in_flight_count", "deferred_count"
 
 
 def key_prefix(prefix: str, host: str, http_port: int) -> str:
-    """``%s`` stands for this broker."""
+    """The prefix with ``%s`` replaced by this broker's address."""
     this = format_address(host, http_port).replace(".", "_").replace(":", "_")
     whole = prefix.replace("%s", this)
     return whole if whole.endswith(".") or not whole else f"{whole}."
@@ -31,11 +31,11 @@ def key_prefix(prefix: str, host: str, http_port: int) -> str:
 
 @dataclass
 class Lines:
-    """Turns one snapshot after the other into lines: counters are what came since the last one."""
+    """Turns snapshots into lines; a counter is the increase since the snapshot before."""
 
     prefix: str
     config: StatsdConfig
-    shares: Sequence[float]  # percentiles kept of publish to FIN
+    percentiles: Sequence[float]  # kept of publish to FIN
 
     def __post_init__(self) -> None:
         self._counted: dict[str, int] = {}
@@ -70,8 +70,8 @@ class Lines:
 
     def _end_to_end(self, key: str, measured: EndToEnd | None) -> Iterator[str]:
         if measured is not None and measured.count:
-            for share, value in zip(self.shares, measured.values_ns, strict=True):
-                yield self._gauge(f"{key}e2e_processing_latency_{share * 100:.0f}", value)
+            for percentile, value in zip(self.percentiles, measured.values_ns, strict=True):
+                yield self._gauge(f"{key}e2e_processing_latency_{percentile * 100:.0f}", value)
 
     def _gauge(self, name: str, value: int) -> str:
         return f"{self.prefix}{name}:{value}|g\n"
@@ -79,11 +79,11 @@ class Lines:
     def _count(self, name: str, total: int, before: dict[str, int]) -> str:
         self._counted[name] = total
         since = total - before.get(name, 0)
-        return f"{self.prefix}{name}:{since if since >= 0 else total}|c\n"  # less than before: it was made anew
+        return f"{self.prefix}{name}:{since if since >= 0 else total}|c\n"  # below 0: it is a new one
 
 
 def packets(lines: Sequence[str], size: int) -> list[bytes]:
-    """Whole lines, as many in a packet as fit in ``size`` bytes; a longer one has a packet of its own."""
+    """Whole lines, as many per packet as fit into ``size`` bytes. A longer line has a packet of its own."""
     found: list[bytes] = []
     packet = b""
     for line in lines:
@@ -96,8 +96,8 @@ def packets(lines: Sequence[str], size: int) -> list[bytes]:
 
 
 async def push(config: StatsdConfig, lines: Lines, take: Callable[[], Snapshot], log: Log) -> None:
-    """Every interval, until cancelled; the packets of one push are spread over it. Nobody there, or no such host: told
-    once, tried again at the next."""
+    """Push every interval until cancelled, with the packets spread over the interval. A failure is logged once and
+    tried again at the next interval."""
     interval_s = config.interval_ms / 1000
     trouble = ""
     next_push = trio.current_time()
@@ -111,7 +111,7 @@ async def push(config: StatsdConfig, lines: Lines, take: Callable[[], Snapshot],
 
 
 async def _send(address: str, waiting: Sequence[bytes], interval_s: float) -> str:
-    """Why not, or nothing."""
+    """The reason if it failed, or ""."""
     host, port = parse_peer("statsd_address", address)
     try:
         ((family, _, _, _, where), *_) = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)

@@ -1,7 +1,7 @@
-"""Draining a broker: it takes no new messages, delivers what it has, and ends when nothing is left.
+"""Drains a broker: it takes no new messages, delivers the others, and ends when none is left.
 
-Consumers keep their connections, and may still come, until the last message is out. Whoever stops the process earlier
-stops it at once, as always.
+Consumers keep their connections until the last message is delivered, and new ones may come. A signal stops the process
+at once, as always.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from srtm.log import Log
 if TYPE_CHECKING:
     from srtm._native import Engine
 
-# Whoever watches sees "drained" within this time, and so knows that the end was no crash.
-_LINGER_S = 1.0
+_LINGER_S = 1.0  # before the end: who polls sees "drained", and knows that the broker did not crash
 
 
 class Drain:
-    """``begin`` it any time; ``run`` it once. ``may_end``: whether the broker has given up what else it holds."""
+    """``begin`` it any time, ``run`` it once. ``may_end`` tells whether the broker has given up what else it holds."""
 
     def __init__(self, name: str, engine: Engine, log: Log, may_end: Callable[[], bool] = lambda: True) -> None:
         self._name = name
@@ -37,14 +36,14 @@ class Drain:
         self._refuse_at_s = 0.0
         self.refuses = False  # publishers are refused from now on
         self._drained = False
-        self._seen: tuple[MessagesLeft, list[str]] = (MessagesLeft(), [])
+        self._latest: tuple[MessagesLeft, list[str]] = (MessagesLeft(), [])
 
     @property
     def has_begun(self) -> bool:
         return self._begun.is_set()
 
     def begin(self, reason: str, *, refuse_after_s: float = 0.0) -> None:
-        """Publishers are refused with ``reason``; aware ones may be told to move before. Once; again changes
+        """Begin to drain: after ``refuse_after_s`` publishers are refused with ``reason``. A second call changes
         nothing."""
         if self._begun.is_set():
             return
@@ -53,28 +52,28 @@ class Drain:
         self._begun.set()
 
     def progress(self) -> DrainProgress:
-        """Now. Raises RuntimeError when the engine has stopped."""
+        """As of now. Raises RuntimeError if the engine has stopped."""
         if not self._drained:
-            self._look()
+            self._update()
         return self.latest
 
     @property
     def latest(self) -> DrainProgress:
-        """As of the last look."""
-        left, why = self._seen
+        """As of the latest update."""
+        left, why = self._latest
         state = "drained" if self._drained else "draining" if self._begun.is_set() else "serving"
         return DrainProgress(broker=self._name, state=state, left=left, obstacles=why)
 
     async def run(self, note: Callable[[], None] = lambda: None) -> None:
-        """Returns when nothing is left, and those who watch had time to see it; never, if it never begins. ``note`` is
-        called as often as it looks."""
+        """Returns when no message is left and those who poll could see it; never, if no drain begins. ``note`` is
+        called after every update."""
         await self._begun.wait()
-        self._log.info("draining", left=self._look()[0].total)
+        self._log.info("draining", left=self._update()[0].total)
         await trio.sleep_until(self._refuse_at_s)
         self.refuses = True
         self._engine.set_accepting(False, self._reason)
-        backoff = Backoff(first_s=0.05, longest_s=1.0)  # the engine has no word for "empty"
-        while self._look()[0].total or not self._may_end():
+        backoff = Backoff(first_s=0.05, longest_s=1.0)  # the engine has no event for "empty"
+        while self._update()[0].total or not self._may_end():
             note()
             await trio.sleep(backoff.next_s())
         self._drained = True
@@ -82,7 +81,7 @@ class Drain:
         self._log.info("drained")
         await trio.sleep(_LINGER_S)
 
-    def _look(self) -> tuple[MessagesLeft, list[str]]:
+    def _update(self) -> tuple[MessagesLeft, list[str]]:
         now = snapshot.take(self._engine)
-        self._seen = (messages_left(now), obstacles(now))
-        return self._seen
+        self._latest = (messages_left(now), obstacles(now))
+        return self._latest

@@ -1,7 +1,7 @@
-"""What a broker says of a measurement: reports made from what the engine counted. No clock, no network.
+"""Reports of a measurement, made from what the engine counted. No clock, no network.
 
-A promise to a topic that was there is looked at once a second: of the messages of that second, at most the fraction
-that its percentile allows may have been late.
+The promises to other topics on the broker are checked once a second: of the messages of that second, at most the
+fraction that the percentile allows may be late.
 """
 
 from __future__ import annotations
@@ -32,53 +32,57 @@ class Recorder(Protocol):
 
 
 Record = Callable[[str, int], Recorder]
-"""Topic and target in ns to a recorder of what arrives from now on. Raises ValueError: the topic has no limit here."""
+"""(topic, target in ns) -> a recorder of what arrives from now on. Raises ValueError: the topic has no limit."""
 
 
 @dataclass
-class _Other:
-    """A topic that was there."""
+class _OtherTopic:
+    """A topic that was on the broker before."""
 
     recorder: Recorder
     kept: bool = True
-    unsent: int = 0  # messages, up to the last look
+    unsent: int = 0  # messages, up to the latest check
 
 
-class Others:
-    """The promises to other topics, as they were kept in the last whole second. ``worst_ns``: the largest of their
-    percentiles in it. Where more messages than may be late were not measured, for nobody took them or anything before
-    them in time, it is not known how a second was, nor who stood, broker or subscriber: a promise stays what it was."""
+class OtherPromises:
+    """Whether the promises to other topics were kept in the last whole second.
+
+    ``worst_ns`` is the largest of their percentiles in it. If subscribers left more messages unmeasured than may be
+    late, that second says nothing, and a promise counts as it did before.
+    """
 
     def __init__(self, record: Record, began_ns: int) -> None:
         self.kept = True
         self.worst_ns = 0
         self._record = record
-        self._others: dict[Promise, _Other] = {}
+        self._others: dict[Promise, _OtherTopic] = {}
         self._next_ns = began_ns + NS_PER_S
 
-    def look(self, promises: Sequence[Promise], now_ns: int) -> bool:
-        """Whether there is news: a second is over. A topic that is not here, or not limited, has had no promise
-        broken."""
+    def check(self, promises: Sequence[Promise], now_ns: int) -> bool:
+        """Count what arrived. Returns whether a second is over, so that there is news.
+
+        A topic that is not here, or has no limit, has no promise to break.
+        """
         self._others = {promise: other for promise, other in self._others.items() if promise in promises}
         for promise in promises:
             if promise not in self._others:
                 try:
-                    self._others[promise] = _Other(self._record(promise.topic, promise.target_ns))
-                except (ValueError, OverflowError):  # the latter: no promise that this broker can measure
+                    self._others[promise] = _OtherTopic(self._record(promise.topic, promise.target_ns))
+                except (ValueError, OverflowError):  # OverflowError: this broker cannot measure such a target
                     continue
         if now_ns < self._next_ns:
             return False
         self._next_ns = max(self._next_ns + NS_PER_S, now_ns + NS_PER_S // 2)
-        self.worst_ns = max((_look(promise, other) for promise, other in self._others.items()), default=0)
+        self.worst_ns = max((_check(promise, other) for promise, other in self._others.items()), default=0)
         self.kept = all(other.kept for other in self._others.values())
         return True
 
 
-def _look(promise: Promise, other: _Other) -> int:
-    """At what came since the last time; returns its percentile, ns."""
+def _check(promise: Promise, other: _OtherTopic) -> int:
+    """Count the messages since the last check. Returns their percentile, ns."""
     recorder, allowed = other.recorder, 100 - promise.percentile  # of a hundred may be late
     recorder.advance()
-    recorder.intervals(True)  # nobody asks for them: not to be kept
+    recorder.intervals(True)  # drop them: they are not reported
     count, late, worst_ns = recorder.recent(promise.percentile)
     _, unsent = recorder.gaps()
     missed, other.unsent = unsent - other.unsent, unsent
@@ -93,7 +97,7 @@ def _look(promise: Promise, other: _Other) -> int:
 def report(
     request: MeasurementRequest,
     recorder: Recorder,
-    others: Others,
+    others: OtherPromises,
     incarnation: str,
     sequence: int,
     lab_service_time_ns: int,
@@ -101,8 +105,7 @@ def report(
     final: bool,
     last: bool,
 ) -> MeasurementReport:
-    """What was counted since the report before. ``last``: no other follows, so that the present interval is told,
-    too."""
+    """The counts since the report before. ``last`` also reports the open interval, because no other report follows."""
     interval, count, late, latency_ns = recorder.intervals(last)
     measured, access_ns, processing_ns, total_ns = recorder.percentiles(request.percentile)
     lost, unsent = recorder.gaps()
@@ -126,8 +129,10 @@ def report(
     )
 
 
-def report_of_others(others: Others, incarnation: str, sequence: int, lab_service_time_ns: int) -> MeasurementReport:
-    """Before anything is measured."""
+def report_of_others(
+    others: OtherPromises, incarnation: str, sequence: int, lab_service_time_ns: int
+) -> MeasurementReport:
+    """The report before the measurement begins."""
     return MeasurementReport(
         incarnation=incarnation,
         sequence=sequence,
@@ -138,7 +143,7 @@ def report_of_others(others: Others, incarnation: str, sequence: int, lab_servic
 
 
 def measured_trace(recorder: Recorder) -> MeasuredTrace:
-    """What arrived while it was measured, as it is sent."""
+    """The trace of the measurement, as a message."""
     publishers, publisher, first_ns, gap_ns, access_ns, processing_ns = recorder.recording()
     return MeasuredTrace(
         publishers=publishers,

@@ -1,4 +1,4 @@
-"""What of its messages a broker has not delivered yet, and what keeps it from that. Pure."""
+"""The messages that a broker has not delivered yet, and what keeps it from delivering them. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from broker.snapshot import Channel, Snapshot, Topic
 from srtm.control import MessagesLeft
 
-_OBSTACLES_SHOWN = 10
+_MAX_OBSTACLES = 10
 
 
 def messages_left(snapshot: Snapshot) -> MessagesLeft:
@@ -23,14 +23,14 @@ def messages_left(snapshot: Snapshot) -> MessagesLeft:
 
 
 def obstacles(snapshot: Snapshot) -> list[str]:
-    """Why some of it will not go by itself: a person has to do something. The first few."""
+    """What a person has to change before all messages can be delivered: the first few."""
     found = [line for topic in snapshot.topics for line in _obstacles_of(topic)]
-    more = len(found) - _OBSTACLES_SHOWN
-    return found[:_OBSTACLES_SHOWN] + ([f"and {more} more"] if more > 0 else [])
+    more = len(found) - _MAX_OBSTACLES
+    return found[:_MAX_OBSTACLES] + ([f"and {more} more"] if more > 0 else [])
 
 
 def topics_left(snapshot: Snapshot) -> set[str]:
-    """Those that still have messages here."""
+    """Topics that still have messages here."""
     return {topic.topic_name for topic in snapshot.topics if topic.depth or any(map(_holds, topic.channels))}
 
 
@@ -51,7 +51,7 @@ def _obstacles_of(topic: Topic) -> Iterator[str]:
 
 
 def _waiting(topic: Topic) -> int:
-    """For tokens; ``depth`` counts them too."""
+    """Messages waiting for tokens, a part of ``depth``."""
     return topic.bucket.backlog if topic.bucket else 0
 
 

@@ -1,5 +1,4 @@
-"""What a broker tells the distributor of its topics: everything, then only what has changed. Pure: snapshots in,
-reports out."""
+"""The topic reports of this broker: all of them, then deltas. Pure: snapshots in, reports out."""
 
 from __future__ import annotations
 
@@ -17,19 +16,18 @@ NS_PER_MS = 1e6
 
 
 class _Seen(NamedTuple):
-    """A topic in a snapshot. ``report`` None: not worth one."""
+    """A topic in a snapshot."""
 
     name: str
     share_version: int | None  # in force; None: not managed
-    report: TopicReport | None
+    report: TopicReport | None  # None: not reported
 
 
 class Reports:
-    """``note`` what is so, put it ``into`` a request, say what became of that one. One request after the other.
+    """Note what is so now, add it to a request, then say whether the request was answered; one request at a time.
 
-    What a distributor knows is only what it has said so itself, in the answer to the latest request that was answered:
-    all that has changed since is told in every request until one is answered. So it does not matter which of the others
-    came, nor when.
+    Only an answer says what the distributor has. Every request carries all that changed since the latest answered
+    request. So it does not matter which of the others arrived, nor when.
     """
 
     def __init__(self) -> None:
@@ -37,17 +35,17 @@ class Reports:
         self._seen: list[_Seen] = []  # in the same order
         self._now: dict[str, TopicReport] = {}
         self._number = 0  # of the latest request
-        self._known = 0  # number of the request whose reports the distributor has, as far as they are not in ``_open``
-        self._open: set[str] = set()
+        self._known = 0  # number of the request whose reports the distributor has, but for those in ``_changed``
+        self._changed: set[str] = set()
 
     @property
     def are_known(self) -> bool:
-        """Whether the distributor that answered last has them, and takes differences."""
+        """Whether the distributor that answered last has the reports, and takes deltas."""
         return self._known > 0
 
     def note(self, topics: Sequence[msgspec.Raw], applied: Mapping[str, int]) -> None:
-        """Topics as the engine shows them. Managed ones are reported (``applied``: {topic: share version in force}),
-        and others that have had traffic."""
+        """Take all topics as the engine shows them. Managed topics are reported, and others that had traffic.
+        ``applied`` is {topic: share version in force}."""
         self._seen = [
             seen
             if seen is not None and raw == before and applied.get(seen.name) == seen.share_version
@@ -56,22 +54,22 @@ class Reports:
         ]
         self._raw = topics
         before, self._now = self._now, {seen.name: seen.report for seen in self._seen if seen.report is not None}
-        self._open.update(name for name, report in self._now.items() if before.get(name) != report)
-        self._open.update(before.keys() - self._now.keys())
+        self._changed.update(name for name, report in self._now.items() if before.get(name) != report)
+        self._changed.update(before.keys() - self._now.keys())
 
-    def note_of(self, topics: Sequence[msgspec.Raw], applied: Mapping[str, int]) -> None:
-        """Of these alone; all others are as they were noted last."""
+    def note_some(self, topics: Sequence[msgspec.Raw], applied: Mapping[str, int]) -> None:
+        """Take these topics only; all others are as noted last."""
         for seen in (_look_at(raw, applied) for raw in topics):
             if seen.report is not None and self._now.get(seen.name) != seen.report:
                 self._now[seen.name] = seen.report
-                self._open.add(seen.name)
+                self._changed.add(seen.name)
 
-    def into(self, request: SyncRequest) -> SyncRequest:
-        """The next request, with them."""
+    def add_to(self, request: SyncRequest) -> SyncRequest:
+        """The next request, with the reports."""
         self._number += 1
         if not self._known:
             return msgspec.structs.replace(request, number=self._number, topics=list(self._now.values()))
-        names = sorted(self._open)
+        names = sorted(self._changed)
         return msgspec.structs.replace(
             request,
             number=self._number,
@@ -81,18 +79,20 @@ class Reports:
         )
 
     def answered(self, reported: int) -> bool:
-        """The latest request was; ``reported`` is the distributor's word in it. False: it lacks what was taken for
-        known, and is to be told everything."""
+        """The latest request was answered; ``reported`` is the request number in the answer.
+
+        Returns False if the distributor lacks reports that it was believed to have: the next request has all of them.
+        """
         were_known, self._known = self.are_known, self._number if reported == self._number else 0
-        self._open.clear()
+        self._changed.clear()
         return self.are_known or not were_known
 
 
 def _look_at(raw: msgspec.Raw, applied: Mapping[str, int]) -> _Seen:
     topic = decode_topic(raw)
     version = applied.get(topic.topic_name)
-    is_told = version is not None or topic.received > 0
-    return _Seen(topic.topic_name, version, topic_report(topic, version or 0) if is_told else None)
+    is_reported = version is not None or topic.received > 0
+    return _Seen(topic.topic_name, version, topic_report(topic, version or 0) if is_reported else None)
 
 
 def topic_report(topic: Topic, share_version: int) -> TopicReport:

@@ -1,50 +1,52 @@
-"""Publishers that were seen here and belong elsewhere (design section 11). The engine names each once an assignment; so
-what the leader was told is kept, for one that lacks it: where a stranger does not move, its tokens follow it only as
-long as the leader knows of it, and where it does, the leader says when. Pure: no sockets, no clock."""
+"""Publishers that send to this broker without being assigned to it. Pure.
+
+The engine names each of them once per assignment. What was sent to the distributor is kept, for a leader that lacks it:
+the leader tells a publisher when to move, and tokens follow one that does not move only while the leader knows of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from srtm.control import Stranger, SyncAnswer
+from srtm.control import SyncAnswer, UnassignedPublisher
 
-# In all: ids are whatever clients send, and the distributor may be away for long.
-MOST = 100_000  # as many as the engine tells of one topic
+# In all: clients choose the ids, and the distributor may be away for long. The engine names as many of one topic.
+MAX_PUBLISHERS = 100_000
 
 
-class Strangers:
-    """In the order in which they came."""
+class UnassignedPublishers:
+    """In the order in which they were seen."""
 
     def __init__(self) -> None:
-        self._untold: dict[Stranger, None] = {}
-        self._told: dict[Stranger, None] = {}  # to whoever leads, of the assignments in force
-        self._assignments: dict[str, int] = {}  # {topic: version}, as answered last
+        self._unsent: dict[UnassignedPublisher, None] = {}
+        self._sent: dict[UnassignedPublisher, None] = {}  # to the present leader, under the assignments in force
+        self._assignments: dict[str, int] = {}  # {topic: version}, of the latest answer
 
-    def note(self, topic: str, publisher_id: str) -> bool:
-        """False: there are too many."""
-        stranger = Stranger(topic=topic, publisher_id=publisher_id)
-        self._told.pop(stranger, None)
-        if len(self._untold) + len(self._told) >= MOST:
+    def add(self, topic: str, publisher_id: str) -> bool:
+        """Returns False if there are too many."""
+        publisher = UnassignedPublisher(topic=topic, publisher_id=publisher_id)
+        self._sent.pop(publisher, None)
+        if len(self._unsent) + len(self._sent) >= MAX_PUBLISHERS:
             return False
-        self._untold[stranger] = None
+        self._unsent[publisher] = None
         return True
 
-    def untold(self) -> list[Stranger]:
-        return list(self._untold)
+    def unsent(self) -> list[UnassignedPublisher]:
+        return list(self._unsent)
 
-    def note_told(self, strangers: Iterable[Stranger]) -> None:
+    def note_sent(self, publishers: Iterable[UnassignedPublisher]) -> None:
         """The leader has them."""
-        for stranger in strangers:
-            self._untold.pop(stranger, None)
-            self._told[stranger] = None
+        for publisher in publishers:
+            self._unsent.pop(publisher, None)
+            self._sent[publisher] = None
 
-    def tell_again(self) -> None:
-        """Whoever leads now lacks what was told before."""
-        self._untold = {**self._told, **self._untold}
-        self._told = {}
+    def send_again(self) -> None:
+        """The present leader lacks what was sent before."""
+        self._unsent = {**self._sent, **self._unsent}
+        self._sent = {}
 
     def follow(self, answer: SyncAnswer) -> None:
-        """Under another assignment of a topic, whoever is a stranger then is named anew."""
+        """Forget publishers of topics whose assignment changed: the engine names them anew."""
         if answer.unchanged:
             return
         now = {topic.topic: topic.assignment_version for topic in answer.topics}
@@ -53,5 +55,5 @@ class Strangers:
         self._assignments = {**(self._assignments if answer.since else {}), **now}
         for name in gone:
             self._assignments.pop(name, None)
-        if over := changed.union(gone):
-            self._told = {one: None for one in self._told if one.topic not in over}
+        if ended := changed.union(gone):
+            self._sent = {publisher: None for publisher in self._sent if publisher.topic not in ended}

@@ -1,1 +1,4 @@
-"""api: see docs/architecture.md."""
+"""The distributor's HTTP interface.
+
+May import ``distributor.views``, ``distributor.jobs`` and what is below them. Begin with ``app``.
+"""

@@ -1,7 +1,7 @@
 """Which token may use which route.
 
-An operator's token may do everything. Programs that know no tokens (NSQ consumers, health checks) find their routes
-open. What is not named here is for operators alone.
+An operator's token may use every route. Routes of programs without tokens (NSQ consumers, health checks) are open. A
+route that is not named here is for operators only.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ALSO: dict[tuple[str, str], tuple[Scope, ...]] = {
 
 
 class Access:
-    """``routes``: all that there are, in the order in which they are tried."""
+    """``routes`` are all routes, in the order in which they are matched."""
 
     def __init__(self, tokens: Tokens, routes: Sequence[BaseRoute]) -> None:
         self._tokens = tokens
@@ -36,12 +36,12 @@ class Access:
 
     async def check(self, request: Request) -> None:
         """Raises Unauthorized, Forbidden."""
-        if is_open(request.scope["path"]):  # not that of a URL which the Host header has a part in
+        if is_open(request.scope["path"]):  # the URL's path depends on the Host header
             return
         self._tokens.check(request.headers.get("Authorization"), self._scopes(request))
 
     def _scopes(self, request: Request) -> tuple[Scope, ...]:
-        """Besides operators. What is not there at all, everybody with a token may be told."""
+        """Scopes besides ``operator``. Any token may learn that a route does not exist."""
         for route in self._routes:
             if route.matches(request.scope)[0] is Match.FULL:
                 return scopes(request.method, route.path)
@@ -49,10 +49,10 @@ class Access:
 
 
 def scopes(method: str, path: str) -> tuple[Scope, ...]:
-    """Besides operators, of a route's path with its {parameters}."""
+    """Scopes besides ``operator`` that may use a route; ``path`` has its {parameters}."""
     return _ALSO.get(("GET" if method == "HEAD" else method, path.replace(":path}", "}")), ())
 
 
 def is_open(path: str) -> bool:
-    """Nobody is asked for a token."""
+    """Whether ``path`` needs no token."""
     return path in _OPEN

@@ -1,14 +1,12 @@
-"""The distributor's HTTP interface (docs/architecture.md): routes only, each a few lines over ``registry``,
-``syncing`` and ``views``.
+"""The distributor's HTTP interface: routes, each a few lines over ``registry``, ``sync`` and ``views``.
 
-Refusals are problem+json; nsqlookupd's routes answer as nsqlookupd 1.3.0 does. Bodies are read by the parsers of
-``srtm``, not by pydantic models of FastAPI: they are the same documents as topic files, and a million publishers must
-not be copied about.
+Refusals are problem+json; nsqlookupd's routes answer as nsqlookupd 1.3.0 does. The parsers of ``srtm`` read bodies, not
+pydantic models of FastAPI: bodies are the same documents as topic files, and a million publishers must not be copied.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import trio
@@ -16,12 +14,12 @@ from fastapi import FastAPI, Query, Request, Response
 
 from distributor.api.access import Access
 from distributor.api.bodies import documented, json_answer, read_body
-from distributor.api.capacity import capacity_routes
-from distributor.api.fittings import add_fitting_routes, asked
+from distributor.api.capacity import add_capacity_routes
+from distributor.api.fittings import add_fitting_routes, requested_options
 from distributor.api.history import add_history_routes
 from distributor.api.openapi import describe
-from distributor.api.problems import Admit, add_refusals, asked_before
-from distributor.api.shares import add_share_routes
+from distributor.api.problems import Admit, add_refusals, checked_first
+from distributor.api.share_routes import add_share_routes
 from distributor.config import DistributorConfig
 from distributor.fitting.task import Method
 from distributor.jobs import explain as explaining
@@ -29,9 +27,10 @@ from distributor.jobs.fitting_manager import FittingManager
 from distributor.model.cluster import Topic
 from distributor.registry.registry import Registry
 from distributor.registry.topic_requests import not_fitted
-from distributor.sync.service import Syncing
+from distributor.sync.service import SyncService
 from distributor.views import nsqlookupd as lookups
-from distributor.views import topics as views
+from distributor.views import topic_view as views
+from distributor.views.broker_view import broker_view, health_view
 from distributor.views.metrics import exposition
 from srtm.control import DeadNotice, SyncRequest
 from srtm.errors import BadInput
@@ -43,43 +42,45 @@ _NSQ_JSON = "application/json; charset=utf-8"
 
 
 def make_app(
-    registry: Registry, syncing: Syncing, admit: Admit | None = None, fittings: FittingManager | None = None
+    registry: Registry, syncing: SyncService, admit: Admit | None = None, fittings: FittingManager | None = None
 ) -> FastAPI:
-    """The ASGI application. ``admit`` raises an SrtmError for requests that are not to be served. ``fittings``: None on
-    a standby."""
+    """The ASGI application.
+
+    ``admit`` raises an SrtmError for requests that must not be served. ``fittings`` is None on a standby.
+    """
     app = FastAPI(title="SRTM distributor", version=__version__, redoc_url=None)
     for add_routes in (
         add_share_routes,
         _broker_routes,
         add_history_routes,
-        capacity_routes,
         _lookup_routes,
         _service_routes,
     ):
         add_routes(app, registry, syncing)
     for add_routes_of_topics in (_topic_routes, _publisher_routes):
         add_routes_of_topics(app, registry, syncing, fittings)
+    add_capacity_routes(app, registry)
     add_fitting_routes(app, registry, fittings)
     add_refusals(app)
     describe(app)
     if admit is not None:
-        app.middleware("http")(asked_before(admit))
-    if registry.config.tokens is not None:  # added last: asked first
-        app.middleware("http")(asked_before(Access(registry.config.tokens, app.routes).check))
+        app.middleware("http")(checked_first(admit))
+    if registry.config.tokens is not None:  # added last: runs first
+        app.middleware("http")(checked_first(Access(registry.config.tokens, app.routes).check))
     return app
 
 
 # Topics
 
 
-def _topic_routes(app: FastAPI, registry: Registry, syncing: Syncing, fittings: FittingManager | None) -> None:
+def _topic_routes(app: FastAPI, registry: Registry, syncing: SyncService, fittings: FittingManager | None) -> None:
     config = registry.config
     shape = documented("A topic: the shape of a topic file, lists inlined as `csv_text` or given as columns.")
 
     @app.post("/v1/topics", status_code=201, openapi_extra=shape)
     async def create_topic(request: Request, fitting: Method | None = None, rounds_s: float | None = None) -> Response:
-        """Create a topic; 409 if one of this name exists. `fitting`: instead of the distributor's."""
-        options = asked(fitting, rounds_s)
+        """Create a topic; 409 if one of this name exists. `fitting` overrides the distributor's method."""
+        options = requested_options(fitting, rounds_s)
         fitted = fittings.intended(options) if fittings is not None else not_fitted
         topic = await registry.submit(await _spec(request, config), create_only=True, fitting=fitted)
         if fittings is not None:
@@ -92,7 +93,7 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: Syncing, fittings: 
     ) -> Response:
         """Create or change a topic. The same document again changes nothing, but it is fitted anew if it names
         `fitting`."""
-        options, before = asked(fitting, rounds_s), registry.topics.get(name)
+        options, before = requested_options(fitting, rounds_s), registry.topics.get(name)
         fitted = fittings.intended(options) if fittings is not None else not_fitted
         topic = await registry.submit(await _spec(request, config, name), fitting=fitted)
         if fittings is not None:
@@ -135,16 +136,19 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: Syncing, fittings: 
 
 
 async def _explained(
-    topic: Topic, registry: Registry, syncing: Syncing, fittings: FittingManager | None
-) -> dict[str, Any]:
-    """What a submission is answered: the topic as it is now, why, and what its fitting has measured."""
+    topic: Topic, registry: Registry, syncing: SyncService, fittings: FittingManager | None
+) -> views.TopicView:
+    """The answer to a submission: the topic as it is now, why, and what its fitting has measured."""
     explanation = await explaining.submitted(topic, registry, syncing)
-    view = {**views.topic_view(topic, registry, syncing), "explanation": explanation}
-    return view if fittings is None else {**view, "fitting": fittings.view(topic)}
+    view = views.topic_view(topic, registry, syncing)
+    view.explanation = explanation
+    if fittings is not None:
+        view.fitting = fittings.view(topic)
+    return view
 
 
 async def _spec(request: Request, config: DistributorConfig, name: str | None = None) -> TopicSpec:
-    """Raises BadInput. ``name`` is that of the path, which the document may leave out."""
+    """The topic in the body. ``name`` is that of the path; the document may leave it out. Raises BadInput."""
     document = await read_body(request, config, object)
     if name is not None and isinstance(document, dict):
         document = {"name": name, **document}
@@ -157,7 +161,7 @@ async def _spec(request: Request, config: DistributorConfig, name: str | None = 
 # Publishers
 
 
-def _publisher_routes(app: FastAPI, registry: Registry, syncing: Syncing, fittings: FittingManager | None) -> None:
+def _publisher_routes(app: FastAPI, registry: Registry, syncing: SyncService, fittings: FittingManager | None) -> None:
     config = registry.config
     shape = documented('`{"add": [{"id", "rate", "correlation_group", "process", "batch"}], "remove": [id, ...]}`')
 
@@ -179,7 +183,8 @@ def _publisher_routes(app: FastAPI, registry: Registry, syncing: Syncing, fittin
 
     @app.get("/v1/topics/{name}/publishers/{publisher_id:path}")
     async def assignment(name: str, publisher_id: str) -> Response:
-        """Where this publisher connects. 503 if there is no broker, or its turn to be let in has not come."""
+        """Where this publisher connects. 503 if there is no broker, or if the fitting does not let the publisher in
+        yet."""
         topic = registry.topic(name)
         if fittings is not None:
             fittings.check_let_in(topic, publisher_id)
@@ -189,18 +194,18 @@ def _publisher_routes(app: FastAPI, registry: Registry, syncing: Syncing, fittin
 # Brokers
 
 
-def _broker_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
+def _broker_routes(app: FastAPI, registry: Registry, syncing: SyncService) -> None:
     config = registry.config
 
     @app.get("/v1/brokers")
     async def list_brokers() -> Response:
         """All known brokers."""
-        return json_answer([views.broker_view(name, registry, syncing) for name in sorted(registry.brokers)])
+        return json_answer([broker_view(name, registry, syncing) for name in sorted(registry.brokers)])
 
     @app.get("/v1/brokers/{name}")
     async def show_broker(name: str) -> Response:
         """One broker."""
-        return json_answer(views.broker_view(name, registry, syncing))
+        return json_answer(broker_view(name, registry, syncing))
 
     @app.post("/v1/brokers/{name}/sync", openapi_extra=documented("SyncRequest"))
     async def sync(name: str, request: Request) -> Response:
@@ -212,7 +217,7 @@ def _broker_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
         """Take a broker out of service: publishers and tokens go to the others, it delivers what it has and ends.
         409 if the others lack capacity, unless `force`."""
         await registry.drain(name, force=force)
-        return json_answer(views.broker_view(name, registry, syncing), 202)
+        return json_answer(broker_view(name, registry, syncing), 202)
 
     @app.post("/v1/brokers/{name}/dead", status_code=204, openapi_extra=documented("DeadNotice"))
     async def dead(name: str, request: Request) -> Response:
@@ -232,31 +237,31 @@ def _broker_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
 # nsqlookupd
 
 
-def _lookup_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
+def _lookup_routes(app: FastAPI, registry: Registry, syncing: SyncService) -> None:
     @app.get("/lookup")
     async def lookup(topic: str | None = None) -> Response:
         """nsqlookupd: the brokers of a topic and its channels."""
         if not topic:
-            return _nsq({"message": "MISSING_ARG_TOPIC"}, 400)
+            return _nsq(lookups.LookupRefusal(message="MISSING_ARG_TOPIC"), 400)
         found = lookups.lookup(topic, registry, syncing)
-        return _nsq({"message": "TOPIC_NOT_FOUND"}, 404) if found is None else _nsq(found)
+        return _nsq(lookups.LookupRefusal(message="TOPIC_NOT_FOUND"), 404) if found is None else _nsq(found)
 
     @app.get("/topics")
     async def topics() -> Response:
         """nsqlookupd: all topics."""
-        return _nsq({"topics": lookups.topics(registry, syncing)})
+        return _nsq(lookups.LookupTopics(topics=lookups.topics(registry, syncing)))
 
     @app.get("/channels")
     async def channels(topic: Annotated[str | None, Query()] = None) -> Response:
         """nsqlookupd: the channels of a topic."""
         if not topic:
-            return _nsq({"message": "MISSING_ARG_TOPIC"}, 400)
-        return _nsq({"channels": lookups.channels(topic, registry, syncing)})
+            return _nsq(lookups.LookupRefusal(message="MISSING_ARG_TOPIC"), 400)
+        return _nsq(lookups.LookupChannels(channels=lookups.channels(topic, registry, syncing)))
 
     @app.get("/nodes")
     async def nodes() -> Response:
         """nsqlookupd: all brokers."""
-        return _nsq({"producers": lookups.nodes(registry, syncing)})
+        return _nsq(lookups.nodes(registry, syncing))
 
     @app.get("/ping")
     async def ping() -> Response:
@@ -271,11 +276,11 @@ def _nsq(value: object, status: int = 200) -> Response:
 # The service itself
 
 
-def _service_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
+def _service_routes(app: FastAPI, registry: Registry, syncing: SyncService) -> None:
     @app.get("/healthz")
     async def healthz() -> Response:
         """That the service runs, its version, and whether it leads or stands by (and for whom)."""
-        return json_answer({"status": "ok", "version": __version__, **views.role_view(registry)})
+        return json_answer(health_view(registry))
 
     @app.get("/metrics")
     async def metrics() -> Response:

@@ -1,4 +1,4 @@
-"""What the routes read and write: JSON bodies of bounded size."""
+"""Reads and writes JSON bodies; the size of a request body is bounded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _TooLarge(BadInput):
 
 
 async def read_body(request: Request, config: DistributorConfig, kind: type[_T]) -> _T:
-    """The JSON body. Raises BadInput."""
+    """Decode the JSON body as ``kind``. Raises BadInput."""
     content = await _content(request, config.max_body_bytes)
     try:
         return msgspec.json.decode(content, type=kind)
@@ -35,8 +35,8 @@ async def read_body(request: Request, config: DistributorConfig, kind: type[_T])
 
 
 def _misfit(content: bytes, said: str) -> BadInput:
-    """msgspec's words as field and rule: "Expected `int`, got `str` - at `$.topics[0].received`", "Object missing
-    required field `mcap`"."""
+    """A msgspec error as field and rule. msgspec says "Expected `int`, got `str` - at `$.topics[0].received`", or
+    "Object missing required field `mcap`"."""
     rule, _, place = said.partition(" - at `$")
     field = place.removesuffix("`").removeprefix(".")
     if field.startswith("[...]"):  # somewhere in a document without a type
@@ -56,7 +56,7 @@ async def _content(request: Request, limit_bytes: int) -> bytes:
                 if len(content) > limit_bytes:
                     raise _TooLarge("body", f"{len(content)} bytes or more", f"must be at most {limit_bytes} bytes")
     except ClientDisconnect:
-        raise BadInput("body", f"{len(content)} bytes", "must come whole; its sender has gone") from None
+        raise BadInput("body", f"{len(content)} bytes", "must be complete; the connection was closed") from None
     return bytes(content)
 
 

@@ -1,42 +1,34 @@
-"""``/v1/brokers/NAME/capacity``: what a broker carries, as measured (``srtm capacity bench``) or stated."""
+"""``/v1/brokers/NAME/capacity``: what a broker can process, as measured (``srtm capacity bench``) or stated."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from fastapi import FastAPI, Request, Response
 
 from distributor.api.bodies import documented, json_answer, read_body
 from distributor.registry.registry import Registry
-from distributor.sync.service import Syncing
-from distributor.views import topics as views
+from distributor.views.broker_view import capacity_view
 from srtm.topics.capacity import parse_capacity
 
 
-def capacity_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
+def add_capacity_routes(app: FastAPI, registry: Registry) -> None:
     shape = documented(
         "`mcap` (msg/s) and `slo`; `process`, `batch`, `publishers` of the traffic; how it was measured, if it was."
     )
 
-    def answer(name: str) -> Response:
-        view: dict[str, Any] = views.broker_view(name, registry, syncing)
-        fields = ("name", "mcap", "mcap_stated", "allocated", "rcap", "capacities")
-        return json_answer({field: view[field] for field in fields})
-
     @app.get("/v1/brokers/{name}/capacity")
     async def show_capacity(name: str) -> Response:
-        """What is known of a broker's capacity, and what is left of it."""
-        return answer(name)
+        """A broker's capacity, as far as it is known, and what is left of it."""
+        return json_answer(capacity_view(name, registry))
 
     @app.put("/v1/brokers/{name}/capacity", openapi_extra=shape)
     async def note_capacity(name: str, request: Request) -> Response:
-        """What it carries of one promise and traffic class, instead of what was known of that."""
+        """State what a broker can process of one promise and traffic class; replaces an earlier statement."""
         document = await read_body(request, registry.config, object)
         await registry.set_capacity(name, parse_capacity(document))
-        return answer(name)
+        return json_answer(capacity_view(name, registry))
 
     @app.delete("/v1/brokers/{name}/capacity", status_code=204)
     async def forget_capacities(name: str) -> Response:
-        """Forget all of them: what the broker was started with counts alone."""
+        """Forget all measured capacities: the one that the broker was started with counts."""
         await registry.forget_capacities(name)
         return Response(status_code=204)

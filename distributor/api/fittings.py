@@ -1,4 +1,4 @@
-"""The routes of fittings: what of a topic's is known, and what brokers measured."""
+"""Routes of fittings: the state of a topic's fitting, and the measurements of brokers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from srtm.errors import BadInput, NotLeader
 
 
 def add_fitting_routes(app: FastAPI, registry: Registry, fittings: FittingManager | None) -> None:
-    """``fittings``: None on a standby, which has only what is stored."""
+    """``fittings`` is None on a standby, which has only stored outcomes."""
 
     @app.get("/v1/topics/{name}/fitting")
     async def fitting(name: str) -> Response:
@@ -34,8 +34,8 @@ def add_fitting_routes(app: FastAPI, registry: Registry, fittings: FittingManage
         return json_answer(await fittings.report(name, id_, report))
 
 
-def asked(method: str | None, rounds_s: float | None) -> FittingOptions | None:
-    """The options that a request names; None: it names none. Raises BadInput."""
+def requested_options(method: str | None, rounds_s: float | None) -> FittingOptions | None:
+    """The fitting options in a request; None: there are none. Raises BadInput."""
     if method is None:
         if rounds_s is not None:
             raise BadInput("rounds_s", rounds_s, "goes with fitting=paper")

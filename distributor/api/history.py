@@ -1,4 +1,4 @@
-"""``POST /v1/brokers/NAME/history`` and ``GET /v1/history``: what came to topics, in and out."""
+"""``POST /v1/brokers/NAME/history`` and ``GET /v1/history``: histories of arrivals, from brokers and to the adaptor."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from fastapi import FastAPI, Query, Request, Response
 
 from distributor.api.bodies import documented, json_answer, read_body
 from distributor.registry.registry import Registry
-from distributor.sync.service import Syncing
+from distributor.sync.service import SyncService
 from srtm.control import HistoryReport
 from srtm.errors import BadInput
 
 
-def add_history_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
+def add_history_routes(app: FastAPI, registry: Registry, syncing: SyncService) -> None:
     config, histories = registry.config, syncing.histories
 
     @app.post("/v1/brokers/{name}/history", status_code=204, openapi_extra=documented("HistoryReport"))
     async def report_history(name: str, request: Request) -> Response:
-        """For brokers: what came to their topics. What cannot be is ignored and counted."""
+        """For brokers: histories of their topics. A history that cannot be right is ignored and counted."""
         try:
             report = await read_body(request, config, HistoryReport)
         except BadInput:
@@ -34,8 +34,8 @@ def add_history_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> No
         wait_s: Annotated[float, Query(ge=0.0, allow_inf_nan=False)] = 0.0,
         ignored: Annotated[int, Query(ge=0, le=2**53)] = 0,
     ) -> Response:
-        """For the adaptor: topics whose histories have grown after `since`, held back for up to `wait_s` while there
-        are none. `ignored`: how many reports of earlier answers made no sense to it, for `/metrics`."""
+        """For the adaptor: topics with news after `since`; held back for up to `wait_s` while there is none.
+        `ignored`: how many reports of earlier answers made no sense to the adaptor, for `/metrics`."""
         answer = await histories.answer(since, min(wait_s, config.longest_wait_s))
-        histories.ignored_by_adaptors += ignored  # who only stands by is told nothing
+        histories.ignored_by_adaptors += ignored  # a standby counts none: its answer is a refusal
         return json_answer(answer)

@@ -1,17 +1,17 @@
-"""The OpenAPI document: what FastAPI knows of the routes, and what each of them answers."""
+"""The OpenAPI document: FastAPI knows the routes, this module adds what they answer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
-from distributor.api import schemas as answers
 from distributor.api.access import is_open, scopes
+from distributor.views import broker_view, nsqlookupd, topic_view
 from srtm import control
 from srtm.topics import json_schema as shapes
 
@@ -20,44 +20,71 @@ _JSON = "application/json"
 _TEXT = "text/plain"
 _REFERENCE = "#/components/schemas/{name}"
 
-# {operation: what it answers when all is well; None: nothing}. Text is for people and Prometheus.
+
+class PlanView(msgspec.Struct):
+    """What a submission would do; ``distributor.prediction.explanation`` adds keys that explain it."""
+
+    state: Literal["placed", "waiting", "partial"]
+
+
+class MeasuredPart(msgspec.Struct):
+    """What was measured on one broker, at the percentile of the promise."""
+
+    broker: str
+    messages: int
+    total_ms: float
+    access_ms: float
+    processing_ms: float
+    lab_service_time_ns: int
+
+
+class FittingView(msgspec.Struct):
+    """How a fitting goes on; ``distributor.fitting.summary`` adds keys that explain it."""
+
+    topic: str
+    state: Literal["queued", "waiting", "running", "fits", "does not fit", "failed", "off"]
+    measured: list[MeasuredPart]
+    service_us: dict[str, float]
+
+
+# {operation: the type of its answer; None: no body; str: text, for people and Prometheus}
 ANSWERS: dict[tuple[str, str], Any] = {
-    ("POST", "/v1/topics"): answers.TopicView,
-    ("GET", "/v1/topics"): list[answers.TopicView],
-    ("PUT", "/v1/topics/{name}"): answers.TopicView,
-    ("PATCH", "/v1/topics/{name}"): answers.TopicView,
-    ("GET", "/v1/topics/{name}"): answers.TopicView,
+    ("POST", "/v1/topics"): topic_view.TopicView,
+    ("GET", "/v1/topics"): list[topic_view.TopicView],
+    ("PUT", "/v1/topics/{name}"): topic_view.TopicView,
+    ("PATCH", "/v1/topics/{name}"): topic_view.TopicView,
+    ("GET", "/v1/topics/{name}"): topic_view.TopicView,
     ("DELETE", "/v1/topics/{name}"): None,
-    ("GET", "/v1/topics/{name}/decisions"): list[answers.DecisionView],
-    ("GET", "/v1/topics/{name}/fitting"): answers.FittingView,
-    ("POST", "/v1/topics/{name}/plan"): answers.PlanView,
-    ("POST", "/v1/plan"): answers.PlanView,
-    ("PATCH", "/v1/topics/{name}/publishers"): answers.TopicView,
-    ("GET", "/v1/topics/{name}/publishers"): answers.PublisherColumns,
+    ("GET", "/v1/topics/{name}/decisions"): list[topic_view.DecisionView],
+    ("GET", "/v1/topics/{name}/fitting"): FittingView,
+    ("POST", "/v1/topics/{name}/plan"): PlanView,
+    ("POST", "/v1/plan"): PlanView,
+    ("PATCH", "/v1/topics/{name}/publishers"): topic_view.TopicView,
+    ("GET", "/v1/topics/{name}/publishers"): topic_view.PublisherColumns,
     ("GET", "/v1/topics/{name}/publishers/{publisher_id}"): control.Assignment,
-    ("GET", "/v1/brokers"): list[answers.BrokerView],
-    ("GET", "/v1/brokers/{name}"): answers.BrokerView,
+    ("GET", "/v1/brokers"): list[broker_view.BrokerView],
+    ("GET", "/v1/brokers/{name}"): broker_view.BrokerView,
     ("DELETE", "/v1/brokers/{name}"): None,
     ("POST", "/v1/brokers/{name}/sync"): control.SyncAnswer,
     ("POST", "/v1/brokers/{name}/history"): None,
     ("POST", "/v1/brokers/{name}/measurements/{id}"): control.MeasurementAnswer,
-    ("POST", "/v1/brokers/{name}/drain"): answers.BrokerView,
+    ("POST", "/v1/brokers/{name}/drain"): broker_view.BrokerView,
     ("POST", "/v1/brokers/{name}/dead"): None,
-    ("GET", "/v1/brokers/{name}/capacity"): answers.CapacityView,
-    ("PUT", "/v1/brokers/{name}/capacity"): answers.CapacityView,
+    ("GET", "/v1/brokers/{name}/capacity"): broker_view.CapacityView,
+    ("PUT", "/v1/brokers/{name}/capacity"): broker_view.CapacityView,
     ("DELETE", "/v1/brokers/{name}/capacity"): None,
     ("PUT", "/v1/shares"): control.ProposalResults,
     ("GET", "/v1/history"): control.HistoryAnswer,
     ("GET", "/lookup"): control.Lookup,
-    ("GET", "/topics"): answers.LookupTopics,
-    ("GET", "/channels"): answers.LookupChannels,
-    ("GET", "/nodes"): answers.LookupNodes,
+    ("GET", "/topics"): nsqlookupd.LookupTopics,
+    ("GET", "/channels"): nsqlookupd.LookupChannels,
+    ("GET", "/nodes"): nsqlookupd.LookupNodes,
     ("GET", "/ping"): str,
-    ("GET", "/healthz"): answers.Health,
+    ("GET", "/healthz"): broker_view.HealthView,
     ("GET", "/metrics"): str,
 }
 
-# {operation: what brokers and the adaptor send}
+# {operation: the body that brokers and the adaptor send}
 _BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/v1/brokers/{name}/sync"): control.SyncRequest,
     ("POST", "/v1/brokers/{name}/dead"): control.DeadNotice,
@@ -66,7 +93,7 @@ _BODIES: dict[tuple[str, str], Any] = {
     ("PUT", "/v1/shares"): control.ShareProposals,
 }
 
-# {operation: what operators send}
+# {operation: the body that operators send}
 _DOCUMENTS: dict[tuple[str, str], type[BaseModel]] = {
     ("POST", "/v1/topics"): shapes.Topic,
     ("PUT", "/v1/topics/{name}"): shapes.NamedTopic,
@@ -79,17 +106,17 @@ _DOCUMENTS: dict[tuple[str, str], type[BaseModel]] = {
 
 _WHY = {
     400: "the request breaks a rule: `field`, `value` and `rule` say which; nothing was changed",
-    401: "no bearer token that is known here",
+    401: "the request has no bearer token that is known here",
     403: "the token has another scope",
-    404: "it is not there",
-    409: "not in the present state; nothing was changed",
-    413: "the body is larger than is taken",
-    503: "not now: the store is away, this one stands by (`leader`), or there is no broker (Retry-After)",
+    404: "there is nothing of that name",
+    409: "not possible in the present state; nothing was changed",
+    413: "the body is too large",
+    503: "not now: the store is away, this distributor stands by (`leader`), or there is no broker (Retry-After)",
 }
 
 
 def describe(app: FastAPI) -> None:
-    """Let ``/openapi.json`` name every answer."""
+    """Let ``/openapi.json`` describe every answer."""
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -129,7 +156,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
 def _schemas() -> tuple[Callable[[Any], dict[str, Any]], dict[str, Any]]:
     kinds = [kind for kind in ANSWERS.values() if kind is not None]
     kinds += _BODIES.values()
-    kinds += [control.Problem, answers.LookupRefusal, dict[str, Any]]
+    kinds += [control.Problem, nsqlookupd.LookupRefusal, dict[str, Any]]
     found, components = msgspec.json.schema_components(kinds, schema_hook=control.schema_of, ref_template=_REFERENCE)
     return lambda kind: found[kinds.index(kind)], components
 

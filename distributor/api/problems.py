@@ -1,5 +1,5 @@
-"""Refusals as problem+json (``srtm.control.Problem``), whoever makes them: a route, the framework, a question that is
-asked before any route."""
+"""Refusals as problem+json (``srtm.control.Problem``): of routes, of the framework, and of checks that run before any
+route."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def add_refusals(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _failed)
 
 
-def asked_before(admit: Admit) -> Callable[[Request, _GoOn], Awaitable[Response]]:
-    """A middleware. ``admit`` raises an SrtmError for requests that are not to be served."""
+def checked_first(admit: Admit) -> Callable[[Request, _GoOn], Awaitable[Response]]:
+    """A middleware that runs ``admit`` first, which raises an SrtmError for requests that must not be served."""
 
     async def ask(request: Request, go_on: _GoOn) -> Response:
         try:
@@ -70,7 +70,7 @@ def _headers(error: SrtmError) -> dict[str, str]:
 
 
 def _shown(value: object) -> object:
-    """A value small enough to send back, and one that JSON knows."""
+    """A value that JSON knows, small enough to send back."""
     plain = value is None or isinstance(value, bool | int | float)
     return value if plain else str(value)[:200]
 
@@ -91,5 +91,5 @@ async def _bad_query(_: Request, error: Exception) -> Response:
 
 
 async def _failed(_: Request, error: Exception) -> Response:
-    """The server logs the error; whoever asked is told that it is not theirs."""
+    """The server logs the error; the client learns that the fault is not its own."""
     return _refusal(InternalError(f"the distributor failed here ({type(error).__name__}); its log says more"))

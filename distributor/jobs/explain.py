@@ -12,11 +12,11 @@ from distributor.model.cluster import Topic
 from distributor.prediction.explanation import Json, Outcome, explain
 from distributor.prediction.forecast import Service
 from distributor.registry.registry import Registry
-from distributor.sync.service import Syncing
+from distributor.sync.service import SyncService
 from srtm.topics.spec import TopicSpec
 
 
-async def planned(spec: TopicSpec, registry: Registry, syncing: Syncing) -> Json:
+async def planned(spec: TopicSpec, registry: Registry, syncing: SyncService) -> Json:
     """What a submission of ``spec`` would do now. Raises BadInput."""
     burst, placement, reasons = await registry.dry_run(spec)
     outcome = Outcome(
@@ -30,7 +30,7 @@ async def planned(spec: TopicSpec, registry: Registry, syncing: Syncing) -> Json
     return await trio.to_thread.run_sync(partial(explain, outcome))
 
 
-async def submitted(topic: Topic, registry: Registry, syncing: Syncing) -> Json:
+async def submitted(topic: Topic, registry: Registry, syncing: SyncService) -> Json:
     """The topic as it is placed now."""
     outcome = Outcome(
         spec=topic.spec,
@@ -44,7 +44,7 @@ async def submitted(topic: Topic, registry: Registry, syncing: Syncing) -> Json:
     return await trio.to_thread.run_sync(partial(explain, outcome))
 
 
-def services(topic: str, registry: Registry, syncing: Syncing) -> dict[str, Service]:
+def services(topic: str, registry: Registry, syncing: SyncService) -> dict[str, Service]:
     """{broker: what a message takes of it}, where that is known: of the laboratory; else as it was recorded when
     ``topic`` was fitted; else in any other topic's fitting, the mean of what these found."""
     others: dict[str, list[float]] = {}

@@ -11,8 +11,8 @@ import trio
 from distributor.fitting.events import Scaler
 from distributor.jobs.scaling import Scaling
 from distributor.registry.registry import Registry
-from distributor.sync.measurements import Measuring
-from distributor.sync.service import Syncing
+from distributor.sync.measurements import Measurements
+from distributor.sync.service import SyncService
 from srtm.log import Log
 
 
@@ -47,8 +47,8 @@ class FittingEnvironment:
     """``scaler``: which kind ``scaling`` is."""
 
     registry: Registry
-    syncing: Syncing
-    measuring: Measuring
+    syncing: SyncService
+    measuring: Measurements
     claims: Claims
     scaler: Scaler
     scaling: Scaling
@@ -57,10 +57,10 @@ class FittingEnvironment:
     @classmethod
     def of(cls, registry: Registry, scaler: Scaler, scaling: Scaling, log: Log) -> Self:
         """Those over ``registry``: nothing asked of its brokers yet, none of them claimed."""
-        measuring = Measuring(registry.wake)
+        measuring = Measurements(registry.wake)
         return cls(
             registry=registry,
-            syncing=Syncing(registry, measuring.requests),
+            syncing=SyncService(registry, measuring.requests),
             measuring=measuring,
             claims=Claims(),
             scaler=scaler,

@@ -24,7 +24,7 @@ from distributor.jobs.fitting_run import FailedFitting, FittingRun, Superseded, 
 from distributor.model.cluster import FittingRecord, Topic
 from distributor.model.full_brokers import NO_CAPS, CapacityCaps
 from distributor.registry.topic_requests import FittingIntent
-from distributor.sync.wall import utc
+from distributor.sync.penalty import utc
 from srtm.control import MeasurementAnswer, MeasurementReport
 from srtm.errors import Unavailable
 from srtm.topics.spec import TopicSpec

@@ -21,9 +21,9 @@ from distributor.model.cluster import Topic
 from distributor.model.leases import Amount
 from distributor.prediction.replay import Trace
 from distributor.registry.registry import Registry
-from distributor.sync.measurements import Measuring
-from distributor.sync.penalty import Gauged
-from distributor.sync.service import Syncing
+from distributor.sync.measurements import Measurements
+from distributor.sync.penalty import MeasuredPenalty
+from distributor.sync.service import SyncService
 from srtm.analysis.drl_penalty import RecordedPenalty, Recording, recorded_penalty
 from srtm.control import MeasurementRequest
 from srtm.errors import BadInput
@@ -66,7 +66,12 @@ class PenaltyGauge:
     """``run`` fills ``syncing.penalties``."""
 
     def __init__(
-        self, registry: Registry, syncing: Syncing, measuring: Measuring, *, wall_ns: Callable[[], int] = time.time_ns
+        self,
+        registry: Registry,
+        syncing: SyncService,
+        measuring: Measurements,
+        *,
+        wall_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self._registry = registry
         self._syncing = syncing
@@ -94,7 +99,7 @@ class PenaltyGauge:
         if found is None or self._registry.topics[name].removed:
             self._syncing.penalties.pop(name, None)
         else:
-            self._syncing.penalties[name] = Gauged(penalty=found, wall_ns=self._wall_ns())
+            self._syncing.penalties[name] = MeasuredPenalty(penalty=found, wall_ns=self._wall_ns())
 
     async def _penalty(self, name: str) -> RecordedPenalty | None:
         topic, fitting = self._registry.topics[name], self._registry.fittings.get(name)

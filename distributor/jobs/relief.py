@@ -19,7 +19,7 @@ from distributor.placement.share_targets import ShareDemand, target_shares
 from distributor.prediction.forecast import Service, Simulation
 from distributor.registry.registry import Registry
 from distributor.relief.values import BrokerView, Note, Part, Shift, TopicView, View
-from distributor.sync.service import Syncing
+from distributor.sync.service import SyncService
 from srtm.control import LatencyMs, TopicReport
 from srtm.errors import Unavailable
 from srtm.log import Log
@@ -39,7 +39,7 @@ class ReliefJob:
     registry."""
 
     def __init__(
-        self, registry: Registry, syncing: Syncing, is_fitting: Callable[[str], bool] = lambda _topic: False
+        self, registry: Registry, syncing: SyncService, is_fitting: Callable[[str], bool] = lambda _topic: False
     ) -> None:
         self._registry = registry
         self._syncing = syncing
@@ -161,7 +161,7 @@ class ReliefJob:
         )
 
     def _capacity(self, broker: str) -> float:
-        service_ns = self._syncing.lab_service_ns.get(broker, 0)
+        service_ns = self._syncing.session(broker).lab_service_ns
         return 1e9 / service_ns if service_ns else math.inf
 
 

@@ -15,7 +15,7 @@ from distributor.registry.state import ClusterState
 from distributor.storage import cluster_rows
 from distributor.storage.cluster_rows import Stored
 from distributor.storage.store import Store
-from distributor.sync.service import Syncing
+from distributor.sync.service import SyncService
 from srtm.errors import NotLeader
 
 _READS = ("GET", "HEAD")
@@ -31,7 +31,7 @@ class Standby:
         self._state.leads = False
         self._reading = trio.Lock()
         registry = Registry(self._state)
-        self.app = make_app(registry, Syncing(registry), self._admit)
+        self.app = make_app(registry, SyncService(registry), self._admit)
 
     async def refresh(self) -> None:
         """Read what has changed. Raises Unavailable.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
@@ -79,7 +80,7 @@ class Placement:
         return float(self.publishers.rates[self.at == NOWHERE].sum())
 
     @property
-    def state(self) -> str:
+    def state(self) -> Literal["placed", "partial", "waiting"]:
         """ "placed", "partial" (some publishers have no place) or "waiting" (none has)."""
         if len(self.publishers) and not self.brokers:
             return "waiting"

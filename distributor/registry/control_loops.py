@@ -68,7 +68,7 @@ class ControlLoops:
         leases = topic.leases.with_target(topic.leases.envelope, target)
         return replace(topic, leases=leases.advanced(live, self._state.version + 1))
 
-    # Fittings and relief
+    # FittingManager and relief
 
     async def arrange(
         self, name: str, assignment_version: int, placement: Placement, reason: str, caps: CapacityCaps = NO_CAPS

@@ -1,4 +1,4 @@
-"""Which topics have become others for whoever proposes shares of them. Kept in memory alone."""
+"""Which topics the adaptor has to look at again, although no new report came. Kept in memory."""
 
 from __future__ import annotations
 
@@ -12,44 +12,43 @@ from srtm.topics.adaptation import ADAPTED
 
 
 class _Terms(NamedTuple):
-    """What a proposal must fit. Not the shares themselves: that they were issued or acknowledged is no news. ``most``:
-    what brokers can process, micro-messages/s, as far as the envelope goes."""
+    """The limits of a proposal. Shares are not among them: issuing or acknowledging one is no news."""
 
     is_adapted: bool
     version: int
     assignment_version: int
     envelope: Amount
     holders: frozenset[str]
-    most: tuple[int, ...]
+    most: tuple[int, ...]  # micro-messages/s that brokers can process, at most the envelope's rate
 
 
-class Shown:
-    """``changed`` gives each change once; the first time nothing."""
+class AdaptorChanges:
+    """``changed`` returns each change once; the first call returns nothing."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._terms: dict[str, _Terms] = {}
         self._count: int | None = None  # changes of topics that were looked at
-        self._load_count = 0  # changes of what brokers carry
-        self._ample: set[str] = set()  # brokers that left room for any topic when they were looked at last
+        self._load_changes = 0  # changes of broker loads that were looked at
+        self._ample: set[str] = set()  # brokers that had room for any topic at the last look
         self._fitted: frozenset[str] = frozenset()
 
     def changed(self) -> set[str]:
-        """Topics with other terms than the last time, also because of what else their brokers carry, and those whose
-        fitting has ended since: what was proposed meanwhile was refused."""
-        begins, changes, load = self._count is None, self._registry.topic_changes, self._registry.headroom
+        """Topics whose terms have changed since the last call, and topics whose fitting has ended: while a topic is
+        fitted, proposals for it are refused."""
+        begins, changes, loads = self._count is None, self._registry.topic_changes, self._registry.headroom
         names = set(self._registry.topics if self._count is None else changes.since(self._count))
-        for broker in self._bounding(load.changes.since(self._load_count)):
-            names.update(load.topics_on(broker))
-        self._count, self._load_count = changes.count, load.changes.count
-        found = {name for name in names if self._is_other(name)}
+        for broker in self._bounding(loads.changes.since(self._load_changes)):
+            names.update(loads.topics_on(broker))
+        self._count, self._load_changes = changes.count, loads.changes.count
+        found = {name for name in names if self._has_changed(name)}
         fitted = frozenset(self._registry.being_fitted)
         found |= {name for name in self._fitted - fitted if self._registry.managed_topic(name) is not None}
         self._fitted = fitted
         return set() if begins else found
 
     def _bounding(self, brokers: Sequence[str]) -> list[str]:
-        """Those of ``brokers``, which carry other loads than before, that may bound other shares than before."""
+        """Those of ``brokers``, whose load has changed, that may bound other shares than before."""
         found = []
         for broker in brokers:
             was_ample, is_ample = broker in self._ample, self._registry.leaves_room(broker)
@@ -58,8 +57,8 @@ class Shown:
                 found.append(broker)
         return found
 
-    def _is_other(self, name: str) -> bool:
-        """Under a mode in which nobody proposes anything, no topic is another than before."""
+    def _has_changed(self, name: str) -> bool:
+        """Whether the terms of topic ``name`` have changed. Under a mode without proposals they never do."""
         before, topic = self._terms.get(name), self._registry.managed_topic(name)
         if topic is None:
             self._terms.pop(name, None)
@@ -76,5 +75,5 @@ class Shown:
             assignment_version=topic.assignment_version,
             envelope=envelope,
             holders=frozenset(topic.leases.target),
-            most=tuple(envelope.rate if one is None else min(envelope.rate, round(one * MICRO)) for one in limits),
+            most=tuple(envelope.rate if rate is None else min(envelope.rate, round(rate * MICRO)) for rate in limits),
         )

@@ -1,6 +1,6 @@
-"""What a broker says of itself, checked before anything is done with it: it is stored, and shown to others. Pure.
+"""Checks what a broker says of itself: it is stored, and shown to others. Pure.
 
-What it says of topics: ``reported``.
+What a broker says of topics is checked in ``report_checks``.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ import re
 from collections.abc import Mapping
 
 from distributor.model.cluster import Broker
-from distributor.sync.measurement_messages import LONGEST_SERVICE_NS
+from distributor.sync.measurement_messages import MAX_SERVICE_NS
 from srtm.control import BrokerMachine, SyncRequest, check_broker_name
 from srtm.errors import BadInput
 from srtm.units import LARGEST
 
 _ADDRESS = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})")
-_LONGEST_TEXT = 300  # characters; host names have at most 253
-_MOST_CORES = 2**31
+_MAX_TEXT = 300  # characters; host names have at most 253
+_MAX_CORES = 2**31
 
 
-def presented(name: str, request: SyncRequest) -> Broker:
-    """The broker as it presents itself. Raises BadInput."""
+def checked_broker(name: str, request: SyncRequest) -> Broker:
+    """The broker that sent ``request``. Raises BadInput."""
     check_broker_name("broker", name)
     for field in ("incarnation", "srtm_version", "tcp_address", "http_address"):
         _check_text(field, getattr(request, field))
@@ -33,8 +33,8 @@ def presented(name: str, request: SyncRequest) -> Broker:
         raise BadInput("incarnation", request.incarnation, "must not be empty")
     if not 0 <= request.mcap <= LARGEST:  # false for NaN too
         raise BadInput("mcap", request.mcap, f"must be from 0 (it is not known) to {LARGEST:g} msg/s")
-    if not 0 <= request.lab_service_time_ns <= LONGEST_SERVICE_NS:
-        rule = f"must be from 0 to {LONGEST_SERVICE_NS} ns"
+    if not 0 <= request.lab_service_time_ns <= MAX_SERVICE_NS:
+        rule = f"must be from 0 to {MAX_SERVICE_NS} ns"
         raise BadInput("lab_service_time_ns", request.lab_service_time_ns, rule)
     if request.machine is not None:
         _check_machine(request.machine)
@@ -53,22 +53,22 @@ def presented(name: str, request: SyncRequest) -> Broker:
 
 
 def _check_machine(machine: BrokerMachine) -> None:
-    """It is stored with capacities, so it must be what ``srtm.topics.capacity`` takes."""
-    if not 1 <= machine.cores <= _MOST_CORES:
-        raise BadInput("machine.cores", machine.cores, f"must be from 1 to {_MOST_CORES}")
+    """The machine is stored with capacities, so it must be one that ``srtm.topics.capacity`` accepts."""
+    if not 1 <= machine.cores <= _MAX_CORES:
+        raise BadInput("machine.cores", machine.cores, f"must be from 1 to {_MAX_CORES}")
     _check_text("machine.kernel", machine.kernel)
     _check_text("machine.cpu", machine.cpu)
 
 
 def _check_text(field: str, text: str) -> None:
     if "\0" in text:
-        raise BadInput(field, text, "must not have a NUL character in it")  # no text to PostgreSQL
-    if len(text) > _LONGEST_TEXT:
-        raise BadInput(field, text, f"must be at most {_LONGEST_TEXT} characters long")
+        raise BadInput(field, text, "must not have a NUL character in it")  # PostgreSQL stores none
+    if len(text) > _MAX_TEXT:
+        raise BadInput(field, text, f"must be at most {_MAX_TEXT} characters long")
 
 
 def _check_versions(have_version: int, applied: Mapping[str, int]) -> None:
-    """How large they may be the registry knows."""
+    """The registry checks the upper bound."""
     _check_not_negative("have_version", have_version)
     if min(applied.values(), default=0) < 0:
         for topic, version in applied.items():

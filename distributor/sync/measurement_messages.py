@@ -1,7 +1,6 @@
-"""Between a fitting's values and the messages that cross to brokers: requests down, checked reports up. Pure.
+"""Converts between a fitting's values and the messages to and from brokers: requests down, checked reports up. Pure.
 
-A report comes from another process and is believed in nothing that it could get wrong: every column is checked, and a
-refusal (BadInput) names it.
+Every column of a report is checked. BadInput names the column that is wrong.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from distributor.prediction.sequential_test import Intervals
 from srtm.control import MeasuredTrace, MeasurementReport, MeasurementRequest, Promise
 from srtm.errors import BadInput
 
-LONGEST_COLUMN = 10_000_000
-LONGEST_SERVICE_NS = 10**10
-_LONGEST_NS = 1 << 60  # 36 years; also of the sum of a column
-_LATEST_NS = 1 << 62  # wall clock: the year 2116
+MAX_COLUMN_LENGTH = 10_000_000
+MAX_SERVICE_NS = 10**10
+_MAX_NS = 1 << 60  # 36 years; also of the sum of a column
+_MAX_WALL_NS = 1 << 62  # wall clock: the year 2116
 
 
 def request(
     action: Measure, task: Task, prefix: str, topic: str, share_version: int, others: Sequence[Promise]
 ) -> MeasurementRequest:
-    """What the broker of ``action`` is told. ``prefix``: of the ids of this fitting, and of no other's."""
+    """The request for a broker. ``prefix`` begins the ids of this fitting, and of no other."""
     return MeasurementRequest(
         id=f"{prefix}{action.round}",
         topic=topic,
@@ -42,7 +41,7 @@ def request(
 
 
 def progress(broker: str, round_: int, report: MeasurementReport) -> Progress:
-    """Raises BadInput."""
+    """The report as an event of the fitting. Raises BadInput."""
     _check_equal_lengths(
         {"interval": report.interval, "count": report.count, "late": report.late, "latency_ns": report.latency_ns}
     )
@@ -77,9 +76,12 @@ def progress(broker: str, round_: int, report: MeasurementReport) -> Progress:
 
 
 def trace(sent: MeasuredTrace, positions: Mapping[str, int], lab_service_time_ns: int = 0) -> Trace:
-    """``positions``: {publisher id: index in the topic's columns}; messages of others are left out. Service times are
-    those of the laboratory, and what a message took besides is kept apart; or all of it is service, as
-    ``whatif.measured_service_ns`` finds it. Raises BadInput."""
+    """The trace as arrays. ``positions`` is {publisher id: index in the topic's columns}; messages of other publishers
+    are left out.
+
+    With ``lab_service_time_ns`` above 0 every service time is that of the laboratory, and the rest is kept as excess.
+    Else ``prediction.replay.measured_service_ns`` finds the service times. Raises BadInput.
+    """
     columns = {name: getattr(sent, name) for name in ("publisher", "gap_ns", "access_ns", "processing_ns")}
     _check_equal_lengths(columns)
     publisher, gap_ns, access_ns, processing_ns = (_column(name, values) for name, values in columns.items())
@@ -87,10 +89,10 @@ def trace(sent: MeasuredTrace, positions: Mapping[str, int], lab_service_time_ns
         raise BadInput(
             "publisher", int(publisher.max()), f"must be an index into publishers, of {len(sent.publishers)}"
         )
-    if not 0 <= lab_service_time_ns <= LONGEST_SERVICE_NS:
-        raise BadInput("lab_service_time_ns", lab_service_time_ns, f"must be from 0 to {LONGEST_SERVICE_NS} ns")
-    if not 0 <= sent.first_ns <= _LATEST_NS:
-        raise BadInput("first_ns", sent.first_ns, f"must be from 0 to {_LATEST_NS}")
+    if not 0 <= lab_service_time_ns <= MAX_SERVICE_NS:
+        raise BadInput("lab_service_time_ns", lab_service_time_ns, f"must be from 0 to {MAX_SERVICE_NS} ns")
+    if not 0 <= sent.first_ns <= _MAX_WALL_NS:
+        raise BadInput("first_ns", sent.first_ns, f"must be from 0 to {_MAX_WALL_NS}")
     arrival_ns = sent.first_ns + np.cumsum(gap_ns)
     due_ns = arrival_ns + access_ns
     sent_ns = due_ns + processing_ns
@@ -112,18 +114,18 @@ def trace(sent: MeasuredTrace, positions: Mapping[str, int], lab_service_time_ns
 
 def _check_equal_lengths(columns: Mapping[str, Sequence[int]]) -> None:
     (first, length), *others = ((name, len(values)) for name, values in columns.items())
-    if length > LONGEST_COLUMN:
-        raise BadInput(first, length, f"must have at most {LONGEST_COLUMN:,} entries")
+    if length > MAX_COLUMN_LENGTH:
+        raise BadInput(first, length, f"must have at most {MAX_COLUMN_LENGTH:,} entries")
     for name, other in others:
         if other != length:
             raise BadInput(name, other, f"must have as many entries as {first}, {length}")
 
 
 def _column(field: str, values: Sequence[int], least: int = 0) -> Ints:
-    """As an array whose entries, and whose sum, are in range."""
-    wrong = next((at for at, value in enumerate(values) if not least <= value <= _LONGEST_NS), None)
+    """``values`` as an array. Raises BadInput unless every entry, and their sum, is in range."""
+    wrong = next((at for at, value in enumerate(values) if not least <= value <= _MAX_NS), None)
     if wrong is not None:
-        raise BadInput(f"{field}[{wrong}]", values[wrong], f"must be from {least} to {_LONGEST_NS}")
-    if sum(values) > _LONGEST_NS:
-        raise BadInput(field, sum(values), f"must sum to at most {_LONGEST_NS}")
+        raise BadInput(f"{field}[{wrong}]", values[wrong], f"must be from {least} to {_MAX_NS}")
+    if sum(values) > _MAX_NS:
+        raise BadInput(field, sum(values), f"must sum to at most {_MAX_NS}")
     return np.array(values, dtype=np.int64)

@@ -1,7 +1,7 @@
-"""The measurements that brokers are asked for, and what comes of them: level-triggered requests down, reports up.
+"""The measurements that brokers are to run, and their reports.
 
-A request is named in every answer to a sync until it is stopped. Each report is checked (``measured``) and handed on
-as an event of the fitting that asked; one that comes twice counts once.
+A measurement is named in every answer to a sync until it is stopped. Its reports are checked
+(``measurement_messages``) and passed on as events of the fitting that asked; a report that arrives twice counts once.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import msgspec
 import trio
 
 from distributor.fitting.events import Event, Recorded
-from distributor.sync import measurement_messages as measured
+from distributor.sync import measurement_messages as messages
 from srtm.control import MeasuredTrace, MeasurementAnswer, MeasurementReport, MeasurementRequest
 from srtm.errors import BadInput
 
-_FORGET = MeasurementAnswer(go_on=False)
+_STOP = MeasurementAnswer(go_on=False)
 
 
 @dataclass
@@ -28,11 +28,11 @@ class _Measurement:
     incarnation: str  # of the broker
     positions: Mapping[str, int]  # {publisher id: index in the topic's columns}
     tell: Callable[[Event], None]
-    heard_s: float  # trio time of its last report, or of its beginning
+    reported_s: float  # trio time of its latest report, or of its beginning
     sequence: int = 0
 
 
-class Measuring:
+class Measurements:
     """``stir`` wakes the answer that a broker waits for."""
 
     def __init__(self, stir: Callable[[str], None]) -> None:
@@ -54,55 +54,55 @@ class Measuring:
         self._stir(broker)
 
     def stop(self, broker: str, id_: str, *, trace_wanted: bool) -> None:
-        """Without a trace it is over; else once that has come."""
-        running = self._running.get((broker, id_))
-        if running is None:
+        """End the measurement: at once, or once its trace has arrived."""
+        measurement = self._running.get((broker, id_))
+        if measurement is None:
             return
         if trace_wanted:
-            running.request = msgspec.structs.replace(running.request, trace_wanted=True)
+            measurement.request = msgspec.structs.replace(measurement.request, trace_wanted=True)
         else:
             del self._running[broker, id_]
         self._stir(broker)
 
     def stop_all(self, prefix: str, broker: str | None = None) -> None:
-        """Those whose ids begin with ``prefix``, on ``broker`` or on all."""
+        """Stop the measurements whose ids begin with ``prefix``, on ``broker`` or (None) on all brokers."""
         for name, id_ in [key for key in self._running if key[1].startswith(prefix)]:
             if broker in (None, name):
                 self.stop(name, id_, trace_wanted=False)
 
     def requests(self, broker: str) -> list[MeasurementRequest]:
-        return [one.request for (name, _), one in self._running.items() if name == broker]
+        return [measurement.request for (name, _), measurement in self._running.items() if name == broker]
 
     def silent_s(self, broker: str, id_: str) -> float | None:
-        """For how long it has said nothing; None: it is over."""
-        running = self._running.get((broker, id_))
-        return None if running is None else trio.current_time() - running.heard_s
+        """Time since the latest report; None: the measurement is over."""
+        measurement = self._running.get((broker, id_))
+        return None if measurement is None else trio.current_time() - measurement.reported_s
 
     def incarnation(self, broker: str, id_: str) -> str | None:
-        """Of the broker that was asked; None: it is over."""
-        running = self._running.get((broker, id_))
-        return None if running is None else running.incarnation
+        """The incarnation of the broker that was asked; None: the measurement is over."""
+        measurement = self._running.get((broker, id_))
+        return None if measurement is None else measurement.incarnation
 
     async def report(self, broker: str, id_: str, report: MeasurementReport) -> MeasurementAnswer:
-        """Raises BadInput."""
-        running = self._running.get((broker, id_))
-        if running is None or report.incarnation != running.incarnation:
-            return _FORGET
+        """Take a report. Raises BadInput."""
+        measurement = self._running.get((broker, id_))
+        if measurement is None or report.incarnation != measurement.incarnation:
+            return _STOP
         if report.sequence < 1:
             raise BadInput("sequence", report.sequence, "must count from 1")
-        if report.sequence > running.sequence:
-            if running.request.trace_wanted and report.trace is not None:
-                return await self._recorded(broker, id_, running, report.trace, report.lab_service_time_ns)
-            running.tell(measured.progress(broker, running.round, report))
-            running.sequence, running.heard_s = report.sequence, trio.current_time()
-        return MeasurementAnswer(go_on=True, trace_wanted=running.request.trace_wanted)
+        if report.sequence > measurement.sequence:
+            if measurement.request.trace_wanted and report.trace is not None:
+                return await self._take_trace(broker, id_, measurement, report.trace, report.lab_service_time_ns)
+            measurement.tell(messages.progress(broker, measurement.round, report))
+            measurement.sequence, measurement.reported_s = report.sequence, trio.current_time()
+        return MeasurementAnswer(go_on=True, trace_wanted=measurement.request.trace_wanted)
 
-    async def _recorded(
-        self, broker: str, id_: str, running: _Measurement, sent: MeasuredTrace, lab_service_time_ns: int
+    async def _take_trace(
+        self, broker: str, id_: str, measurement: _Measurement, sent: MeasuredTrace, lab_service_time_ns: int
     ) -> MeasurementAnswer:
-        read = partial(measured.trace, sent, running.positions, lab_service_time_ns)
-        trace = await trio.to_thread.run_sync(read)  # of a million messages
-        if self._running.pop((broker, id_), None) is running:
-            running.tell(Recorded(broker=broker, round=running.round, trace=trace))
+        read = partial(messages.trace, sent, measurement.positions, lab_service_time_ns)
+        trace = await trio.to_thread.run_sync(read)  # takes long: a trace may have a million messages
+        if self._running.pop((broker, id_), None) is measurement:
+            measurement.tell(Recorded(broker=broker, round=measurement.round, trace=trace))
         self._stir(broker)
-        return _FORGET
+        return _STOP

@@ -1,8 +1,9 @@
-"""Who publishes where without belonging there, and how much. Pure: what brokers say in, msg/s out; time is a parameter.
+"""Which publishers send to a broker that they are not assigned to, and at what rate. Pure: the caller passes the time.
 
-A broker names each stranger once per assignment, and counts the messages of all of them together. Aware publishers
-have moved a moment later; those that go on being counted do not move (plain NSQ clients). So: as much as is counted,
-but no more than what the topic says of those that were named. Who is not named in the topic is not accounted for.
+A broker names each unassigned publisher once per assignment, and counts the messages of all of them together. Clients
+that know about assignments move within moments; plain NSQ clients stay, and go on being counted. So the rate is what
+the broker counts, limited to what the topic declares for the publishers that were named. Publishers that the topic does
+not declare are left out.
 """
 
 from __future__ import annotations
@@ -12,91 +13,85 @@ from dataclasses import dataclass, replace
 
 from distributor.model.cluster import Topic
 
-WINDOW_S = 2.0  # counted for that long
-QUIET_S = 1.0  # without a message: whoever was on the way has gone
-_PATIENCE_S = 5.0  # then those who still publish are not on the way any more
-_WORTH = 0.01  # of the topic's load: less is not worth a change of shares
-_NEWS = 0.25  # of what is accounted: a smaller change is noise
+WINDOW_S = 2.0  # over which messages are counted
+QUIET_S = 1.0  # without a message for so long, publishers in transit have left
+_TRANSIT_LIMIT_S = 5.0  # publishers that still send after this time do not move
+_MIN_LOAD_FRACTION = 0.01  # of the topic's load: less is not worth a change of shares
+_MIN_CHANGE_FRACTION = 0.25  # of the rate accounted for: a smaller change is noise
 
 
 @dataclass(frozen=True, slots=True)
 class _Count:
-    """Of the messages of strangers on one broker."""
+    """Messages of unassigned publishers of one topic."""
 
     version: int  # of the assignment
-    began_s: float  # when the first was taken under it
+    began_s: float  # when the first count under this assignment was taken
     since_s: float
     count: int
 
 
-class Whereabouts:
-    """What was seen of strangers. Observed, not stored: brokers tell again after a change, and whoever leads next."""
+class MisplacedPublishers:
+    """Observations of one broker, by topic. Not stored: brokers report again after a change of leader."""
 
     def __init__(self) -> None:
-        self._named: dict[tuple[str, str], tuple[int, set[str]]] = {}  # {(broker, topic): (assignment version, who)}
-        self._counts: dict[tuple[str, str], _Count] = {}
+        self._named: dict[str, tuple[int, set[str]]] = {}  # {topic: (assignment version, publisher ids)}
+        self._counts: dict[str, _Count] = {}
 
-    def forget(self, broker: str) -> None:
-        for book in (self._named, self._counts):
-            for key in [key for key in book if key[0] == broker]:
-                book.pop(key)
-
-    def name(self, broker: str, topic: Topic, publisher_id: str) -> None:
-        """``publisher_id`` publishes on ``broker`` and does not belong there."""
+    def add(self, topic: Topic, publisher_id: str) -> None:
+        """Note that ``publisher_id`` sends to this broker without being assigned to it."""
         if publisher_id not in topic.spec.publishers.positions:
             return
-        version, who = self._named.get((broker, topic.name), (0, set()))
+        version, ids = self._named.get(topic.name, (0, set()))
         if version != topic.assignment_version:
-            who = set()
-        who.add(publisher_id)
-        self._named[broker, topic.name] = (topic.assignment_version, who)
+            ids = set()
+        ids.add(publisher_id)
+        self._named[topic.name] = (topic.assignment_version, ids)
 
-    def concerning(self, broker: str, topics: Iterable[Topic]) -> list[Topic]:
-        """Those of ``topics`` of which strangers were named on ``broker``, or count there."""
-        named = {topic for name, topic in self._named if name == broker}
-        return [topic for topic in topics if broker in topic.misplaced or topic.name in named]
+    def affected(self, broker: str, topics: Iterable[Topic]) -> list[Topic]:
+        """Those of ``topics`` that have misplaced publishers here, named by the broker or accounted for already."""
+        return [topic for topic in topics if broker in topic.misplaced or topic.name in self._named]
 
-    def count(self, broker: str, topic: Topic, undeclared: int, now_s: float) -> dict[str, float] | None:
-        """``undeclared``: messages of strangers since the broker's start. Gives {where they belong: msg/s} over the
-        last WINDOW_S, once there is one under the latest assignment; else None. While publishers are on the way: once
-        there was no message for QUIET_S, or after a while."""
-        key = (broker, topic.name)
-        last = self._counts.get(key)
+    def rates(self, broker: str, topic: Topic, undeclared: int, now_s: float) -> dict[str, float] | None:
+        """{assigned broker: msg/s that arrive here}, averaged over the last window; None while the window is open.
+
+        ``undeclared`` counts messages of unassigned publishers since the broker's start. While publishers are in
+        transit the window ends after ``QUIET_S`` without a message, or when the transit limit is over.
+        """
+        last = self._counts.get(topic.name)
         if last is None or last.version != topic.assignment_version or undeclared < last.count:
-            self._counts[key] = _Count(topic.assignment_version, now_s, now_s, undeclared)
+            self._counts[topic.name] = _Count(topic.assignment_version, now_s, now_s, undeclared)
             return None
-        moving = "" in topic.misplaced.get(broker, {}) and now_s - last.began_s < _PATIENCE_S
-        if moving and undeclared > last.count:
-            self._counts[key] = replace(last, since_s=now_s, count=undeclared)
+        in_transit = "" in topic.misplaced.get(broker, {}) and now_s - last.began_s < _TRANSIT_LIMIT_S
+        if in_transit and undeclared > last.count:
+            self._counts[topic.name] = replace(last, since_s=now_s, count=undeclared)
             return None
-        if now_s - last.since_s < (QUIET_S if moving else WINDOW_S):
+        if now_s - last.since_s < (QUIET_S if in_transit else WINDOW_S):
             return None
-        self._counts[key] = replace(last, since_s=now_s, count=undeclared)
-        return self._homes(key, topic, (undeclared - last.count) / (now_s - last.since_s))
+        self._counts[topic.name] = replace(last, since_s=now_s, count=undeclared)
+        return self._by_assigned_broker(broker, topic, (undeclared - last.count) / (now_s - last.since_s))
 
-    def _homes(self, key: tuple[str, str], topic: Topic, rate: float) -> dict[str, float]:
+    def _by_assigned_broker(self, broker: str, topic: Topic, rate: float) -> dict[str, float]:
         declared: dict[str, float] = {}
-        version, who = self._named.get(key, (0, set()))
+        version, ids = self._named.get(topic.name, (0, set()))
         if rate > 0 and version == topic.assignment_version:
             columns = topic.spec.publishers
-            for publisher_id in who:
+            for publisher_id in ids:
                 home = topic.placement.broker_of(publisher_id)
-                if home is not None and home != key[0]:
+                if home is not None and home != broker:
                     declared[home] = declared.get(home, 0.0) + float(columns.rates[columns.positions[publisher_id]])
-        part = min(1.0, rate / (sum(declared.values()) or 1.0))
-        return {home: one * part for home, one in declared.items()}
+        fraction = min(1.0, rate / (sum(declared.values()) or 1.0))
+        return {home: declared_rate * fraction for home, declared_rate in declared.items()}
 
 
-def is_news(topic: Topic, broker: str, homes: Mapping[str, float]) -> bool:
-    """Whether ``homes`` differ from what is accounted by more than noise."""
-    before, now = sum(topic.misplaced.get(broker, {}).values()), sum(homes.values())
-    if not is_worth(topic, homes):
+def is_significant_change(topic: Topic, broker: str, rates: Mapping[str, float]) -> bool:
+    """Whether ``rates`` differ from what is accounted for on ``broker`` by more than noise."""
+    before, now = sum(topic.misplaced.get(broker, {}).values()), sum(rates.values())
+    if not needs_tokens(topic, rates):
         return before > 0
-    return "" in topic.misplaced.get(broker, {}) or abs(now - before) > max(
-        _NEWS * before, _WORTH * topic.placement.publishers.load
-    )
+    smallest = max(_MIN_CHANGE_FRACTION * before, _MIN_LOAD_FRACTION * topic.placement.publishers.load)
+    return "" in topic.misplaced.get(broker, {}) or abs(now - before) > smallest
 
 
-def is_worth(topic: Topic, homes: Mapping[str, float]) -> bool:
-    """Whether a broker gets tokens for them."""
-    return sum(homes.values()) > _WORTH * topic.placement.publishers.load
+def needs_tokens(topic: Topic, rates: Mapping[str, float]) -> bool:
+    """Whether a broker gets tokens for misplaced publishers of these rates."""
+    return sum(rates.values()) > _MIN_LOAD_FRACTION * topic.placement.publishers.load

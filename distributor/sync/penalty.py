@@ -1,25 +1,21 @@
-"""A topic's DRL penalty as it was measured last, and how it is shown."""
+"""A topic's DRL penalty as it was measured last, and times of day for people."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+import time
+from dataclasses import dataclass
 
-from distributor.sync.wall import utc
 from srtm.analysis.drl_penalty import RecordedPenalty
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gauged:
+class MeasuredPenalty:
     """The penalty of one window."""
 
     penalty: RecordedPenalty
-    wall_ns: int  # when it was worked out
+    wall_ns: int  # when it was computed
 
 
-def penalty_view(gauged: Gauged | None) -> dict[str, Any] | None:
-    """As JSON, ms. None: it is not known, or there is none."""
-    if gauged is None:
-        return None
-    figures = {name: value for name, value in asdict(gauged.penalty).items() if name != "brokers"}
-    return {"at": utc(gauged.wall_ns), **figures}
+def utc(wall_ns: int) -> str:
+    """A wall-clock time as ISO 8601, to the second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(wall_ns // 10**9))

@@ -1,5 +1,7 @@
-"""What a broker has reported of topics: all of it or as differences, and what it may report. Pure: a report that cannot
-be is no news, and must not reach any sum."""
+"""The topic reports of a broker: received in full or as a delta, and checked. Pure.
+
+A report that no broker can have made is ignored, so that it reaches no sum.
+"""
 
 from __future__ import annotations
 
@@ -13,37 +15,38 @@ _LARGEST = 2**62  # of any figure: sums and differences of such stay finite as f
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reported:
-    """What one incarnation of a broker has reported up to its request of that ``number``."""
+class BrokerReports:
+    """What one incarnation of a broker has reported up to the request with this ``number``."""
 
     incarnation: str
     number: int
     topics: Mapping[str, TopicReport] = field(default_factory=dict)
-    changed: Collection[str] = ()  # by that request: topics whose report is another one, or new, or no more
-    rechanneled: Collection[str] = ()  # of these: the report names other channels than before, or there was or is none
-    ignored: int = 0  # reports of that request that cannot be
+    changed: Collection[str] = ()  # topics whose report that request changed, added or removed
+    rechanneled: Collection[str] = ()  # those of them whose report names other channels than before
+    ignored: int = 0  # reports of that request that cannot be right
 
 
-def reported(before: Reported | None, request: SyncRequest) -> Reported | None:
-    """What is known after ``request``; ``before`` itself if that has no newer reports. None: it has differences from
-    what is not known here."""
+def merge_reports(before: BrokerReports | None, request: SyncRequest) -> BrokerReports | None:
+    """The reports known after ``request``.
+
+    Returns ``before`` itself if the request has no newer reports, and None if it is a delta to reports that are not
+    known here: then the broker has to send all of them.
+    """
     last = before if before is not None and before.incarnation == request.incarnation else None
     if last is not None and 0 < request.number <= last.number:
         return before
     if request.reports_since and (last is None or last.number < request.reports_since):
         return None
     known = before.topics if before is not None else {}
-    sound = {one.topic: one for one in request.topics if known.get(one.topic) == one or is_sound(one)}
+    sound = {report.topic: report for report in request.topics if known.get(report.topic) == report or is_sound(report)}
     if request.reports_since:
-        told = {*request.gone, *(report.topic for report in request.topics)}
-        topics = dict(known)
-        for name in told:
-            topics.pop(name, None)
+        named = {*request.gone, *(report.topic for report in request.topics)}
+        topics = {name: report for name, report in known.items() if name not in named}
         topics.update(sound)
     else:
-        told, topics = {*known, *sound}, sound
-    changed = [name for name in sorted(told) if known.get(name) != topics.get(name)]
-    return Reported(
+        named, topics = {*known, *sound}, sound
+    changed = [name for name in sorted(named) if known.get(name) != topics.get(name)]
+    return BrokerReports(
         incarnation=request.incarnation,
         number=request.number,
         topics=topics,
@@ -54,13 +57,15 @@ def reported(before: Reported | None, request: SyncRequest) -> Reported | None:
 
 
 def _is_rechanneled(before: TopicReport | None, now: TopicReport | None) -> bool:
-    """Most reports differ in counts and delays alone."""
+    """Whether the channels changed. Most reports differ in counters and latencies only."""
     return before is None or now is None or before.channels != now.channels
 
 
 def is_sound(report: TopicReport) -> bool:
-    """Whether all figures of ``report`` are ones that a broker can have counted or measured, and all names some that it
-    can have: channels are made on the other brokers, too."""
+    """Whether a broker can have counted or measured every figure of ``report``, and can have every name in it.
+
+    Names matter because channels are created on the other brokers, too.
+    """
     figures: list[float] = [
         report.share_version,
         report.received,
@@ -77,7 +82,7 @@ def is_sound(report: TopicReport) -> bool:
         all(map(is_name, (report.topic, *report.channels, *report.consumed)))
         and all(0 <= figure <= _LARGEST for figure in figures)
         and -_LARGEST <= report.largest_backlog <= _LARGEST
-        and all(_is_sound_period(one) for one in periods)
+        and all(map(_is_sound_period, periods))
     )
 
 
@@ -90,13 +95,13 @@ def _is_sound_period(period: TopicLatency) -> bool:
     )
 
 
-def _is_sound_histogram(one: LatencyMs) -> bool:
-    """Asked a dozen times of every report that has changed: not as a loop."""
+def _is_sound_histogram(latency: LatencyMs) -> bool:
+    """Called a dozen times for every changed report: written out, because a loop over the fields is slower."""
     return (
-        0 <= one.count <= _LARGEST
-        and 0 <= one.p50_ms <= _LARGEST
-        and 0 <= one.p95_ms <= _LARGEST
-        and 0 <= one.p99_ms <= _LARGEST
-        and 0 <= one.p999_ms <= _LARGEST
-        and 0 <= one.max_ms <= _LARGEST
+        0 <= latency.count <= _LARGEST
+        and 0 <= latency.p50_ms <= _LARGEST
+        and 0 <= latency.p95_ms <= _LARGEST
+        and 0 <= latency.p99_ms <= _LARGEST
+        and 0 <= latency.p999_ms <= _LARGEST
+        and 0 <= latency.max_ms <= _LARGEST
     )

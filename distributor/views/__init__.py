@@ -1,1 +1,4 @@
-"""views: see docs/architecture.md."""
+"""What clients and operators see of topics and brokers: JSON types that are the OpenAPI schemas, and metrics.
+
+May import ``distributor.sync`` and what is below it. Begin with ``topic_view``.
+"""

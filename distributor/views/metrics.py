@@ -1,4 +1,4 @@
-"""What Prometheus scrapes: the book as it is at that moment, and what relief has counted while this one led."""
+"""Prometheus metrics of the distributor: the state at that moment, and counters since this process leads."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from prometheus_client.registry import Collector
 
 from distributor.model.leases import MICRO
 from distributor.registry.registry import Registry
-from distributor.sync.service import Syncing
-from distributor.views.topics import fill_ratio
+from distributor.sync.service import SyncService
+from distributor.views.topic_view import fill_ratio
 
 
-def exposition(registry: Registry, syncing: Syncing) -> tuple[bytes, str]:
+def exposition(registry: Registry, syncing: SyncService) -> tuple[bytes, str]:
     """The text and its media type."""
     scrape = CollectorRegistry(auto_describe=False)
-    scrape.register(_Book(registry, syncing))
+    scrape.register(_StateCollector(registry, syncing))
     return generate_latest(scrape), CONTENT_TYPE_LATEST
 
 
-class _Book(Collector):
-    def __init__(self, registry: Registry, syncing: Syncing) -> None:
+class _StateCollector(Collector):
+    """Collects the state whenever it is scraped."""
+
+    def __init__(self, registry: Registry, syncing: SyncService) -> None:
         self._registry = registry
         self._syncing = syncing
 
@@ -60,8 +62,9 @@ class _Book(Collector):
         nonsense = GaugeMetricFamily(
             "srtm_reports_ignored", "Reports of topics that made no sense, since the start.", labels=["broker"]
         )
-        for name, count in self._syncing.ignored_reports.items():
-            nonsense.add_metric([name], count)
+        for name, session in self._syncing.sessions.items():
+            if session.reports is not None:
+                nonsense.add_metric([name], session.ignored_reports)
         yield nonsense
 
     def _histories(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
@@ -128,7 +131,7 @@ class _Book(Collector):
                 if name in wanted:
                     demand.add_metric([topic.name, name], wanted[name])
                 report = self._syncing.report(name, topic.name)
-                exchanged = report if topic.leases.pool else None  # what was dealt is not what they have
+                exchanged = report if topic.leases.pool else None  # not the share that was dealt
                 rate.add_metric([topic.name, name], exchanged.rate if exchanged else held.share.rate / MICRO)
                 burst.add_metric([topic.name, name], exchanged.burst if exchanged else held.share.burst / MICRO)
                 settled.add_metric([topic.name, name], float(held.is_acknowledged))

@@ -136,12 +136,12 @@ def adaptor(distributor: DistributorOption = None, token: TokenOption = None) ->
 
 
 async def _adapt(urls: list[str] | None, token: str | None) -> None:
-    from adaptor.distributor_feed import Asking
+    from adaptor.distributor_feed import DistributorFeed
     from adaptor.service import Adaptor
 
     log = Log("adaptor")
     token = token or os.environ.get(TOKEN_VARIABLE) or None
-    asking = Asking(connected(distributor_urls(urls), log, token=token, ca_file=ca_file()))
+    asking = DistributorFeed(connected(distributor_urls(urls), log, token=token, ca_file=ca_file()))
     try:
         await Adaptor(asking, log).run()
     finally:

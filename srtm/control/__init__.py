@@ -1,15 +1,16 @@
-"""What crosses a process boundary on the control plane: JSON over HTTP, one frozen type a message (msgspec).
+"""The messages of the control plane: JSON over HTTP between services, one frozen type a message.
 
-Each type names its one maker and its one reader. Rates are msg/s, bursts are messages; both are multiples of 1e-6
-(``srtm.units``), which JSON numbers carry exactly. Times say their unit in the name. Versions only
-grow; a reader refuses one older than what it has.
+May import ``srtm.errors`` and values of ``srtm.topics``. Begin with ``sync``: a broker and its distributor. All names
+are imported from here.
 
-A module a conversation: ``sync`` (a broker and its distributor) with ``reports`` (what the broker tells in it),
-``measuring``, ``adapting`` (histories and proposals), ``gdrl`` (brokers among themselves), ``clients``. All names are
-imported from here.
+Each type names its one maker and its one reader. Rates are in msg/s, bursts in messages; both are multiples of 1e-6
+(``srtm.units``), which JSON numbers carry exactly. Versions only grow; a reader refuses a version
+older than the one it has.
 """
 
-from srtm.control.adapting import (
+from srtm.control.client_views import FITTING_ENDED, Assignment, Lookup, Problem, Producer, Trace, schema_of
+from srtm.control.gdrl import GdrlAnswer, GdrlCredit, GdrlMessage, GdrlOffer
+from srtm.control.histories import (
     BrokerHistory,
     BrokerTraits,
     HistoryAnswer,
@@ -24,19 +25,17 @@ from srtm.control.adapting import (
     TopicHistory,
     TopicTraits,
 )
-from srtm.control.clients import FITTING_ENDED, Assignment, Lookup, Problem, Producer, Trace, schema_of
-from srtm.control.gdrl import GdrlAnswer, GdrlCredit, GdrlMessage, GdrlOffer
-from srtm.control.measuring import MeasuredTrace, MeasurementAnswer, MeasurementReport, MeasurementRequest, Promise
+from srtm.control.measurements import MeasuredTrace, MeasurementAnswer, MeasurementReport, MeasurementRequest, Promise
 from srtm.control.message import Control, check_broker_name
 from srtm.control.reports import (
     BrokerMachine,
     DrainProgress,
     LatencyMs,
     MessagesLeft,
-    Stranger,
     Throttling,
     TopicLatency,
     TopicReport,
+    UnassignedPublisher,
 )
 from srtm.control.sync import DeadNotice, DesiredTopic, Exchange, Move, Share, SyncAnswer, SyncRequest
 
@@ -75,7 +74,6 @@ __all__ = [
     "Share",
     "ShareProposal",
     "ShareProposals",
-    "Stranger",
     "SyncAnswer",
     "SyncRequest",
     "Throttling",
@@ -85,6 +83,7 @@ __all__ = [
     "TopicReport",
     "TopicTraits",
     "Trace",
+    "UnassignedPublisher",
     "check_broker_name",
     "schema_of",
 ]

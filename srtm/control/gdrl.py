@@ -1,5 +1,7 @@
-"""What brokers say to each other under ``gdrl``. Rates and bursts are whole micro-units here: what one gives up is
-exactly what another gets."""
+"""Messages between brokers that exchange tokens (mode ``gdrl``).
+
+Rates and bursts are whole micro-units here: what one broker gives up is exactly what another gets.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from srtm.control.message import Control
 
 
 class GdrlOffer(Control, frozen=True):
-    """What a broker has of a topic, and wants. Micro-units; demand and capacity in msg/s."""
+    """A broker's share of a topic in micro-units, and its demand and capacity in msg/s."""
 
     number: int
     rate: int
@@ -19,7 +21,7 @@ class GdrlOffer(Control, frozen=True):
 
 
 class GdrlCredit(Control, frozen=True):
-    """What the sender took out of its share for the receiver, after its offer of that number. Micro-units."""
+    """What the sender took out of its share for the receiver, in micro-units, after the offer of that number."""
 
     number: int
     rate: int
@@ -27,7 +29,7 @@ class GdrlCredit(Control, frozen=True):
 
 
 class GdrlMessage(Control, frozen=True):
-    """Made and read by ``broker.leases.gdrl_agent``, at ``POST /v1/gdrl/exchange``: an offer, or a credit."""
+    """An offer or a credit. Made and read by ``broker.leases.gdrl_agent`` (``POST /v1/gdrl/exchange``)."""
 
     topic: str
     epoch: int
@@ -37,7 +39,8 @@ class GdrlMessage(Control, frozen=True):
 
 
 class GdrlAnswer(Control, frozen=True):
-    """``accepted`` false: nothing was done. To an offer: what has left the answerer, and what it asks for, micro."""
+    """The answer to an offer: what left the answering broker, and what it asks for, in micro-units. ``accepted`` false:
+    nothing was done."""
 
     accepted: bool
     gives_rate: int = 0

@@ -1,5 +1,5 @@
-"""What a broker tells of itself, as part of its syncs: traffic and latency of topics, publishers that belong elsewhere,
-what it has not delivered yet, what others take of its processors."""
+"""What a broker reports of itself with a sync: traffic and latency of topics, unassigned publishers, undelivered
+messages, its machine."""
 
 from __future__ import annotations
 
@@ -27,37 +27,37 @@ class TopicLatency(Control, frozen=True):
 
 
 class TopicReport(Control, frozen=True):
-    """Made by ``broker.sync.reports``, read by the distributor's registry: one topic on one broker, now. Counters since
-    the broker's start."""
+    """One topic on one broker, now. Made by ``broker.sync.reports``, read by ``distributor.sync.service``. Counters
+    are since the broker's start."""
 
     topic: str
-    share_version: int  # version of the share in force; 0: none yet
+    share_version: int  # of the share in force; 0: none
     received: int = 0
     released: int = 0
     delayed: int = 0
     rejected: int = 0
-    undeclared: int = 0  # messages from publishers that the topic does not name here
-    backlog: int = 0  # messages that wait for tokens now
+    undeclared: int = 0  # messages from publishers that are not assigned to this broker
+    backlog: int = 0  # messages waiting for tokens now
     largest_backlog: float = 0.0  # largest unfinished work U = b - tokens + waiting, messages, last 60 s
     channels: list[str] = []
-    consumed: list[str] = []  # of these, the ones that have a consumer now
-    rate: float = 0.0  # of the share in force now, msg/s (under ``gdrl`` not what the distributor dealt)
+    consumed: list[str] = []  # channels that have a consumer now
+    rate: float = 0.0  # of the share in force, msg/s (under ``gdrl`` other than the distributor dealt)
     burst: float = 0.0
     last_60s: TopicLatency = TopicLatency()
     since_start: TopicLatency = TopicLatency()
     recent: TopicLatency | None = None  # the last 5 to 10 s
 
 
-class Stranger(Control, frozen=True):
-    """Made by ``broker.sync.loop``: publisher ``publisher_id`` publishes to ``topic`` on this broker but is not
-    assigned here."""
+class UnassignedPublisher(Control, frozen=True):
+    """Publisher ``publisher_id`` sends to ``topic`` on this broker but is not assigned to it. Made by
+    ``broker.sync.unassigned_publishers``."""
 
     topic: str
     publisher_id: str
 
 
 class MessagesLeft(Control, frozen=True):
-    """What a broker has not delivered yet."""
+    """Messages that a broker has not delivered yet."""
 
     queued: int = 0
     in_flight: int = 0
@@ -70,29 +70,29 @@ class MessagesLeft(Control, frozen=True):
 
 
 class DrainProgress(Control, frozen=True):
-    """Made by ``broker.sync.drain``; read by ``srtm drain --broker`` at ``/v1/drain``, and by the distributor in every
-    sync."""
+    """How far a drain has got. Made by ``broker.sync.drain``, read by the distributor in every sync, and by ``srtm
+    drain --broker`` (``/v1/drain``)."""
 
     broker: str
-    state: str  # "serving" | "draining" | "drained" (it is about to end)
+    state: str  # "serving" | "draining" | "drained" (the broker is about to end)
     left: MessagesLeft = MessagesLeft()
-    obstacles: list[str] = []  # what somebody has to do something about
+    obstacles: list[str] = []  # what a person has to change before it can end
 
 
 class BrokerMachine(Control, frozen=True):
-    """Made by ``broker.runtime.machine`` once, read by the distributor: what a broker runs on. Capacities are stored
-    with it."""
+    """The machine that a broker runs on. Made by ``broker.runtime.machine``, read by the distributor, which stores
+    capacities with it."""
 
-    cores: int  # that its process may run on
+    cores: int  # that the process may run on
     kernel: str
     cpu: str  # model, as the kernel names it; the architecture where it has no name
 
 
 class Throttling(Control, frozen=True):
-    """Made by ``broker.runtime.cpu_throttling``, read by the distributor: what others take of the processors that a
-    broker thinks it has. Shares are of the last seconds, 0 to 1; they make a measured capacity worthless."""
+    """Processor time that a broker's process did not get. Made by ``broker.runtime.cpu_throttling``, read by the
+    distributor: under throttling a measured capacity is worthless. The two fractions are of the last 10 s, 0 to 1."""
 
-    quota_cores: float | None = None  # of the control group, processors' worth; None: no quota
-    throttled_share: float = 0.0  # of the quota's periods, those in which it was used up
-    throttled_s: float = 0.0  # held back, since the broker's start
-    steal_share: float = 0.0  # of the time of all processors, what the host of this virtual machine gave to others
+    quota_cores: float | None = None  # quota of the control group, in processors; None: no quota
+    throttled_share: float = 0.0  # fraction of the quota's periods in which it was used up
+    throttled_s: float = 0.0  # for which the process was held back, since the broker's start
+    steal_share: float = 0.0  # fraction of processor time that the host gave to other virtual machines

@@ -6,7 +6,7 @@ import pytest
 
 from adaptor.observations import Bin, Change, Envelope, Member, Shares
 from adaptor.policy import Policy
-from adaptor.topics import BIN_NS, Book, change_of
+from adaptor.topics import BIN_NS, TopicStates, change_of
 from srtm.control import HistoryAnswer, RateChange
 from srtm.topics.adaptation import Adaptation
 from srtm.units import MICRO
@@ -138,7 +138,7 @@ def test_bins_to_come_that_began_before_a_change_are_mixed(since_bins: float, mi
 
 
 def test_a_book_proposes_when_the_moment_is_over_although_nothing_more_was_told() -> None:
-    book = Book()
+    book = TopicStates()
     book.take(told(("b1", history(0, counts(500, 50, 1))), ("b2", history(0, counts(500, 50, 2)))), 5.0)
     change = RateChange(since_ns=50 * BIN_NS, span_ns=20_000_000, arrivals=180, waiting=60)
     assert book.take(told(("b1", history(50, [], change=change))), 5.02) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from adaptor.distributor_feed import Asking
+from adaptor.distributor_feed import DistributorFeed
 from srtm.control import HistoryAnswer, Problem, ProposalResult, ProposalResults, ProposedShare, ShareProposal
 from srtm.errors import NotLeader, PeerError, Unavailable
 from srtm.log import Log
@@ -38,11 +38,11 @@ def standby(base_url: str, leader: str | None) -> Scripted:
     return Scripted(base_url, problem, 503)
 
 
-def asking(*known: Scripted) -> Asking:
+def asking(*known: Scripted) -> DistributorFeed:
     def connect(url: str) -> Scripted:
         return Scripted(url, ANSWER)
 
-    return Asking(Distributors(list(known), connect, Log("adaptor", lambda _line: None)))
+    return DistributorFeed(Distributors(list(known), connect, Log("adaptor", lambda _line: None)))
 
 
 async def test_histories_are_asked_for_with_more_patience_than_they_may_be_held_back() -> None:

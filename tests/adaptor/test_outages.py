@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adaptor.topics import Book
+from adaptor.topics import TopicStates
 from tests.adaptor.test_topics import SHARES, after, counts, history, told
 
 BEFORE = ("b1", history(0, counts(500, 50, 1))), ("b2", history(0, [*counts(500, 49, 2), 0]))
@@ -12,11 +12,11 @@ BEFORE = ("b1", history(0, counts(500, 50, 1))), ("b2", history(0, [*counts(500,
 
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_silence_while_the_distributor_was_away_is_no_end_of_traffic(is_lost: bool) -> None:
-    book, shares = Book(), dict(SHARES)
+    book, shares = TopicStates(), dict(SHARES)
     book.take(told(*BEFORE), 5.0)
     if is_lost:
         for at_s in (5.1, 8.0, 12.0):
-            book.lost_touch(at_s)
+            book.disconnected(at_s)
     found = book.take(told(("b1", history(50, counts(500, 140, 3)))), 19.1)
     shares = after(found) if found else shares
     found = book.take(told(("b2", history(180, counts(500, 10, 4))), shares=shares), 19.5)
@@ -25,9 +25,9 @@ def test_silence_while_the_distributor_was_away_is_no_end_of_traffic(is_lost: bo
 
 
 def test_who_stays_silent_once_the_distributor_is_back_has_no_traffic_after_a_while() -> None:
-    book, shares, got = Book(), dict(SHARES), []
+    book, shares, got = TopicStates(), dict(SHARES), []
     book.take(told(("b1", history(0, counts(4, 100, 1))), ("b2", history(0, [*counts(4, 99, 2), 0]))), 10.0)
-    book.lost_touch(13.0)
+    book.disconnected(13.0)
     for second in range(25):
         news = ("b1", history(130 + 10 * second, counts(4, 10, 3)))
         found = book.take(told(news, shares=shares), 14.0 + second)
@@ -37,7 +37,7 @@ def test_who_stays_silent_once_the_distributor_is_back_has_no_traffic_after_a_wh
 
 
 def test_a_broker_that_has_no_part_any_more_is_forgotten() -> None:
-    book = Book()
+    book = TopicStates()
     book.take(told(*BEFORE), 5.0)
     book.take(told(shares={"b2": SHARES["b2"], "b3": (1.0, 1.0)}), 5.1)
     found = book.take(told(("b1", history(51, [450] * 2, waiting=[900] * 2))), 5.3)
@@ -45,7 +45,7 @@ def test_a_broker_that_has_no_part_any_more_is_forgotten() -> None:
 
 
 def test_what_was_known_before_a_long_time_of_which_nothing_is_known_does_not_count() -> None:
-    book = Book()
+    book = TopicStates()
     both = [(name, history(0, counts(500, 50, 1))) for name in ("b1", "b2")]
     book.take(told(*both), 5.0)
     hours = 200_000
@@ -56,7 +56,7 @@ def test_what_was_known_before_a_long_time_of_which_nothing_is_known_does_not_co
 
 
 def test_bins_of_a_clock_that_was_set_back_count() -> None:
-    book = Book()
+    book = TopicStates()
     both = [(name, history(500, counts(500, 50, 1))) for name in ("b1", "b2")]
     book.take(told(*both), 5.0)
     found = book.take(told(("b1", history(300, [100] * 2)), ("b2", history(550, [900] * 2))), 5.2)
@@ -64,7 +64,7 @@ def test_bins_of_a_clock_that_was_set_back_count() -> None:
 
 
 def test_bins_that_are_told_again_after_an_outage_do_not_count_twice() -> None:
-    book = Book()
+    book = TopicStates()
     told_before = [(name, history(0, counts(500, 50, seed))) for seed, name in enumerate(("b1", "b2"))]
     book.take(told(*told_before), 5.0)
     again = [("b1", history(10 * part, [100] * 10)) for part in range(5)]

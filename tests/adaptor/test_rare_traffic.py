@@ -6,9 +6,9 @@ import random
 import re
 
 from adaptor.observations import BIN_S
-from adaptor.topics import Book
+from adaptor.topics import TopicStates
 from broker.history.bins import EngineBins, EngineHistories
-from broker.history.schedule import Followed
+from broker.history.schedule import HistorySchedule
 from srtm.control import BrokerHistory, BrokerTraits, HistoryAnswer, Share, TopicHistories, TopicTraits
 from tests.broker.history.test_schedule import BIN_NS
 
@@ -31,8 +31,8 @@ def engine_histories(number: int, arrivals: int) -> EngineHistories:
 
 
 def test_little_traffic_keeps_its_share_while_its_broker_waits_for_ten_seconds_of_it() -> None:
-    dice, book = random.Random(1), Book()
-    followed = {name: Followed() for name in RATES}
+    dice, book = random.Random(1), TopicStates()
+    followed = {name: HistorySchedule() for name in RATES}
     followed["b1"].follow(["cars"], ["cars"])
     followed["b2"].follow(["cars"])  # as one whose traffic never becomes steady: shares are looked at every second
     shares = {name: Share(version=1, rate=5 * rate, burst=10.0) for name, rate in RATES.items()}
@@ -42,7 +42,7 @@ def test_little_traffic_keeps_its_share_while_its_broker_waits_for_ten_seconds_o
         reports = []
         for name, rate in RATES.items():
             arrivals = sum(dice.random() < rate * BIN_S / 50 for _ in range(50))
-            told = followed[name].take(engine_histories(number, arrivals), (number + 1) * BIN_NS)
+            told = followed[name].due_reports(engine_histories(number, arrivals), (number + 1) * BIN_NS)
             reports += [BrokerHistory(broker=name, history=one) for one in told]
         topic = TopicHistories(
             topic="cars",

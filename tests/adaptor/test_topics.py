@@ -6,7 +6,7 @@ import random
 import msgspec
 import pytest
 
-from adaptor.topics import BIN_NS, Book, bins_of
+from adaptor.topics import BIN_NS, TopicStates, bins_of
 from srtm.control import (
     BrokerHistory,
     BrokerTraits,
@@ -61,7 +61,7 @@ def counts(mean: int, number: int, seed: int) -> list[int]:
 
 
 def test_a_leap_is_answered_with_shares_that_sum_to_the_envelope_within_what_brokers_can_process() -> None:
-    book = Book()
+    book = TopicStates()
     book.take(told(("b1", history(0, counts(500, 50, 1))), ("b2", history(0, counts(500, 50, 2)))), 5.0)
     found = book.take(told(("b1", history(50, [100, 100])), ("b2", history(50, [900, 900]))), 5.2)
     assert (found[0].mode, found[0].version) == ("fitted", 7)
@@ -74,7 +74,7 @@ def test_a_leap_is_answered_with_shares_that_sum_to_the_envelope_within_what_bro
 
 @pytest.mark.parametrize("mode", ["fitted", "proportional"])
 def test_a_share_that_its_broker_can_process_no_more_shrinks_though_traffic_is_as_it_was(mode: str) -> None:
-    book = Book()
+    book = TopicStates()
     both = [("b1", history(0, counts(500, 100, 1))), ("b2", history(0, counts(500, 100, 2)))]
     assert book.take(told(*both, mode=mode), 10.0) == []
     assert book.take(told(mode=mode, capacity=5_500.0), 11.5) == []
@@ -85,7 +85,7 @@ def test_a_share_that_its_broker_can_process_no_more_shrinks_though_traffic_is_a
 
 
 def test_what_was_told_before_counts_once_and_what_was_left_out_was_idle() -> None:
-    book = Book()
+    book = TopicStates()
     first, idle = history(0, [100] * 30), history(0, [100] * 29 + [0])
     book.take(told(("b1", first), ("b2", idle), mode="proportional"), 3.0)
     book.take(told(("b1", first), ("b2", history(60, [100] * 30)), mode="proportional"), 9.0)
@@ -95,7 +95,7 @@ def test_what_was_told_before_counts_once_and_what_was_left_out_was_idle() -> No
 
 
 def test_a_broker_that_falls_silent_after_an_idle_bin_has_no_traffic() -> None:
-    book, shares = Book(), dict(SHARES)
+    book, shares = TopicStates(), dict(SHARES)
     both = [("b1", history(0, counts(500, 50, 1))), ("b2", history(0, [*counts(500, 49, 2), 0]))]
     book.take(told(*both), 5.0)
     for second in range(6):
@@ -106,7 +106,7 @@ def test_a_broker_that_falls_silent_after_an_idle_bin_has_no_traffic() -> None:
 
 @pytest.mark.parametrize("steady", [False, True])
 def test_a_broker_that_falls_silent_after_it_said_that_its_traffic_is_steady_keeps_its_share(steady: bool) -> None:
-    book, shares = Book(), dict(SHARES)
+    book, shares = TopicStates(), dict(SHARES)
     last = history(0, [*counts(4, 99, 2), 0], steady=steady)
     book.take(told(("b1", history(0, counts(4, 100, 1))), ("b2", last)), 10.0)
     for second in range(20):
@@ -124,7 +124,7 @@ def test_a_night_without_traffic_is_no_traffic_however_long_the_window_is() -> N
             topics=[msgspec.structs.replace(answer.topics[0], traits=TopicTraits(window_s=60.0))],
         )
 
-    book = Book()
+    book = TopicStates()
     for part in range(6):
         book.take(said(100 * part, 10, 90), 10.0 * part + 10)
     book.take(said(300_000, 90, 10), 30_010.0)
@@ -133,7 +133,7 @@ def test_a_night_without_traffic_is_no_traffic_however_long_the_window_is() -> N
 
 
 def test_a_broker_whose_reports_are_late_or_lost_keeps_its_share() -> None:
-    book = Book()
+    book = TopicStates()
     both = [("b1", history(0, counts(500, 50, 1))), ("b2", history(0, counts(500, 50, 2)))]
     book.take(told(*both), 5.0)
     shares = dict(SHARES)
@@ -146,7 +146,7 @@ def test_a_broker_whose_reports_are_late_or_lost_keeps_its_share() -> None:
 
 
 def test_reports_that_make_no_sense_are_ignored_and_counted() -> None:
-    book = Book()
+    book = TopicStates()
     nonsense = [
         history(0, [1], waiting=[]),
         history(0, [1], bin_ns=BIN_NS // 2),
@@ -157,7 +157,7 @@ def test_reports_that_make_no_sense_are_ignored_and_counted() -> None:
 
 
 def test_steady_reports_that_say_what_is_known_change_nothing_and_others_move_the_shares() -> None:
-    book = Book()
+    book = TopicStates()
     both = [("b1", history(0, counts(500, 100, 1), steady=True)), ("b2", history(0, counts(500, 100, 2), steady=True))]
     book.take(told(*both), 10.0)
     again = [("b1", history(3_000, counts(500, 100, 3), steady=True)), ("b2", history(3_000, counts(500, 100, 4)))]
@@ -167,7 +167,7 @@ def test_steady_reports_that_say_what_is_known_change_nothing_and_others_move_th
 
 
 def test_a_mode_that_nobody_adapts_is_left_alone_and_a_switch_begins_with_what_is_known() -> None:
-    book = Book()
+    book = TopicStates()
     moved = [("b1", history(0, counts(100, 50, 1))), ("b2", history(0, counts(900, 50, 2)))]
     assert book.take(told(*moved, mode="static"), 5.0) == []
     assert book.take(told(*moved, mode="proportional"), 5.0) == []  # not before the first interval
@@ -176,7 +176,7 @@ def test_a_mode_that_nobody_adapts_is_left_alone_and_a_switch_begins_with_what_i
 
 
 def test_a_topic_that_is_made_anew_inherits_nothing_of_the_one_that_was_removed() -> None:
-    book = Book()
+    book = TopicStates()
     before = [("b1", history(0, counts(900, 50, 1), steady=True)), ("b2", history(0, counts(20, 50, 2), steady=True))]
     assert book.take(told(*before), 5.0) != []
     anew = told(("b1", history(1_000, [500])), ("b2", history(1_000, [500])))
@@ -185,7 +185,7 @@ def test_a_topic_that_is_made_anew_inherits_nothing_of_the_one_that_was_removed(
 
 
 def test_a_topic_that_is_gone_is_asked_for_nothing_more() -> None:
-    book = Book()
+    book = TopicStates()
     change = RateChange(since_ns=5_000_000_000, span_ns=20_000_000, arrivals=20, waiting=0)
     book.take(told(("b1", history(0, counts(500, 50, 1))), ("b2", history(0, counts(500, 50, 2)))), 5.0)
     assert book.take(told(("b1", history(50, [], change=change))), 5.0) == []
@@ -196,5 +196,5 @@ def test_a_topic_that_is_gone_is_asked_for_nothing_more() -> None:
 
 
 def test_a_topic_on_one_broker_has_nothing_to_split() -> None:
-    book = Book()
+    book = TopicStates()
     assert book.take(told(("b1", history(0, [900] * 50)), shares={"b1": (11_000.0, 25.0)}), 5.0) == []

@@ -55,7 +55,7 @@ def test_a_broker_that_nobody_could_hear_is_waited_for_anew() -> None:
     policy = Policy("fitted", Adaptation())
     policy.observe("b", [Bin(38)] * 10)
     assert asked(policy, 10.0) is None
-    policy.lost_touch()
+    policy.disconnected()
     assert asked(policy, 35.0) is None
     assert asked(policy, 36.9) is None
     assert asked(policy, 37.0) is not None

@@ -1,6 +1,6 @@
 """What an answer to a sync sets going besides the state that it names."""
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -8,6 +8,7 @@ import pytest
 from broker.config import BrokerConfig
 from broker.leases.lease_holder import LeaseHolder
 from broker.member import Membership
+from broker.sync.loop import LocalBroker
 from srtm.control import DesiredTopic, Share, SyncAnswer, SyncRequest, Throttling
 from srtm.log import Log
 from tests.support.fake_engine import FakeEngine
@@ -44,42 +45,43 @@ def holder() -> LeaseHolder:
 
 @pytest.fixture
 def membership(told: Told, holder: LeaseHolder, monkeypatch: pytest.MonkeyPatch) -> Membership:
-    parts: dict[str, Any] = {"engine": None, "drain": None, "agent": told, "throttling": Throttling}
+    parts: dict[str, Any] = {"engine": None, "drain": None, "throttling": Throttling, "directory": None}
     config = BrokerConfig(name="b1", distributors=("http://d:4190",))
-    made = Membership(config, ABOUT, holder=holder, log=Log("b1", print), **parts)
+    broker = LocalBroker(name="b1", about=ABOUT, holder=holder, log=Log("b1", print), **parts)
+    made = Membership(config, broker, cast(Any, told))
     monkeypatch.setattr(made.histories, "follow", told.follow_histories)
     return made
 
 
 def test_an_answer_without_news_sets_nothing_going(membership: Membership, holder: LeaseHolder, told: Told) -> None:
     holder.apply(SyncAnswer(version=1, topics=[TOPIC]), 0)
-    membership.carry_out([])
+    membership.follow([])
     assert (told.histories, told.exchanges) == ([(["t"], ["t"])], 1)
     holder.apply(SyncAnswer(version=1, unchanged=True), 0)
-    membership.carry_out([])
+    membership.follow([])
     assert (len(told.histories), told.exchanges) == (1, 1)
 
 
 def test_another_share_concerns_only_who_exchanges_it(membership: Membership, holder: LeaseHolder, told: Told) -> None:
     holder.apply(SyncAnswer(version=1, topics=[TOPIC]), 0)
-    membership.carry_out([])
+    membership.follow([])
     more = msgspec.structs.replace(TOPIC, share=Share(version=4, rate=11.0, burst=2.0))
     holder.apply(SyncAnswer(version=2, topics=[more]), 0)
-    membership.carry_out([])
+    membership.follow([])
     assert (len(told.histories), told.exchanges) == (1, 2)
 
 
 def test_whoever_gives_up_its_shares_exchanges_none(membership: Membership, holder: LeaseHolder, told: Told) -> None:
     holder.apply(SyncAnswer(version=1, topics=[TOPIC]), 0)
-    membership.carry_out([])
+    membership.follow([])
     holder.give_up()
-    membership.carry_out([])
+    membership.follow([])
     assert told.exchanges == 2
 
 
 def test_what_is_wanted_no_longer_is_not_followed(membership: Membership, holder: LeaseHolder, told: Told) -> None:
     holder.apply(SyncAnswer(version=1, topics=[TOPIC]), 0)
-    membership.carry_out([])
+    membership.follow([])
     holder.apply(SyncAnswer(version=2), 0)
-    membership.carry_out([])
+    membership.follow([])
     assert told.histories[-1] == ([], [])

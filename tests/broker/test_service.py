@@ -12,7 +12,7 @@ import trio
 from broker import service
 from broker.nsqd import metadata
 from broker.runtime import data_directory as data_path
-from broker.sync.loop import SyncState, load_state, save_state
+from broker.sync.state_file import SyncState, load_state, save_state
 from srtm.concurrency.background import only_failure
 from srtm.control import DesiredTopic, Share, SyncAnswer
 from srtm.errors import BadInput, Conflict, InternalError

@@ -33,9 +33,9 @@ def test_events_come_typed_and_once():
     engine.emit(type="lapsed", topic="t", waiting=0)
     engine.emit(type="failed", reason="epoll")
     assert events.drain(engine) == [
-        events.StrangerSeen("t", "p"),
+        events.UnassignedPublisherSeen("t", "p"),
         events.Starved("t", 4),
-        events.Lapsed("t", 0),
+        events.LeaseExpired("t", 0),
         events.Failed("epoll"),
     ]
     assert events.drain(engine) == []

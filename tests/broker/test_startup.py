@@ -11,7 +11,7 @@ from broker import service
 from broker import startup as starting
 from broker.config import EngineConfig
 from broker.runtime.addresses import broadcast_address
-from broker.sync.loop import SyncState
+from broker.sync.state_file import SyncState
 from srtm.errors import BadInput, Conflict, InternalError, NotBuilt
 from tests.support.broker_service import config
 from tests.support.fake_engine import FakeEngine

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from distributor.config import DistributorConfig
-from distributor.service import serve, told_address
+from distributor.service import advertised_address, serve
 from srtm.errors import BadInput, Unavailable
 
 pytestmark = pytest.mark.slow
@@ -165,7 +165,7 @@ async def test_hostile_bytes_cost_their_sender_the_connection_and_nobody_else_an
 
 def test_others_are_told_the_host_that_is_bound_the_name_of_this_one_or_what_the_operator_says():
     anywhere = DistributorConfig(http_address="0.0.0.0:0")
-    assert told_address(DistributorConfig(), "127.0.0.1:4190") == "127.0.0.1:4190"
-    assert told_address(anywhere, "0.0.0.0:4190") == f"{socket.gethostname()}:4190"
-    assert told_address(DistributorConfig(broadcast_address="10.0.0.1"), "0.0.0.0:4190") == "10.0.0.1:4190"
-    assert told_address(DistributorConfig(broadcast_address="::1"), "[::]:4190") == "[::1]:4190"
+    assert advertised_address(DistributorConfig(), "127.0.0.1:4190") == "127.0.0.1:4190"
+    assert advertised_address(anywhere, "0.0.0.0:4190") == f"{socket.gethostname()}:4190"
+    assert advertised_address(DistributorConfig(broadcast_address="10.0.0.1"), "0.0.0.0:4190") == "10.0.0.1:4190"
+    assert advertised_address(DistributorConfig(broadcast_address="::1"), "[::]:4190") == "[::1]:4190"

@@ -41,7 +41,7 @@ class Admin:
                 "health": lambda: self.health,
                 "answer_gdrl": lambda _message: GdrlAnswer(accepted=False),
                 "gdrl_rounds": lambda: 12,
-                "gdrl_nonsense": lambda: 3,
+                "gdrl_invalid_messages": lambda: 3,
                 "throttling": lambda: Throttling(
                     quota_cores=1.5, throttled_share=0.25, throttled_s=7.0, steal_share=0.5
                 ),

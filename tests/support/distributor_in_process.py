@@ -11,8 +11,8 @@ import trio
 from distributor.config import DistributorConfig
 from distributor.registry.registry import Registry
 from distributor.storage.store import Store
-from distributor.sync.service import Syncing
-from srtm.control import BrokerMachine, DesiredTopic, Share, Stranger, SyncAnswer, SyncRequest, TopicReport
+from distributor.sync.service import SyncService
+from srtm.control import BrokerMachine, DesiredTopic, Share, SyncAnswer, SyncRequest, TopicReport, UnassignedPublisher
 from srtm.topics.spec import TopicSpec, parse_topic_json
 
 
@@ -34,7 +34,7 @@ class FakeBroker:
     """Applies what it is told, acknowledges it with the next sync."""
 
     name: str
-    syncing: Syncing
+    syncing: SyncService
     mcap: float = 600.0
     lab_service_time_ns: int = 0
     machine: BrokerMachine | None = None
@@ -44,7 +44,7 @@ class FakeBroker:
     remembered: int = 0  # what the data directory says
     topics: dict[str, DesiredTopic] = field(default_factory=dict)
     reports: list[TopicReport] = field(default_factory=list)
-    strangers: list[Stranger] = field(default_factory=list)
+    strangers: list[UnassignedPublisher] = field(default_factory=list)
     accepting: bool = True
     draining: bool = False  # as told
     takes_differences: bool = True
@@ -116,14 +116,14 @@ class FakeBroker:
 class Distributor:
     store: Store
     registry: Registry
-    syncing: Syncing
+    syncing: SyncService
 
     @classmethod
     async def open(cls, path: Path, **settings: object) -> Distributor:
         config = DistributorConfig(store=f"sqlite:///{path}", **settings)
         store = await Store.open(config.store)
         registry = await Registry.load(store, config)
-        return cls(store, registry, Syncing(registry))
+        return cls(store, registry, SyncService(registry))
 
     async def brokers(self, *names: str, mcap: float = 600.0) -> list[FakeBroker]:
         made = [FakeBroker(name, self.syncing, mcap) for name in names]

@@ -1,4 +1,4 @@
-"""A broker that exchanges tokens, in memory: the real ``LeaseHolder`` and ``Exchanges`` over a greedy engine."""
+"""A broker that exchanges tokens, in memory: the real ``LeaseHolder`` and ``GdrlExchanges`` over a greedy engine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from broker.leases.gdrl_exchanges import Errand, Exchanges
+from broker.leases.gdrl_exchanges import GdrlExchanges, Outgoing
 from srtm.control import SyncAnswer
 from tests.support.greedy_engine import GreedyEngine
 from tests.support.lease_world import NAME, Answer, BrokerProcess, Clock
@@ -46,7 +46,7 @@ class ExchangingBroker(BrokerProcess):
     def __init__(self, name: str, incarnation: int, clock: Clock, remembered: SyncAnswer | None) -> None:
         super().__init__(name, incarnation, clock, remembered)
         self._dice = Chosen()
-        self.exchanges = Exchanges(name, self.engine, self.holder, self._dice)  # type: ignore[arg-type]
+        self.exchanges = GdrlExchanges(name, self.engine, self.holder, self._dice)  # type: ignore[arg-type]
 
     @property
     def epoch(self) -> int:
@@ -63,14 +63,14 @@ class ExchangingBroker(BrokerProcess):
 
     def look(self) -> None:
         if self.exchanges.topics:
-            self.exchanges.look()
+            self.exchanges.update()
 
-    def say(self, to: str) -> Errand | None:
+    def say(self, to: str) -> Outgoing | None:
         """To ``to``: the credit that it is owed, or an offer. None: they do not exchange."""
         if to not in self.partners:
             return None
         self._dice.to = to
-        return self.exchanges.errand(NAME)
+        return self.exchanges.next_message(NAME)
 
     @property
     def partners(self) -> set[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from broker.leases.gdrl_exchanges import Errand
+from broker.leases.gdrl_exchanges import Outgoing
 from distributor.model.leases import MICRO, NOTHING, Amount, Holding, Leases
 from srtm.control import DesiredTopic, Exchange, GdrlAnswer, GdrlMessage, Share, SyncAnswer
 from tests.support.exchanging_broker import DEMAND, ExchangingBroker
@@ -44,7 +44,7 @@ class Replay:
         self.unheld = [0] * brokers  # version of "no share here"
         self.pools: list[int] = []  # epochs, in order
         self.lives = [1] * brokers
-        self.said: dict[tuple[str, int, str, int, str], Errand] = {}  # {(asker, epoch, asked, number, step)}
+        self.said: dict[tuple[str, int, str, int, str], Outgoing] = {}  # {(asker, epoch, asked, number, step)}
         self.names = [str(b) for b in range(brokers)]
         self.target = dict.fromkeys(self.names, amount(units // brokers))
         self.leases = self.leases.with_target(self.leases.envelope, self.target)
@@ -126,7 +126,7 @@ class Replay:
         assert said is not None
         self.said[self.names[i], message.epoch, errand.partner, said.number, what] = errand
 
-    def _said(self, i: int, address: tuple[int, str, int], kind: str) -> Errand:
+    def _said(self, i: int, address: tuple[int, str, int], kind: str) -> Outgoing:
         return self.said[self.names[i], *address, kind]
 
     def _offer(self, i: int, j: int, address: tuple[int, str, int], given: int) -> GdrlMessage:

@@ -32,8 +32,8 @@ from distributor.model.leases import Amount
 from distributor.registry.registry import Registry
 from distributor.storage import store
 from distributor.storage.store import Store
-from distributor.sync.service import Syncing
-from distributor.views import topics as views
+from distributor.sync.service import SyncService
+from distributor.views import topic_view as views
 from srtm.log import Log
 from srtm.topics.spec import TopicSpec, parse_change
 from srtm.units import to_micro
@@ -86,7 +86,7 @@ def _begin(statement: str) -> str:
 class Cluster:
     store: Store
     registry: Registry
-    syncing: Syncing
+    syncing: SyncService
     fittings: FittingManager
 
 

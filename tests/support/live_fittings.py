@@ -1,4 +1,4 @@
-"""Fittings of a distributor in this process, over simulated brokers in virtual time."""
+"""FittingManager of a distributor in this process, over simulated brokers in virtual time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from distributor.fitting.task import FittingOptions
 from distributor.jobs.fitting_environment import FittingEnvironment
 from distributor.jobs.fitting_manager import FittingManager
 from distributor.jobs.scaling import NoScaler
-from distributor.sync.service import Syncing
+from distributor.sync.service import SyncService
 from srtm.control import FITTING_ENDED
 from srtm.errors import Unavailable
 from srtm.log import Log
@@ -52,7 +52,7 @@ class Live:
 
     distributor: Distributor
     fittings: FittingManager
-    syncing: Syncing
+    syncing: SyncService
     scaler: FakeScaler
     nursery: trio.Nursery
     traffic: set[str]

@@ -4,20 +4,20 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from broker.admin.forwarded_requests import Requests
+from broker.admin.forwarded_requests import ForwardedRequests
 from srtm.log import Log
 from srtm.net.http_server import Response
 from tests.support.fake_engine import FakeEngine
 
 
 class Rig:
-    """Requests of a recording engine; a request for ``/slow`` waits for ``go_on``."""
+    """ForwardedRequests of a recording engine; a request for ``/slow`` waits for ``go_on``."""
 
     def __init__(self):
         self.engine = FakeEngine()
         self.go_on = trio.Event()
         self.under_way = 0
-        self.requests = Requests(self.engine, self.answer, Log("b1", lambda _line: None))
+        self.requests = ForwardedRequests(self.engine, self.answer, Log("b1", lambda _line: None))
 
     async def answer(self, request):
         if request.path == "/slow":

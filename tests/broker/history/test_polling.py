@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from broker.events import Moved
+from broker.events import RateChanged
 from broker.history.bins import EngineBins, EngineHistories
-from broker.history.polling import PERIOD_NS, REST_NS, Asking, Pace, Question, Watched
-from broker.history.schedule import Followed
+from broker.history.polling import PERIOD_NS, REST_NS, Pace, Poll, Polling, WatchChange
+from broker.history.schedule import HistorySchedule
 from srtm.control import TopicHistory
 
 BIN_NS = 100_000_000
-WATCHED_NS = 1_000_000_000  # so long after a question the engine looks for changes
+WATCHED_NS = 1_000_000_000  # so long after a poll the engine looks for changes
 FIRST = 10_000
 SETTLED = 250  # bins after which steady traffic is known to be so
 
@@ -20,26 +20,26 @@ class Engine:
     """Keeps the last 128 bins, as the real one; a tick is a bin."""
 
     def __init__(self, *topics: str, seldom: bool = True) -> None:
-        self.followed = Followed()
-        self.followed.follow(topics, topics if seldom else ())
+        self.schedule = HistorySchedule()
+        self.schedule.follow(topics, topics if seldom else ())
         self.until = FIRST
         self.came: dict[str, dict[int, tuple[int, int]]] = {topic: {} for topic in topics}
         self.said: list[TopicHistory] = []
-        self.asked: list[tuple[int, Question]] = []  # (ns, question)
+        self.asked: list[tuple[int, Poll]] = []  # (ns, poll)
         self.told: Counter[str] = Counter()  # bins, by topic
         self.watched: list[str] = []
-        self.unwatched_ns = 0  # in which changes were not looked for in some topic, after the first question
+        self.unwatched_ns = 0  # in which changes were not looked for in some topic, after the first poll
         self._next_ns = 0
 
     @property
     def now_ns(self) -> int:
         return self.until * BIN_NS
 
-    def answer(self, question: Question) -> EngineHistories:
-        self.asked.append((self.now_ns, question))
-        first = max(question.since, self.until - 128)
+    def answer(self, poll: Poll) -> EngineHistories:
+        self.asked.append((self.now_ns, poll))
+        first = max(poll.since, self.until - 128)
         topics = []
-        for topic in question.topics:
+        for topic in poll.topics:
             bins = [self.came[topic].get(number, (0, 0)) for number in range(first, self.until)]
             if any(arrivals or waiting for arrivals, waiting in bins):
                 columns = {"arrivals": [one[0] for one in bins], "waiting": [one[1] for one in bins]}
@@ -55,42 +55,42 @@ class Engine:
                 self.came[topic][self.until] = (count, waiting)
             self.until += 1
             if self.now_ns >= self._next_ns:
-                for question in self.followed.asking.questions(self.now_ns):
-                    self.said += self.followed.take(self.answer(question), self.now_ns, question)
-                watched = self.followed.asking.take_watched()
+                for poll in self.schedule.polling.polls(self.now_ns):
+                    self.said += self.schedule.due_reports(self.answer(poll), self.now_ns, poll)
+                watched = self.schedule.polling.take_watch_change()
                 if watched is not None:
-                    self.watched = [one for one in self.watched if one not in watched.no_longer] + watched.topics
-                self._next_ns = self.now_ns + self.followed.asking.period_ns
-            for topic in set(self.followed.names).difference(self.watched):
+                    self.watched = [one for one in self.watched if one not in watched.removed] + watched.added
+                self._next_ns = self.now_ns + self.schedule.polling.period_ns
+            for topic in set(self.schedule.names).difference(self.watched):
                 if self.now_ns > max(self.questions(topic), default=self.now_ns) + WATCHED_NS:
                     self.unwatched_ns += BIN_NS
 
     def move(self, topic: str) -> TopicHistory:
-        for question in self.followed.asking.of_sleepers([topic]):
-            self.followed.note(self.answer(question), question)
+        for poll in self.schedule.polling.catch_up([topic]):
+            self.schedule.add(self.answer(poll), poll)
         since_ns = self.now_ns - 20_000_000
-        moved = Moved(topic=topic, version=7, since_ns=since_ns, span_ns=20_000_000, arrivals=9, waiting=0)
+        moved = RateChanged(topic=topic, version=7, since_ns=since_ns, span_ns=20_000_000, arrivals=9, waiting=0)
         self._next_ns = min(self._next_ns, self.now_ns + BIN_NS)
-        told = self.followed.move(moved, self.now_ns)
+        told = self.schedule.rate_changed(moved, self.now_ns)
         assert told is not None
         self.said.append(told)
         return told
 
     def untell(self, topic: str) -> None:
         """Its report was lost."""
-        self.followed.untell([topic])
+        self.schedule.reports_lost([topic])
         self._next_ns = min(self._next_ns, self.now_ns + BIN_NS)
 
     def disturb(self, topic: str) -> None:
         """It does not rest, says the engine."""
-        for question in self.followed.asking.of_sleepers([topic]):
-            self.followed.note(self.answer(question), question)
-        self.followed.disturb(topic)
+        for poll in self.schedule.polling.catch_up([topic]):
+            self.schedule.add(self.answer(poll), poll)
+        self.schedule.unsteady(topic)
         self._next_ns = min(self._next_ns, self.now_ns + BIN_NS)
 
     def questions(self, topic: str) -> list[int]:
         """When it was asked for."""
-        return [at_ns for at_ns, question in self.asked if topic in question.topics]
+        return [at_ns for at_ns, poll in self.asked if topic in poll.topics]
 
 
 def settled(**came: int) -> Engine:
@@ -117,28 +117,28 @@ def test_what_is_not_watched_any_more_is_asked_for() -> None:
     engine.run(50, t=1, u=1)
     assert engine.watched == ["u"]
     assert engine.unwatched_ns == 0
-    engine.followed.follow([])
-    assert engine.followed.asking.take_watched() == Watched([], ["u"])
-    assert engine.followed.asking.take_watched() is None
+    engine.schedule.follow([])
+    assert engine.schedule.polling.take_watch_change() == WatchChange([], ["u"])
+    assert engine.schedule.polling.take_watch_change() is None
 
 
 def test_where_all_topics_rest_there_is_hardly_anything_to_ask_until_one_does_not() -> None:
     engine = settled(t=1, u=1)
-    assert engine.followed.asking.period_ns == REST_NS
+    assert engine.schedule.polling.period_ns == REST_NS
     engine.disturb("u")
-    assert engine.followed.asking.period_ns == PERIOD_NS
+    assert engine.schedule.polling.period_ns == PERIOD_NS
 
 
 def test_a_topic_that_is_watched_no_longer_and_then_again_is_news_of_which_nothing_is_lost() -> None:
-    asking = Asking()
-    asking.place("t", Pace.RESTING)
-    asking.place("u", Pace.RESTING)
-    assert asking.take_watched() == Watched(["t", "u"], [])
-    asking.place("t", Pace.OFTEN)
-    asking.place("v", Pace.RESTING)
-    assert asking.take_watched() == Watched(["v"], ["t"])
-    asking.place("t", Pace.RESTING)
-    assert asking.take_watched() == Watched(["t"], [])
+    polling = Polling()
+    polling.place("t", Pace.WATCHED)
+    polling.place("u", Pace.WATCHED)
+    assert polling.take_watch_change() == WatchChange(["t", "u"], [])
+    polling.place("t", Pace.OFTEN)
+    polling.place("v", Pace.WATCHED)
+    assert polling.take_watch_change() == WatchChange(["v"], ["t"])
+    polling.place("t", Pace.WATCHED)
+    assert polling.take_watch_change() == WatchChange(["t"], [])
 
 
 def test_how_rare_messages_are_is_told_from_ten_seconds_and_never_again_while_it_is_so() -> None:
@@ -236,7 +236,7 @@ def test_traffic_that_has_drifted_is_told_every_second_until_it_is_steady_again(
 def test_what_came_while_a_topic_rested_is_not_told_as_nothing_once_it_is_to_be_told_every_second() -> None:
     engine = settled(t=1, u=2)  # to u much comes, which is looked for all the time
     engine.run(50, t=1, u=2)
-    engine.followed.follow(["t", "u"], ["u"])
+    engine.schedule.follow(["t", "u"], ["u"])
     engine.run(30, t=1, u=2)
     told = [one.arrivals for one in engine.said if one.topic == "t"]
     assert sum(map(len, told)) >= 20
@@ -246,7 +246,7 @@ def test_what_came_while_a_topic_rested_is_not_told_as_nothing_once_it_is_to_be_
 def test_of_a_topic_that_is_not_followed_it_is_no_news_that_it_does_not_rest() -> None:
     engine = settled(t=1)
     engine.disturb("u")
-    assert engine.followed.names == ["t"]
+    assert engine.schedule.names == ["t"]
 
 
 def test_a_topic_that_must_be_told_every_second_is_asked_for_ten_times_a_second() -> None:
@@ -273,7 +273,7 @@ def test_bins_are_told_as_they_were_whatever_the_pace() -> None:
 
 def test_a_topic_that_is_no_longer_followed_is_not_asked_for() -> None:
     engine = settled(t=1, u=1)
-    engine.followed.follow(["u"], ["u"])
+    engine.schedule.follow(["u"], ["u"])
     engine.run(20, u=1)
     assert engine.questions("t") == []
     assert engine.watched == ["u"]

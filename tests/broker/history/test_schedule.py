@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.events import Moved
+from broker.events import RateChanged
 from broker.history.bins import EngineBins, EngineHistories
-from broker.history.schedule import Followed
+from broker.history.schedule import HistorySchedule
 from srtm.control import RateChange, TopicHistory
 
 BIN_NS = 100_000_000
@@ -21,8 +21,8 @@ class Engine:
     """A step is a bin: what came in it, what waited when it began. The clock is the engine's."""
 
     def __init__(self, *topics):
-        self.followed = Followed()
-        self.followed.follow(topics)
+        self.schedule = HistorySchedule()
+        self.schedule.follow(topics)
         self.until = FIRST
         self.offset_ns = WALL_NS
         self.delay_ns, self.rate = 0, 100.0
@@ -46,7 +46,7 @@ class Engine:
             for topic, (count, waiting) in counts.items()
         ]
         told = EngineHistories(until=self.until, bin_ns=BIN_NS, wall_offset_ns=self.offset_ns, topics=topics)
-        due = self.followed.take(told, self.until * BIN_NS)
+        due = self.schedule.due_reports(told, self.until * BIN_NS)
         self.said += [(self.until - FIRST, report) for report in due]
 
     def run(self, bins, **came):
@@ -56,8 +56,10 @@ class Engine:
     def move(self, topic="t", waiting=7):
         """Its rate has changed: 180 messages in the 20 ms that ended with the last bin."""
         since_ns = self.until * BIN_NS - 20_000_000
-        moved = Moved(topic=topic, version=7, since_ns=since_ns, span_ns=20_000_000, arrivals=180, waiting=waiting)
-        report = self.followed.move(moved, self.until * BIN_NS)
+        moved = RateChanged(
+            topic=topic, version=7, since_ns=since_ns, span_ns=20_000_000, arrivals=180, waiting=waiting
+        )
+        report = self.schedule.rate_changed(moved, self.until * BIN_NS)
         if report is not None:
             self.said.append((self.until - FIRST, report))
 
@@ -193,7 +195,7 @@ def test_the_end_of_traffic_is_told_until_it_is_taken():
     engine.run(20)
     for _ in range(3):
         engine.said.clear()
-        engine.followed.untell(["t"])
+        engine.schedule.reports_lost(["t"])
         engine.run(20)
         assert [any(report.arrivals) for _, report in engine.said] == [False]
 
@@ -255,7 +257,7 @@ def test_bins_follow_one_another_to_the_nanosecond_until_the_wall_clock_is_set()
 @pytest.mark.parametrize("gone", [[], ["u"]])
 def test_what_is_no_longer_followed_is_forgotten(gone):
     engine = Engine("t", *gone)
-    engine.followed.follow(["u"])
-    assert engine.followed.names == ["u"]
+    engine.schedule.follow(["u"])
+    assert engine.schedule.names == ["u"]
     engine.run(11, u=1)
     assert {report.topic for _, report in engine.said} == {"u"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.events import Moved
+from broker.events import RateChanged
 from broker.history.bins import EngineBins, EngineHistories
-from broker.history.schedule import Followed
+from broker.history.schedule import HistorySchedule
 from srtm._native import ChangeDetector
 from srtm.control import TopicHistory
 
@@ -19,8 +19,8 @@ class Broker:
     """Tells what is due as bins of one topic go by."""
 
     def __init__(self, seldom: bool = True) -> None:
-        self.followed = Followed()
-        self.followed.follow(["t"], ["t"] if seldom else [])
+        self.schedule = HistorySchedule()
+        self.schedule.follow(["t"], ["t"] if seldom else [])
         self.until = 100_000
         self.detector = ChangeDetector()
 
@@ -41,7 +41,7 @@ class Broker:
             )
             topics = [bins] if count or waiting else []
             answer = EngineHistories(until=self.until, bin_ns=BIN_NS, wall_offset_ns=0, topics=topics)
-            told += self.followed.take(answer, self.until * BIN_NS)
+            told += self.schedule.due_reports(answer, self.until * BIN_NS)
         return told
 
     def _changes(self, count: int) -> list[TopicHistory]:
@@ -53,8 +53,8 @@ class Broker:
             if moved is not None:
                 arrivals, span = moved
                 since_ns = self.until * BIN_NS
-                event = Moved(topic="t", version=7, since_ns=since_ns, span_ns=span, arrivals=arrivals, waiting=0)
-                told.append(self.followed.move(event, self.until * BIN_NS))
+                event = RateChanged(topic="t", version=7, since_ns=since_ns, span_ns=span, arrivals=arrivals, waiting=0)
+                told.append(self.schedule.rate_changed(event, self.until * BIN_NS))
         return [one for one in told if one is not None]
 
 
@@ -77,7 +77,7 @@ def test_steady_traffic_is_only_named_as_such_once_in_five_minutes() -> None:
     named = 0
     for _ in range(10 * MINUTE_BINS):
         assert broker.bins(5) == []
-        named += broker.followed.renewals(broker.until * BIN_NS) == ["t"]
+        named += broker.schedule.renewals(broker.until * BIN_NS) == ["t"]
     assert named == 2
 
 
@@ -85,12 +85,12 @@ def test_what_nobody_heard_is_named_again_and_what_has_changed_is_not() -> None:
     broker = Broker()
     broker.bins(*[5] * (SETTLING_BINS + 20))
     later_ns = broker.until * BIN_NS + 300_000_000_000
-    assert broker.followed.renewals(later_ns) == ["t"]
-    broker.followed.renew_again(["t"])
-    assert broker.followed.renewals(later_ns + 5_000_000_000) == ["t"]
-    broker.followed.renew_again(["t"])
+    assert broker.schedule.renewals(later_ns) == ["t"]
+    broker.schedule.renewals_lost(["t"])
+    assert broker.schedule.renewals(later_ns + 5_000_000_000) == ["t"]
+    broker.schedule.renewals_lost(["t"])
     broker.bins(500)
-    assert broker.followed.renewals(later_ns + 10_000_000_000) == []
+    assert broker.schedule.renewals(later_ns + 10_000_000_000) == []
 
 
 def test_a_drift_over_the_time_at_which_traffic_is_named_as_steady_is_told() -> None:
@@ -99,7 +99,7 @@ def test_a_drift_over_the_time_at_which_traffic_is_named_as_steady_is_told() -> 
     told, renewed = [], 0
     for at in range(6 * MINUTE_BINS):
         told += broker.bins(100 + at // 300)
-        renewed += len(broker.followed.renewals(broker.until * BIN_NS))
+        renewed += len(broker.schedule.renewals(broker.until * BIN_NS))
         if told:
             break
     assert told
@@ -109,7 +109,7 @@ def test_a_drift_over_the_time_at_which_traffic_is_named_as_steady_is_told() -> 
 def test_steady_traffic_is_told_again_at_once_where_it_was_forgotten() -> None:
     broker = Broker()
     broker.bins(*[5] * (SETTLING_BINS + 20))
-    broker.followed.untell(["t"])
+    broker.schedule.reports_lost(["t"])
     assert [one.steady for one in broker.bins(*[5] * 30)] == [True]
 
 

@@ -4,15 +4,17 @@ import msgspec
 import pytest
 import trio
 
-from broker.events import Moved, Restless
+from broker.events import RateChanged, Unsteady
 from broker.history.bins import EngineBins, EngineHistories
-from broker.history.uploader import Histories
+from broker.history.uploader import HistoryUploader
 from srtm.control import HistoryReport, Problem
 from srtm.errors import Unavailable
 from srtm.log import Log
 from srtm.net.failover import Distributors
 
 BIN_NS = 100_000_000
+
+CHANGE = RateChanged(topic="t", version=7, since_ns=1, span_ns=20_000_000, arrivals=9, waiting=0)
 
 
 class Engine:
@@ -81,7 +83,7 @@ class Rig:
         self.lines = []
         log = Log("b1", self.lines.append)
         known = Distributors([*hanging, self.leader], lambda _url: self.leader, log)
-        self.histories = Histories("b1", "7", self.engine, known, log)
+        self.histories = HistoryUploader("b1", "7", self.engine, known, log)
 
     @property
     def reports(self):
@@ -127,8 +129,8 @@ async def test_reports_go_to_the_leader_once_a_second_and_at_once_on_a_change(ri
     rig.leader.reports.clear()
     moved_s = trio.current_time()
     for topic in ("t", "u"):
-        rig.histories.note_moved(
-            Moved(topic=topic, version=7, since_ns=5_000_000_000, span_ns=20_000_000, arrivals=9, waiting=0)
+        rig.histories.note_rate_change(
+            RateChanged(topic=topic, version=7, since_ns=5_000_000_000, span_ns=20_000_000, arrivals=9, waiting=0)
         )
     await trio.sleep(0.001)
     ((at, report),) = rig.leader.reports
@@ -142,7 +144,9 @@ async def test_a_change_shifts_no_question_to_the_engine(rig, autojump_clock):
     rig.engine.asked.clear()
     for _ in range(20):
         await trio.sleep(0.05)
-        rig.histories.note_moved(Moved(topic="t", version=7, since_ns=1, span_ns=20_000_000, arrivals=9, waiting=0))
+        rig.histories.note_rate_change(
+            RateChanged(topic="t", version=7, since_ns=1, span_ns=20_000_000, arrivals=9, waiting=0)
+        )
     assert len(rig.engine.asked) == 10
 
 
@@ -164,7 +168,7 @@ async def test_a_topic_that_does_not_rest_is_asked_for_at_once_and_told_as_unste
     rig.histories.follow(["t"], ["t"])
     await trio.sleep(63)
     rig.leader.reports.clear()
-    rig.histories.note_restless(Restless(topic="t"))
+    rig.histories.note_unsteady(Unsteady(topic="t"))
     await trio.sleep(0.01)
     (report,) = rig.reports
     assert [(one.topic, one.steady) for one in report.topics] == [("t", False)]
@@ -248,7 +252,9 @@ async def test_steady_traffic_that_may_have_been_told_is_told_again_once_somebod
 
 async def test_steady_traffic_is_told_again_when_the_next_report_is_not_answered_either(rig, autojump_clock):
     await told_steady_without_answer(rig)
-    rig.histories.note_moved(Moved(topic="t", version=7, since_ns=1, span_ns=20_000_000, arrivals=9, waiting=0))
+    rig.histories.note_rate_change(
+        RateChanged(topic="t", version=7, since_ns=1, span_ns=20_000_000, arrivals=9, waiting=0)
+    )
     await trio.sleep(3)
     rig.leader.silent = False
     await trio.sleep(30)
@@ -261,7 +267,7 @@ async def test_a_distributor_that_has_forgotten_is_told_of_steady_traffic_at_onc
     rig.leader.reports.clear()
     await trio.sleep(10)
     assert rig.reports == []
-    rig.histories.untell_all()
+    rig.histories.report_all_again()
     await trio.sleep(2)
     assert [[history.steady for history in report.topics] for report in rig.reports] == [[True]]
 

@@ -262,7 +262,7 @@ async def test_a_credit_beyond_what_a_share_can_be_is_refused(autojump_clock: Mo
     credit = GdrlMessage(topic="cars", epoch=3, sender="b1", credit=GdrlCredit(number=1, rate=amount, burst=0))
     assert not member.agent.answer(credit).accepted
     assert member.held == before
-    assert member.agent.nonsense == 1
+    assert member.agent.invalid_messages == 1
 
 
 async def test_what_comes_is_known_before_tokens_are_given_away(autojump_clock: MockClock) -> None:
@@ -282,4 +282,4 @@ def test_an_offer_that_makes_no_sense_is_counted_and_one_of_another_epoch_is_not
     for epoch, demand in ((3, -1.0), (2, 1.0)):
         offer = GdrlOffer(number=1, rate=1, burst=1, demand=demand)
         assert not member.agent.answer(GdrlMessage(topic="cars", epoch=epoch, sender="b1", offer=offer)).accepted
-    assert member.agent.nonsense == 1
+    assert member.agent.invalid_messages == 1

@@ -6,7 +6,7 @@ import random
 
 import msgspec
 
-from broker.leases.gdrl_exchanges import Exchanges
+from broker.leases.gdrl_exchanges import GdrlExchanges
 from broker.leases.lease_holder import LeaseHolder
 from srtm.control import DesiredTopic, Exchange, Share, SyncAnswer
 from tests.support.fake_engine import FakeEngine
@@ -40,7 +40,7 @@ class Rig:
     def __init__(self) -> None:
         self.engine = Looked()
         holder = LeaseHolder(self.engine)  # type: ignore[arg-type]
-        self.exchanges = Exchanges("b0", self.engine, holder, random.Random(1))  # type: ignore[arg-type]
+        self.exchanges = GdrlExchanges("b0", self.engine, holder, random.Random(1))  # type: ignore[arg-type]
         exchange = Exchange(epoch=1, rate=1_000.0, members={"b0": "b0:1", "b1": "b1:1"}, indicator="fill")
         share = Share(version=1, rate=500.0, burst=10.0)
         topic = DesiredTopic(topic="cars", share=share, histories=True, exchange=exchange)
@@ -50,8 +50,8 @@ class Rig:
     @property
     def demand(self) -> float:
         """Msg/s, as the next offer tells it."""
-        self.exchanges.look()
-        errand = self.exchanges.errand("cars")
+        self.exchanges.update()
+        errand = self.exchanges.next_message("cars")
         assert errand is not None
         assert errand.message.offer is not None
         return errand.message.offer.demand

@@ -9,8 +9,9 @@ from urllib.parse import parse_qs
 import pytest
 import trio
 
+from broker.config import AuthAddress, parse_auth_address
 from broker.events import AuthAsked
-from broker.nsqd.auth_servers import AuthAddress, AuthServers, encode_question, normalize, parse_auth_address
+from broker.nsqd.auth_servers import AuthServers, encode_question, normalize
 from srtm.errors import BadInput, PeerError, Unavailable
 from srtm.net.http_server import Response
 from tests.support.http_server import serve_http

@@ -6,7 +6,7 @@ import trio.testing
 
 from broker.events import AuthAsked
 from broker.nsqd import authorization as authorizing
-from broker.nsqd.authorization import Authorizing
+from broker.nsqd.authorization import Authorizer
 from srtm.errors import Unavailable
 from srtm.log import Log
 from tests.support.fake_engine import FakeEngine
@@ -45,22 +45,22 @@ def told(engine):
 async def test_the_engine_is_told_the_answer_or_that_there_is_none(engine, answer):
     servers = Servers(answer)
     servers.open.set()
-    await Authorizing(engine, servers, Log("b1")).answer(question(7))
+    await Authorizer(engine, servers, Log("b1")).answer(question(7))
     assert told(engine) == [(7, answer)]
 
 
 async def test_nobody_asks_for_a_client_that_has_gone(engine):
     engine.gone.add(1)
     servers = Servers()
-    await Authorizing(engine, servers, Log("b1")).answer(question(1))
+    await Authorizer(engine, servers, Log("b1")).answer(question(1))
     assert (servers.asked, told(engine)) == ([], [])
 
 
 async def test_more_questions_than_may_wait_are_refused_at_once(engine, monkeypatch):
-    monkeypatch.setattr(authorizing, "_AT_ONCE", 1)
-    monkeypatch.setattr(authorizing, "_MOST_WAITING", 1)
+    monkeypatch.setattr(authorizing, "_MAX_ASKED", 1)
+    monkeypatch.setattr(authorizing, "_MAX_WAITING", 1)
     servers = Servers()
-    parts = Authorizing(engine, servers, Log("b1"))
+    parts = Authorizer(engine, servers, Log("b1"))
     async with trio.open_nursery() as nursery:
         for connection in (1, 2, 3):  # the second waits for the first, for the third there is no room
             nursery.start_soon(parts.answer, question(connection))

@@ -13,7 +13,7 @@ from broker.config import BrokerConfig
 from broker.nsqd.flags import broker_config, parse_file, parse_flags, usage
 from broker.nsqd.options import BY_KEY, TABLE, from_config
 from broker.startup import engine_settings
-from broker.sync.loop import SyncState
+from broker.sync.state_file import SyncState
 from srtm.errors import BadInput
 
 

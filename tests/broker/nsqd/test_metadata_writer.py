@@ -9,7 +9,7 @@ import trio
 from broker import snapshot
 from broker.nsqd import metadata
 from broker.nsqd import metadata_writer as topic_list
-from broker.nsqd.metadata_writer import TopicList
+from broker.nsqd.metadata_writer import TopicListWriter
 from broker.runtime.health import Health
 from srtm.log import Log
 from tests.support.fake_engine import FakeEngine
@@ -35,7 +35,7 @@ async def test_a_disk_that_refuses_shows_in_the_health_until_it_takes_the_list(
 
     monkeypatch.setattr(metadata, "save", save)
     health = Health(engine)
-    kept = TopicList(engine, tmp_path, "1.3.0", health, Log("b1"))
+    kept = TopicListWriter(engine, tmp_path, "1.3.0", health, Log("b1"))
     kept.note_change()
     with trio.move_on_after(2.5 * topic_list._RETRY_S):
         await kept.keep()
@@ -60,7 +60,7 @@ async def test_after_a_look_at_many_topics_the_next_waits_in_proportion_and_miss
 
     monkeypatch.setattr(snapshot, "take", take)
     mock_clock.autojump_threshold = 0
-    kept = TopicList(engine, tmp_path, "1.3.0", Health(engine), Log("b1"))
+    kept = TopicListWriter(engine, tmp_path, "1.3.0", Health(engine), Log("b1"))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(kept.keep)
         for number in range(100):
@@ -69,7 +69,7 @@ async def test_after_a_look_at_many_topics_the_next_waits_in_proportion_and_miss
             await trio.sleep(0.01)
         await trio.sleep(1)
         nursery.cancel_scope.cancel()
-    rest_s = topic_list._REST_PER_LOOK * look_s
+    rest_s = topic_list._PAUSE_FACTOR * look_s
     assert looked_at[0] == 0.0
     assert all(later - earlier >= rest_s for earlier, later in pairwise(looked_at))
     assert len(looked_at) <= 2 + 1.0 / rest_s
@@ -77,7 +77,7 @@ async def test_after_a_look_at_many_topics_the_next_waits_in_proportion_and_miss
 
 
 def test_a_disk_that_refuses_at_the_end_is_told_and_stops_nobody(tmp_path, engine, capsys):
-    TopicList(engine, tmp_path / "nowhere", "1.3.0", Health(engine), Log("b1")).save_at_end()
+    TopicListWriter(engine, tmp_path / "nowhere", "1.3.0", Health(engine), Log("b1")).save_at_end()
     assert "the list of topics was not written" in capsys.readouterr().err
 
 
@@ -100,7 +100,7 @@ async def test_what_is_to_be_written_at_once_is_on_disk_when_the_call_returns_wh
         return take(engine)
 
     monkeypatch.setattr(snapshot, "take", take)
-    kept = TopicList(engine, tmp_path, "1.3.0", Health(engine), Log("b1"))
+    kept = TopicListWriter(engine, tmp_path, "1.3.0", Health(engine), Log("b1"))
     kept.note_change()
     nursery.start_soon(kept.keep)
     await trio.testing.wait_all_tasks_blocked()
@@ -119,7 +119,7 @@ async def test_who_waits_for_the_list_learns_soon_that_the_disk_refuses(
 
     monkeypatch.setattr(metadata, "save", refused)
     health = Health(engine)
-    kept = TopicList(engine, tmp_path, "1.3.0", health, Log("b1"))
+    kept = TopicListWriter(engine, tmp_path, "1.3.0", health, Log("b1"))
     nursery.start_soon(kept.keep)
     await kept.write()
     assert health.text == "NOK - [Errno 28] No space left on device"
@@ -129,5 +129,5 @@ async def test_who_waits_for_the_list_learns_soon_that_the_disk_refuses(
 def test_what_is_made_while_the_list_is_written_for_the_last_time_would_be_missing_in_it(tmp_path, engine, monkeypatch):
     final = []
     monkeypatch.setattr(metadata, "save", lambda _directory, _now: final.append(engine.list_is_final))
-    TopicList(engine, tmp_path, "1.3.0", Health(engine), Log("b1")).save_at_end()
+    TopicListWriter(engine, tmp_path, "1.3.0", Health(engine), Log("b1")).save_at_end()
     assert final == [True]

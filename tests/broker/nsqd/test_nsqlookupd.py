@@ -15,7 +15,7 @@ from broker.nsqd.nsqlookupd import (
     AnswerReader,
     Identity,
     LookupClient,
-    Lookups,
+    Nsqlookupds,
     Registration,
     encode_changes,
     fetch_channels,
@@ -158,13 +158,15 @@ async def test_a_nsqlookupd_that_speaks_unasked_is_left(rig, autojump_clock):
 
 
 class Several:
-    """Lookups whose connections are scripted, by address."""
+    """Nsqlookupds whose connections are scripted, by address."""
 
     def __init__(self, nursery, *addresses):
         self.servers = {}
         self.nursery = nursery
         self.wanted = {Registration("t")}
-        self.lookups = Lookups(addresses, IDENTITY, lambda: self.wanted, Log("b1", lambda _line: None), self.connect)
+        self.lookups = Nsqlookupds(
+            addresses, IDENTITY, lambda: self.wanted, Log("b1", lambda _line: None), self.connect
+        )
         nursery.start_soon(self.lookups.run)
 
     async def connect(self, address):

@@ -11,7 +11,7 @@ from broker import startup as starting
 from broker.__main__ import _parser, parse_config
 from broker.config import BrokerConfig, EngineConfig
 from broker.runtime import tls_files as tls
-from broker.sync.loop import SyncState
+from broker.sync.state_file import SyncState
 from srtm.errors import BadInput
 
 CERTIFICATES = Path(__file__).resolve().parents[2] / "certificates"

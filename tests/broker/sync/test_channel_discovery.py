@@ -4,8 +4,8 @@ import msgspec
 import trio
 
 from broker import service
-from broker.sync import channel_discovery as introductions
-from broker.sync.channel_discovery import Introductions
+from broker.sync import channel_discovery
+from broker.sync.channel_discovery import ChannelDiscovery
 from srtm.control import SyncAnswer
 from srtm.log import Log
 from srtm.net.http_server import Response, json_response
@@ -46,11 +46,11 @@ class NoLookups:
 
 
 def introducing(tmp_path, monkeypatch, query, managed=()):
-    """Introductions of a member of a cluster whose questions are answered by ``query``, and its engine."""
-    monkeypatch.setattr(introductions, "known_channels", query)
+    """ChannelDiscovery of a member of a cluster whose questions are answered by ``query``, and its engine."""
+    monkeypatch.setattr(channel_discovery, "known_channels", query)
     engine = FakeEngine()
     settings = config(tmp_path, distributors=("http://127.0.0.1:9",))
-    return Introductions(settings, engine, NoLookups(), managed.__contains__, Log("b1")), engine
+    return ChannelDiscovery(settings, engine, NoLookups(), managed.__contains__, Log("b1")), engine
 
 
 async def test_a_new_topic_is_let_go_although_nobody_knows_its_channels(tmp_path, monkeypatch, autojump_clock):
@@ -59,9 +59,9 @@ async def test_a_new_topic_is_let_go_although_nobody_knows_its_channels(tmp_path
 
     parts, engine = introducing(tmp_path, monkeypatch, hang)
     engine.create_topic("t", held=True)
-    await parts.introduce("t")
+    await parts.discover("t")
     assert not engine.topics["t"].held
-    assert trio.current_time() == introductions.QUERY_TIMEOUT_S
+    assert trio.current_time() == channel_discovery.QUERY_TIMEOUT_S
 
 
 async def test_nobody_is_asked_about_a_topic_that_was_here_before_until_it_is_deleted(tmp_path, monkeypatch):
@@ -72,12 +72,12 @@ async def test_nobody_is_asked_about_a_topic_that_was_here_before_until_it_is_de
 
     parts, engine = introducing(tmp_path, monkeypatch, note)
     engine.create_topic("t", held=True)
-    parts.spare(["t", "u"])
-    await parts.introduce("t")
+    parts.skip(["t", "u"])
+    await parts.discover("t")
     assert (asked, engine.topics["t"].held) == ([], False)
     parts.forget("u")
     engine.create_topic("u", held=True)
-    await parts.introduce("u")
+    await parts.discover("u")
     assert asked == ["u"]
 
 
@@ -90,7 +90,7 @@ async def test_a_distributor_that_wants_a_topic_here_is_not_asked_for_the_channe
     parts, engine = introducing(tmp_path, monkeypatch, note, managed=("t",))
     for name in ("t", "u"):
         engine.create_topic(name, held=True)
-        await parts.introduce(name)
+        await parts.discover(name)
         assert not engine.topics[name].held
     assert asked == {"t": 0, "u": 1}
 
@@ -110,6 +110,6 @@ async def test_a_thousand_new_topics_are_asked_about_a_few_at_a_time(tmp_path, m
     async with trio.open_nursery() as nursery:
         for name in names:
             engine.create_topic(name, held=True)
-            nursery.start_soon(parts.introduce, name)
-    assert most == introductions._AT_ONCE
+            nursery.start_soon(parts.discover, name)
+    assert most == channel_discovery._MAX_QUERIES
     assert not any(engine.topics[name].held for name in names)

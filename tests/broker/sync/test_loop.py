@@ -7,9 +7,10 @@ from trio.testing import wait_all_tasks_blocked
 
 from broker.leases.lease_holder import LeaseHolder, held_over
 from broker.sync import loop as sync
-from broker.sync import unassigned_publishers as strangers
+from broker.sync import unassigned_publishers
 from broker.sync.drain import Drain
-from broker.sync.loop import PERIOD_S, Synchronizer, SyncState, load_state, read_answer, save_state
+from broker.sync.loop import PERIOD_S, LocalBroker, Synchronizer, read_answer
+from broker.sync.state_file import SyncState, load_state, save_state
 from srtm.control import DeadNotice, DesiredTopic, Move, Problem, Share, SyncAnswer, SyncRequest, Throttling
 from srtm.errors import BadInput, PeerError, Unavailable
 from srtm.log import Log
@@ -94,23 +95,24 @@ class Rig:
         self.forgotten = 0
         known = Distributors(distributors, self.connect, log)
         self.sync = Synchronizer(
-            "b1",
-            about,
-            self.engine,
-            self.holder,
+            LocalBroker(
+                name="b1",
+                about=about,
+                directory=directory,
+                engine=self.engine,
+                holder=self.holder,
+                drain=self.drain,
+                throttling=lambda: Throttling(quota_cores=1.5),
+                log=log,
+            ),
             known,
-            directory,
-            log,
-            self.drain,
-            self.measure,
-            lambda: Throttling(quota_cores=1.5),
-            self.note_forgotten,
+            self,
         )
 
-    def note_forgotten(self):
+    def send_again(self):
         self.forgotten += 1
 
-    def measure(self, requests):
+    def follow(self, requests):
         self.measurements = list(requests)
 
     def connect(self, url):
@@ -247,8 +249,8 @@ async def test_strangers_are_told_at_once_until_they_were_answered_and_then_move
     nursery.start_soon(rig.sync.run)
     await settle()
     rig.distributors[0].down = Unavailable("no answer")
-    rig.sync.note_stranger("t", "p1")
-    rig.sync.note_stranger("t", "p2")
+    rig.sync.note_unassigned("t", "p1")
+    rig.sync.note_unassigned("t", "p2")
     await settle()
     told = [[s.publisher_id for s in asked.strangers] for _, asked in rig.requests if asked.strangers]
     assert told[-1] == ["p1", "p2"]
@@ -276,7 +278,7 @@ async def test_strangers_are_told_again_to_a_leader_that_lacks_what_was_told_bef
     distributor.takes_reports = True
     nursery.start_soon(rig.sync.run)
     await settle()
-    rig.sync.note_stranger("t", "p1")
+    rig.sync.note_unassigned("t", "p1")
     await pass_periods(3)
     assert told() == [["p1"]]
     distributor.takes_reports = False  # another one, or the same anew
@@ -472,9 +474,9 @@ async def test_a_state_that_cannot_be_written_is_not_put_in_force(rig, nursery, 
 
 
 async def test_strangers_are_bounded_while_the_distributor_is_away(rig, monkeypatch):
-    monkeypatch.setattr(strangers, "MOST", 3)
+    monkeypatch.setattr(unassigned_publishers, "MAX_PUBLISHERS", 3)
     for number in range(10):
-        rig.sync.note_stranger("t", f"p{number}")
+        rig.sync.note_unassigned("t", f"p{number}")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(rig.sync.run)
         await settle()

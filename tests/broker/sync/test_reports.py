@@ -10,7 +10,7 @@ ABOUT = SyncRequest(incarnation="1", srtm_version="0", tcp_address="h:1", http_a
 def told(engine, applied):
     reports = Reports()
     reports.note(snapshot.take_raw_topics(engine), applied)
-    return reports.into(ABOUT).topics
+    return reports.add_to(ABOUT).topics
 
 
 def test_managed_topics_are_reported_even_without_traffic_and_others_only_with_it():

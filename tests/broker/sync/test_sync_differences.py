@@ -4,7 +4,8 @@ import msgspec
 import pytest
 import trio
 
-from broker.sync.loop import PERIOD_S, load_state
+from broker.sync.loop import PERIOD_S
+from broker.sync.state_file import load_state
 from srtm.control import DesiredTopic, Share
 from tests.broker.sync.test_loop import TOPIC, FakeDistributor, Rig, settle
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker.sync import unassigned_publishers as strangers
-from broker.sync.unassigned_publishers import Strangers
-from srtm.control import DesiredTopic, Share, Stranger, SyncAnswer
+from broker.sync import unassigned_publishers as unassigned_publishers
+from broker.sync.unassigned_publishers import UnassignedPublishers
+from srtm.control import DesiredTopic, Share, SyncAnswer, UnassignedPublisher
 
 SHARE = Share(version=1, rate=1.0, burst=1.0, full=False)
 
@@ -25,27 +25,27 @@ def ids(found):
 @pytest.fixture
 def told():
     """p1 of topic t and p2 of topic u, under assignments 1."""
-    book = Strangers()
+    book = UnassignedPublishers()
     book.follow(answer(("t", 1), ("u", 1)))
-    book.note("t", "p1")
-    book.note("u", "p2")
-    book.note_told(book.untold())
+    book.add("t", "p1")
+    book.add("u", "p2")
+    book.note_sent(book.unsent())
     return book
 
 
 def test_what_was_told_is_not_told_again_but_to_a_leader_that_lacks_it(told):
-    assert told.untold() == []
-    told.note("t", "p3")
-    told.tell_again()
-    assert ids(told.untold()) == ["p1", "p2", "p3"]
+    assert told.unsent() == []
+    told.add("t", "p3")
+    told.send_again()
+    assert ids(told.unsent()) == ["p1", "p2", "p3"]
 
 
 def test_what_the_latest_request_told_is_known_to_a_leader_that_lacks_the_rest(told):
-    told.note("t", "p3")
-    said = told.untold()
-    told.tell_again()
-    told.note_told(said)
-    assert ids(told.untold()) == ["p1", "p2"]
+    told.add("t", "p3")
+    said = told.unsent()
+    told.send_again()
+    told.note_sent(said)
+    assert ids(told.unsent()) == ["p1", "p2"]
 
 
 @pytest.mark.parametrize(
@@ -62,17 +62,17 @@ def test_what_the_latest_request_told_is_known_to_a_leader_that_lacks_the_rest(t
 )
 def test_of_another_assignment_or_none_what_was_told_is_forgotten(told, news, left):
     told.follow(news)
-    told.tell_again()
-    assert ids(told.untold()) == left
+    told.send_again()
+    assert ids(told.unsent()) == left
 
 
 def test_who_is_named_anew_is_told_anew(told):
-    assert told.note("t", "p1")
-    assert told.untold() == [Stranger(topic="t", publisher_id="p1")]
+    assert told.add("t", "p1")
+    assert told.unsent() == [UnassignedPublisher(topic="t", publisher_id="p1")]
 
 
 def test_all_together_are_bounded(told, monkeypatch):
-    monkeypatch.setattr(strangers, "MOST", 3)
-    assert [told.note("t", f"n{number}") for number in range(3)] == [True, False, False]
-    told.tell_again()
-    assert len(told.untold()) == 3
+    monkeypatch.setattr(unassigned_publishers, "MAX_PUBLISHERS", 3)
+    assert [told.add("t", f"n{number}") for number in range(3)] == [True, False, False]
+    told.send_again()
+    assert len(told.unsent()) == 3

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from distributor.api.app import make_app
-from distributor.sync.measurements import Measuring
+from distributor.sync.measurements import Measurements
 from srtm.control import MeasurementRequest
 from srtm.topics.spec import parse_topic_json
 from tests.support.distributor_in_process import Distributor
@@ -37,7 +37,13 @@ class Service:
         registry, syncing = self.opened.registry, self.opened.syncing
         book = registry.version, dict(registry.topics), dict(registry.brokers), dict(registry.decisions)
         heard = {name: dict(reports) for name, reports in syncing.reports.items()}
-        return *book, heard, dict(syncing.throttling), syncing.histories.version, list(self._told)
+        return (
+            *book,
+            heard,
+            {name: one.throttling for name, one in syncing.sessions.items()},
+            syncing.histories.version,
+            list(self._told),
+        )
 
 
 @pytest.fixture
@@ -47,7 +53,7 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
     await opened.submit(parse_topic_json(TOPIC))
     await broker.settle()
     told: list[object] = []
-    measuring = Measuring(lambda _broker: None)
+    measuring = Measurements(lambda _broker: None)
     request = MeasurementRequest(id="m", topic="cars", percentile=99, target_ns=1, share_version=1)
     measuring.begin("a", "1", request, 1, {}, told.append)
     app = make_app(opened.registry, opened.syncing, fittings=SimpleNamespace(report=measuring.report))
@@ -214,7 +220,7 @@ async def test_a_report_that_cannot_be_is_counted_and_not_kept(service: Service,
     before = service.opened.registry.topics["cars"]
     answer = await service.ask(*SYNC, json.dumps({**GOOD[SYNC], "topics": [{**REPORT, **bad}]}).encode())
     assert answer.status_code == 200
-    assert service.opened.syncing.ignored_reports["a"] == 1
+    assert service.opened.syncing.session("a").ignored_reports == 1
     assert service.opened.syncing.reports["a"] == {}
     assert service.opened.registry.topics["cars"].channels == before.channels
 

@@ -15,7 +15,7 @@ from distributor.api.app import make_app
 from distributor.fitting import summary as fitting_view
 from distributor.leadership.leader import leader_app
 from distributor.model.cluster import FittingRecord
-from distributor.sync.service import Syncing
+from distributor.sync.service import SyncService
 from tests.support.distributor_in_process import Distributor, spec
 
 REPORT = {"incarnation": "1", "sequence": 1}
@@ -62,7 +62,7 @@ async def test_a_report_of_a_measurement_that_nobody_wants_is_told_so(distributo
 
 async def test_a_standby_shows_what_is_stored_and_takes_no_report(distributor):
     await distributor.submit(spec())
-    app = make_app(distributor.registry, Syncing(distributor.registry))
+    app = make_app(distributor.registry, SyncService(distributor.registry))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://d") as client:
         assert (await client.get("/v1/topics/cars/fitting")).json()["state"] == "off"
         answer = await client.post("/v1/brokers/a/measurements/cars:1.1:1", json=REPORT)

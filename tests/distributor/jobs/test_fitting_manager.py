@@ -1,4 +1,4 @@
-"""Fittings live, over simulated brokers in virtual time: placed, measured, searched, concluded."""
+"""FittingManager live, over simulated brokers in virtual time: placed, measured, searched, concluded."""
 
 from __future__ import annotations
 

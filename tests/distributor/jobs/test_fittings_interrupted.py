@@ -1,4 +1,4 @@
-"""Fittings interrupted: a silent broker, a changed or removed topic, a defect, a store that is away."""
+"""FittingManager interrupted: a silent broker, a changed or removed topic, a defect, a store that is away."""
 
 from __future__ import annotations
 

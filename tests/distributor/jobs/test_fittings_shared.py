@@ -1,4 +1,4 @@
-"""Fittings on brokers that other topics have: turns, the ramp, promises that break, what is found full."""
+"""FittingManager on brokers that other topics have: turns, the ramp, promises that break, what is found full."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from distributor.jobs.fitting_run import IN_FORCE_WITHIN_S
 from distributor.model.full_brokers import CapacityCaps, TrafficClass
 from distributor.model.leases import MICRO, Amount
 from distributor.storage import cluster_rows as records
-from distributor.views import topics as views
+from distributor.views import topic_view as views
 from srtm.control import FITTING_ENDED
 from srtm.errors import Unavailable
 from srtm.topics.spec import Slo

@@ -19,7 +19,7 @@ from distributor.model.leases import Amount, Leases
 from distributor.prediction.replay import Trace
 from distributor.prediction.sequential_test import Intervals
 from distributor.views.metrics import exposition
-from distributor.views.topics import topic_view
+from distributor.views.topic_view import topic_view
 from srtm.control import MeasurementRequest
 from tests.support.distributor_in_process import Distributor, FakeBroker, settle, spec
 
@@ -105,8 +105,9 @@ async def test_a_topic_on_two_brokers_is_recorded_on_both_at_once_and_its_penalt
     split_ms = 2 * sum(range(1, 6)) * 1e3 / 550
     assert found.sum_ms == pytest.approx(split_ms - one_ms, rel=1e-3)
     view = topic_view(distributor.registry.topic("cars"), distributor.registry, distributor.syncing)
-    assert view["drl_penalty"]["at"] == "1970-01-01T00:00:01Z"
-    assert view["drl_penalty"]["mean_ms"] == found.mean_ms
+    assert view.drl_penalty is not None
+    assert view.drl_penalty.at == "1970-01-01T00:00:01Z"
+    assert view.drl_penalty.mean_ms == found.mean_ms
     text = exposition(distributor.registry, distributor.syncing)[0].decode()
     assert f'srtm_topic_drl_penalty_seconds{{topic="cars"}} {found.mean_ms / 1e3}' in text
     assert 'srtm_topic_drl_penalty_p99_seconds{topic="cars"}' in text

@@ -12,7 +12,7 @@ import trio.testing
 from distributor.jobs.relief import Rates, ReliefJob, part
 from distributor.relief.values import Note, Shift, Step
 from distributor.views import metrics
-from distributor.views import topics as views
+from distributor.views import topic_view as views
 from srtm.control import LatencyMs, TopicLatency, TopicReport
 from srtm.errors import BadInput, Conflict, Unavailable
 from tests.support.distributor_in_process import Distributor, FakeBroker, settle, spec
@@ -89,8 +89,8 @@ async def test_an_overloaded_broker_gives_up_publishers_and_the_log_and_the_view
     why = "a: p99 8 ms (promise 5; access 0, processing 8); 2 publishers (canary) go to b"
     assert why in cluster.decisions()[-2:]
     view = views.topic_view(cluster.registry.topic("cars"), cluster.registry, cluster.syncing)
-    assert view["relief"] == "relieving a: 2 publishers moved to b"
-    assert "publishers (canary)" not in view["reason"]
+    assert view.relief == "relieving a: 2 publishers moved to b"
+    assert "publishers (canary)" not in view.reason
     await cluster.run(16)  # they have arrived, and were watched
     assert cluster.syncing.relief.moves[Step.REST] > 0
     cluster.latency["a"] = late(processing_ms=2.0)

@@ -13,7 +13,7 @@ from distributor.leadership.standby import Standby
 from distributor.registry.registry import Registry
 from distributor.storage import cluster_rows as records
 from distributor.storage.store import Store
-from distributor.sync.service import Syncing
+from distributor.sync.service import SyncService
 from srtm.errors import Unavailable
 from srtm.topics.spec import parse_change
 from tests.support.distributor_in_process import Distributor, settle, spec
@@ -26,7 +26,7 @@ async def leader(postgres_url: str) -> AsyncIterator[Distributor]:
     store = await Store.open(postgres_url)
     await store.lead("http://leader:1")
     registry = await Registry.load(store, DistributorConfig(store=postgres_url))
-    yield Distributor(store, registry, Syncing(registry))
+    yield Distributor(store, registry, SyncService(registry))
     await store.aclose()
 
 

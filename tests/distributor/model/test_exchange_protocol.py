@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from broker.leases.gdrl_exchanges import Errand
+from broker.leases.gdrl_exchanges import Outgoing
 from srtm.control import GdrlAnswer
 from tests.support.exchanging_broker import ExchangingBroker
 from tests.support.faults import BROKERS, Faults, names, offsets_ns
@@ -28,14 +28,14 @@ class Reply:
     """To what ``asker`` said."""
 
     asker: str
-    errand: Errand
+    errand: Outgoing
     answer: GdrlAnswer
 
 
 @dataclass(frozen=True)
 class Said:
     asker: str
-    errand: Errand
+    errand: Outgoing
 
 
 class Protocol(Faults):

@@ -12,7 +12,7 @@ import pytest
 from distributor.api.app import make_app
 from distributor.placement.proposals import shares_version, traits
 from distributor.views.metrics import exposition
-from distributor.views.topics import topic_view
+from distributor.views.topic_view import topic_view
 from srtm.control import HistoryReport, ProposedShare, ShareProposal, TopicHistory, TopicReport
 from srtm.errors import BadInput, NotFound
 from srtm.topics.spec import TopicSpec, parse_options
@@ -192,15 +192,15 @@ async def test_operators_see_demand_fill_ratio_and_the_last_changes_with_their_r
     opened.syncing.histories.take("b1", HistoryReport(incarnation=b1.incarnation, topics=[history]))
     await opened.registry.adapt([proposal(opened, {"b1": (100.0, 5.0), "b2": (1_000.0, 25.0)})])
     view = topic_view(opened.registry.topics["cars"], opened.registry, opened.syncing)
-    first, second = view["brokers"]
-    assert (first["demand"], first["rate_in_force"], first["burst_in_force"]) == (pytest.approx(105.0), 100.0, 5.0)
-    assert first["fill_ratio"] == pytest.approx(100.0 / 105.0)
-    assert first["access_mean_ms"] == pytest.approx(2.0)
-    assert (second["demand"], second["fill_ratio"], second["access_mean_ms"]) == (None, None, None)
-    change, submitted = view["changes"]
-    assert submitted["reason"] == "submitted"
-    assert (change["mode"], change["reason"]) == ("fitted", "traffic moved")
-    assert change["shares"]["b2"] == {"rate": 1_000.0, "burst": 25.0}
+    first, second = view.brokers
+    assert (first.demand, first.rate_in_force, first.burst_in_force) == (pytest.approx(105.0), 100.0, 5.0)
+    assert first.fill_ratio == pytest.approx(100.0 / 105.0)
+    assert first.access_mean_ms == pytest.approx(2.0)
+    assert (second.demand, second.fill_ratio, second.access_mean_ms) == (None, None, None)
+    change, submitted = view.changes
+    assert submitted.reason == "submitted"
+    assert (change.mode, change.reason) == ("fitted", "traffic moved")
+    assert change.shares["b2"] == ProposedShare(rate=1_000.0, burst=25.0)
     text = exposition(opened.registry, opened.syncing)[0].decode()
     assert 'srtm_share_demand{broker="b1",topic="cars"} 105.0' in text
     ratios = [line.split() for line in text.splitlines() if line.startswith("srtm_share_fill_ratio{")]
@@ -217,13 +217,13 @@ async def test_decisions_that_change_the_shares_are_among_the_last_changes_with_
     await settle(*brokers)
     await opened.registry.set_options("cars", lambda old: parse_options(old, {"mode": "static"}))
     await opened.registry.set_options("cars", lambda old: parse_options(old, {"adaptation": {"window_s": 2}}))
-    changes = topic_view(opened.registry.topics["cars"], opened.registry, opened.syncing)["changes"]
-    assert [(one["mode"], one["reason"]) for one in changes] == [
+    changes = topic_view(opened.registry.topics["cars"], opened.registry, opened.syncing).changes
+    assert [(one.mode, one.reason) for one in changes] == [
         ("static", "options: mode static instead of fitted"),
         ("fitted", "traffic moved"),
         ("fitted", "submitted"),
     ]
-    assert changes[0]["shares"]["b1"] == {"rate": 550.0, "burst": 15.0}
+    assert changes[0].shares["b1"] == ProposedShare(rate=550.0, burst=15.0)
     await opened.registry.remove("cars", purge=False)
     assert "cars" not in opened.registry.share_changes
     await opened.aclose()

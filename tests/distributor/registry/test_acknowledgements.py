@@ -5,7 +5,7 @@ import trio
 
 from distributor.placement.proposals import shares_version
 from distributor.registry.registry import Registry
-from distributor.sync.service import Syncing
+from distributor.sync.service import SyncService
 from srtm.control import ProposedShare, ShareProposal
 from tests.support.distributor_in_process import settle, spec, total
 
@@ -62,7 +62,7 @@ async def test_a_leader_that_never_saw_an_acknowledgement_hears_it_with_the_next
     await settle(a, b)
     shares = a.share(), b.share()
     registry = await loaded(distributor)
-    a.syncing = b.syncing = Syncing(registry)
+    a.syncing = b.syncing = SyncService(registry)
     await settle(a, b)
     assert all(held.is_acknowledged for held in registry.topics["cars"].leases.holdings.values())
     assert (a.share(), b.share()) == shares

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from distributor.registry.deltas import Differences
 from distributor.registry.registry import Registry
-from distributor.sync.service import Syncing
+from distributor.sync.service import SyncService
 from tests.support.distributor_in_process import settle, spec
 
 pytestmark = pytest.mark.usefixtures("no_threads")
@@ -114,7 +114,7 @@ async def test_the_next_leader_tells_everything_once(distributor):
     await settle(a)
     await distributor.registry.state.store_acknowledged()
     registry = await Registry.load(distributor.store, distributor.registry.config)
-    a.syncing = Syncing(registry)
+    a.syncing = SyncService(registry)
     first = await a.sync()
     assert (first.since, [topic.topic for topic in first.topics]) == (0, ["cars"])
     await registry.submit(spec("boats", count=10))

@@ -5,8 +5,9 @@ import pytest
 import trio
 import trio.testing
 
-from distributor.views import topics as views
-from srtm.control import Stranger, TopicReport
+from distributor.views import topic_view as views
+from distributor.views.broker_view import broker_view
+from srtm.control import TopicReport, UnassignedPublisher
 from srtm.errors import Conflict, NotFound, Unavailable
 from tests.support.distributor_in_process import Distributor, settle, spec
 
@@ -159,7 +160,7 @@ async def test_a_publisher_of_it_is_told_to_move_once_the_other_has_a_share(dist
     publisher = a.topics["cars"].publishers[0]
     await distributor.registry.drain("a", force=False)
     await settle(a, b, c)
-    a.strangers = [Stranger(topic="cars", publisher_id=publisher)]
+    a.strangers = [UnassignedPublisher(topic="cars", publisher_id=publisher)]
     (move,) = (await a.sync()).moves
     assert move.address in (b.address, c.address)
 
@@ -192,8 +193,8 @@ async def test_it_is_shown_and_a_second_time_changes_nothing(distributor):
     version = distributor.registry.version
     await distributor.registry.drain("a", force=False)
     assert distributor.registry.version == version
-    shown = [views.broker_view(name, distributor.registry, distributor.syncing) for name in ("a", "b")]
-    assert [one["draining"] for one in shown] == [True, False]
+    shown = [broker_view(name, distributor.registry, distributor.syncing) for name in ("a", "b")]
+    assert [one.draining for one in shown] == [True, False]
     assert {one.name for one in (a, b)} == {"a", "b"}
 
 

@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from distributor.storage import cluster_rows as records
-from srtm.control import Stranger, TopicReport
+from srtm.control import TopicReport, UnassignedPublisher
 from tests.support.distributor_in_process import Distributor, FakeBroker, settle, spec, total
 
 pytestmark = pytest.mark.usefixtures("no_threads")
@@ -83,7 +83,7 @@ async def test_publishers_that_do_not_move_are_accounted_where_they_are_and_not_
 ) -> None:
     """As plain NSQ clients, which cannot be told."""
     a, b, moved = await moved_half(distributor)
-    a.strangers = [Stranger(topic="cars", publisher_id=one) for one in sorted(moved)[:30]]
+    a.strangers = [UnassignedPublisher(topic="cars", publisher_id=one) for one in sorted(moved)[:30]]
     counted = 0
     a.reports, b.reports = report(), report()
     await settle(a, b)
@@ -118,7 +118,7 @@ async def test_publishers_that_the_topic_does_not_name_take_no_share_from_those_
     a, b, _ = await moved_half(distributor)
     a.reports, b.reports = report(), report()
     await pass_windows(a, b)
-    a.strangers = [Stranger(topic="cars", publisher_id="nobody knows it")]
+    a.strangers = [UnassignedPublisher(topic="cars", publisher_id="nobody knows it")]
     for window in range(1, 4):
         a.reports = report(undeclared=window * 10_000)
         await pass_windows(a, b, count=1)
@@ -134,7 +134,7 @@ async def test_the_tokens_of_a_move_are_shrunk_and_acknowledged_before_they_grow
     await distributor.submit(spec(placement="lb"))
     await b.sync()
     assert b.share() == (0.0, 0.0)  # a has not said yet that it has given them up
-    a.strangers = [Stranger(topic="cars", publisher_id=b.topics["cars"].publishers[0])]
+    a.strangers = [UnassignedPublisher(topic="cars", publisher_id=b.topics["cars"].publishers[0])]
     assert (await a.sync()).moves == []
     await settle(a, b)
     assert b.share()[0] > 0
@@ -147,7 +147,7 @@ async def test_they_are_told_when_the_subscribers_have_come_to_the_new_broker_or
         a, b, moved = await moved_half(distributor)
         began_s = trio.current_time()
         a.reports, b.reports = report(consumed=("c",)), report()
-        a.strangers = [Stranger(topic="cars", publisher_id=min(moved))]
+        a.strangers = [UnassignedPublisher(topic="cars", publisher_id=min(moved))]
         assert (await a.sync()).moves == []
         answers = []
 

@@ -12,8 +12,8 @@ from distributor.registry import maintenance
 from distributor.registry.registry import Registry
 from distributor.registry.topic_change import apply_topic_change
 from distributor.storage import cluster_rows as records
-from distributor.views import topics as views
-from srtm.control import Share, Stranger, TopicReport
+from distributor.views import topic_view as views
+from srtm.control import Share, TopicReport, UnassignedPublisher
 from srtm.errors import BadInput, NotFound, Unavailable
 from srtm.log import Log
 from srtm.topics.spec import parse_change
@@ -182,7 +182,10 @@ async def test_a_stranger_is_told_to_move_once_its_broker_is_ready(distributor, 
     await distributor.submit(spec())
     await settle(a)  # b has not got its share yet
     lost = distributor.registry.topic("cars").placement.ids_of["b"][0]
-    a.strangers = [Stranger(topic="cars", publisher_id=lost), Stranger(topic="cars", publisher_id="unheard of")]
+    a.strangers = [
+        UnassignedPublisher(topic="cars", publisher_id=lost),
+        UnassignedPublisher(topic="cars", publisher_id="unheard of"),
+    ]
     assert (await a.sync()).moves == []
     await settle(b)
     for _ in range(2):  # the first answer may have crossed with a request that hung up on it
@@ -448,7 +451,7 @@ async def test_a_sync_that_was_cut_short_takes_no_moves_with_it(distributor, aut
     await distributor.submit(spec())
     await settle(a)
     lost = distributor.registry.topic("cars").placement.ids_of["b"][0]
-    a.strangers = [Stranger(topic="cars", publisher_id=lost)]
+    a.strangers = [UnassignedPublisher(topic="cars", publisher_id=lost)]
     answers = {}
 
     async def wait(which: str) -> None:

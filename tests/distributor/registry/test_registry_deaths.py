@@ -8,8 +8,8 @@ import trio.testing
 
 from distributor.placement import planner
 from distributor.views import nsqlookupd as lookups
-from distributor.views import topics as views
-from srtm.control import Stranger, TopicReport
+from distributor.views import topic_view as views
+from srtm.control import TopicReport, UnassignedPublisher
 from srtm.errors import Conflict, NotFound
 from tests.support.distributor_in_process import FakeBroker, settle, spec, total
 
@@ -152,7 +152,8 @@ async def test_a_broker_that_was_silent_for_long_is_not_looked_up(distributor, a
     await trio.sleep(299)
     await distributor.brokers("b")
     await trio.sleep(2)
-    assert [node["hostname"] for node in lookups.nodes(distributor.registry, distributor.syncing)] == ["b"]
+    nodes = lookups.nodes(distributor.registry, distributor.syncing)
+    assert [node.hostname for node in nodes.producers] == ["b"]
 
 
 async def while_it_is_evicted(a, monkeypatch, evict):
@@ -348,7 +349,7 @@ async def test_the_new_address_of_a_broker_that_came_back_elsewhere_is_told_to_p
     assert views.assignment(topic, publisher, distributor.registry).address == a.address
     found = lookups.lookup("cars", distributor.registry, distributor.syncing)
     assert {one.broadcast_address for one in found.producers} == {"10.0.0.9", "127.0.0.1"}
-    b.strangers = [Stranger(topic="cars", publisher_id=publisher)]
+    b.strangers = [UnassignedPublisher(topic="cars", publisher_id=publisher)]
     assert [move.address for move in (await b.sync()).moves] == [a.address]
 
 

@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from distributor.registry.registry import Registry
-from distributor.sync.service import Syncing
+from distributor.sync.service import SyncService
 from srtm.topics.lease import MARGIN_MS
 from tests.support.distributor_in_process import Distributor, settle, spec, total
 
@@ -104,7 +104,7 @@ async def test_a_new_leader_waits_for_a_lease_that_may_have_been_renewed_just_be
     await settle(a, b, c)
     await trio.sleep(100)
     registry = await Registry.load(distributor.store, distributor.registry.config)
-    second = Distributor(distributor.store, registry, Syncing(registry))
+    second = Distributor(distributor.store, registry, SyncService(registry))
     b.syncing = c.syncing = second.syncing
     async with trio.open_nursery() as nursery:
         nursery.start_soon(registry.run)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from broker.leases.lease_holder import LeaseHolder
 from distributor.registry.registry import Registry
-from distributor.sync.service import Syncing
+from distributor.sync.service import SyncService
 from srtm.control import DesiredTopic, SyncAnswer, SyncRequest
 from srtm.errors import Conflict, PeerError
 from srtm.token_bucket.bucket import conforms_due
@@ -144,7 +144,7 @@ class Cluster:
         """The distributor; the next one begins with what is in the store."""
         self._term.cancel()
         registry = await Registry.load(self._distributor.store, self.registry.config)
-        self._distributor.registry, self._distributor.syncing = registry, Syncing(registry)
+        self._distributor.registry, self._distributor.syncing = registry, SyncService(registry)
         self.lead()
 
     async def ask(self, name: str, request: SyncRequest) -> SyncAnswer | None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from distributor.sync.histories import Histories, problem
+from distributor.sync.history_store import HistoryStore, problem
 from srtm.control import HistoryReport, TopicHistory
 from tests.support.distributor_in_process import settle, spec
 
@@ -23,7 +23,7 @@ async def histories(distributor):
     a, b = await distributor.brokers("a", "b")
     await distributor.submit(spec(mode="fitted"))
     await settle(a, b)
-    return Histories(distributor.registry, wall_ns=lambda: NOW_NS)
+    return HistoryStore(distributor.registry, wall_ns=lambda: NOW_NS)
 
 
 def delays(histories, *told):

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from distributor.sync.report_checks import reported
+from distributor.sync.report_checks import merge_reports
 from srtm.control import SyncRequest, TopicReport
 
 ABOUT = SyncRequest(incarnation="1", srtm_version="0", tcp_address="h:1", http_address="h:2", mcap=5.0)
@@ -23,7 +23,7 @@ def differences(number, since, *reports, gone=(), **changes):
 
 @pytest.fixture
 def known():
-    return reported(None, whole(1, report("a"), report("b")))
+    return merge_reports(None, whole(1, report("a"), report("b")))
 
 
 def test_all_that_is_told_first_is_a_change(known):
@@ -32,44 +32,44 @@ def test_all_that_is_told_first_is_a_change(known):
 
 
 def test_the_same_again_is_known_and_no_change(known):
-    again = reported(known, whole(2, report("a"), report("b")))
+    again = merge_reports(known, whole(2, report("a"), report("b")))
     assert (again.number, again.topics, again.changed) == (2, known.topics, [])
 
 
 def test_differences_change_what_they_name_and_nothing_else(known):
-    now = reported(known, differences(2, 1, report("a", received=3), report("c"), gone=["b"]))
+    now = merge_reports(known, differences(2, 1, report("a", received=3), report("c"), gone=["b"]))
     assert now.topics == {"a": report("a", received=3), "c": report("c")}
     assert now.changed == ["a", "b", "c"]
 
 
 def test_differences_from_an_answered_request_are_right_also_where_a_later_one_was_heard(known):
-    later = reported(known, differences(2, 1, report("a", received=3)))
-    now = reported(later, differences(3, 1, report("a"), report("b", received=1)))
+    later = merge_reports(known, differences(2, 1, report("a", received=3)))
+    now = merge_reports(later, differences(3, 1, report("a"), report("b", received=1)))
     assert now.topics == {"a": report("a"), "b": report("b", received=1)}
 
 
 def test_differences_from_what_is_not_known_here_are_not_taken(known):
-    assert reported(None, differences(2, 1, report("a"))) is None
-    assert reported(known, differences(4, 3, report("a"))) is None
-    assert reported(known, differences(2, 1, report("a"), incarnation="2")) is None
+    assert merge_reports(None, differences(2, 1, report("a"))) is None
+    assert merge_reports(known, differences(4, 3, report("a"))) is None
+    assert merge_reports(known, differences(2, 1, report("a"), incarnation="2")) is None
 
 
 def test_what_comes_late_or_twice_changes_nothing(known):
-    now = reported(known, differences(3, 1, report("a", received=3)))
+    now = merge_reports(known, differences(3, 1, report("a", received=3)))
     for late in (differences(3, 1, report("a", received=3)), differences(2, 1, report("a")), whole(1)):
-        assert reported(now, late) is now
+        assert merge_reports(now, late) is now
 
 
 def test_another_incarnation_begins_anew(known):
-    now = reported(known, whole(1, report("b"), incarnation="2"))
+    now = merge_reports(known, whole(1, report("b"), incarnation="2"))
     assert (now.topics, now.changed) == ({"b": report("b")}, ["a"])
 
 
 def test_a_broker_that_does_not_count_its_requests_tells_everything_each_time():
-    first = reported(None, whole(0, report("a")))
-    assert reported(first, whole(0, report("b"))).topics == {"b": report("b")}
+    first = merge_reports(None, whole(0, report("a")))
+    assert merge_reports(first, whole(0, report("b"))).topics == {"b": report("b")}
 
 
 def test_a_report_that_cannot_be_is_counted_and_takes_the_one_before_with_it(known):
-    now = reported(known, differences(2, 1, report("a", received=-1)))
+    now = merge_reports(known, differences(2, 1, report("a", received=-1)))
     assert (now.topics, now.ignored, now.changed) == ({"b": report("b")}, 1, ["a"])

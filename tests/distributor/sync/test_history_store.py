@@ -1,4 +1,4 @@
-"""Histories: what is taken, what is ignored and counted, what is told to whom and when."""
+"""HistoryStore: what is taken, what is ignored and counted, what is told to whom and when."""
 
 import math
 import random
@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from distributor.api.app import make_app
-from distributor.sync.histories import Histories, problem
+from distributor.sync.history_store import HistoryStore, problem
 from srtm.control import HistoryAnswer, HistoryReport, ProposedShare, RateChange, ShareProposal, TopicHistory
 from srtm.errors import Conflict, NotFound, NotLeader
 from tests.support.distributor_in_process import Distributor, settle, spec
@@ -39,7 +39,7 @@ async def placed(distributor: Distributor):
 
 @pytest.fixture
 async def histories(placed):
-    return Histories(placed.registry, wall_ns=lambda: NOW_NS)
+    return HistoryStore(placed.registry, wall_ns=lambda: NOW_NS)
 
 
 async def test_brokers_are_told_to_send_histories_where_the_mode_follows_traffic(distributor):
@@ -286,10 +286,10 @@ async def test_a_version_that_was_never_given_counts_as_none(histories, ahead):
 
 
 async def test_a_later_distributor_begins_beyond_what_an_earlier_one_gave(placed):
-    first = Histories(placed.registry, wall_ns=lambda: NOW_NS)
+    first = HistoryStore(placed.registry, wall_ns=lambda: NOW_NS)
     for _ in range(100):
         first.take("a", report(history()))
-    assert Histories(placed.registry, wall_ns=lambda: NOW_NS + 1_000_000_000).version > first.version
+    assert HistoryStore(placed.registry, wall_ns=lambda: NOW_NS + 1_000_000_000).version > first.version
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from broker import snapshot
 from broker.sync.reports import Reports
-from distributor.sync.report_checks import reported
+from distributor.sync.report_checks import merge_reports
 from srtm.control import SyncRequest
 from tests.support.fake_engine import FakeEngine
 
@@ -27,13 +27,13 @@ def reports(engine):
     """Known to a distributor."""
     reports = Reports()
     reports.note(snapshot.take_raw_topics(engine), {})
-    assert reports.answered(reports.into(ABOUT).number)
+    assert reports.answered(reports.add_to(ABOUT).number)
     return reports
 
 
 def noted(reports, engine, applied=None):
     reports.note(snapshot.take_raw_topics(engine), applied or {})
-    return reports.into(ABOUT)
+    return reports.add_to(ABOUT)
 
 
 def test_nothing_is_told_again_that_has_not_changed(reports, engine):
@@ -61,8 +61,8 @@ def test_a_topic_that_is_no_more_is_said_to_be_gone(reports, engine):
 
 def test_a_look_at_one_topic_tells_that_one_and_the_next_look_at_all_the_others(reports, engine):
     engine.topics["a"].received = engine.topics["b"].received = 7
-    reports.note_of(snapshot.take_raw_topics(engine, "b"), {})
-    asked = reports.into(ABOUT)
+    reports.note_some(snapshot.take_raw_topics(engine, "b"), {})
+    asked = reports.add_to(ABOUT)
     assert [one.topic for one in asked.topics] == ["b"]
     assert reports.answered(asked.number)
     assert [one.topic for one in noted(reports, engine).topics] == ["a"]
@@ -109,19 +109,19 @@ def test_whatever_is_lost_or_late_and_whoever_leads_an_answer_means_that_all_is_
         looked_at_few = partial and reports.are_known
         if looked_at_few:
             for name, _ in changes:
-                reports.note_of(snapshot.take_raw_topics(engine, name), {})
+                reports.note_some(snapshot.take_raw_topics(engine, name), {})
         else:
             reports.note(snapshot.take_raw_topics(engine), {})
-        asked = reports.into(ABOUT)
+        asked = reports.add_to(ABOUT)
         if fate == "request lost":
             continue
         if fate == "late":
             late.append((leader, asked))
             continue
-        now = reported(known[leader], asked)
+        now = merge_reports(known[leader], asked)
         known[leader] = now or known[leader]
         if fate == "answered" and reports.answered(now.number if now else 0) and not looked_at_few:
             assert counted(known[leader].topics) == counted(engine.topics)
         for at, old in late:
-            known[at] = reported(known[at], old) or known[at]
+            known[at] = merge_reports(known[at], old) or known[at]
         late.clear()

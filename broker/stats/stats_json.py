@@ -1,4 +1,4 @@
-"""``/stats`` as nsqd gives it (protocol section 14): the engine's snapshot in nsqd's names and order. Pure."""
+"""``/stats`` as nsqd answers it (protocol section 14): the engine's snapshot in nsqd's names and order. Pure."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def stats_json(
     channel: str = "",
     include_clients: bool = True,
     include_mem: bool = True,
-    shares: Sequence[float] = (),
+    percentiles: Sequence[float] = (),
 ) -> dict[str, object]:
-    """``shares``: the percentiles that are kept of publish to FIN. A ``topic`` that is none hides the producers."""
+    """``percentiles`` are those kept of publish to FIN. An unknown ``topic`` hides the producers."""
     topics = selected(snapshot, topic, channel)
-    shown = [_topic_json(found, channel, include_clients, shares, topic) for found in topics]
+    shown = [_topic_json(found, channel, include_clients, percentiles, topic) for found in topics]
     answer: dict[str, object] = {
         "version": version,
         "health": health,
@@ -42,12 +42,12 @@ def stats_json(
 
 
 def go_memory(snapshot: Snapshot) -> dict[str, int]:
-    """The only heap that counts here is the engine's; there is no Go runtime behind the other names."""
+    """The engine's memory under nsqd's names; the other figures are of a Go runtime and 0 here."""
     return {**dict.fromkeys(_GO_MEMORY, 0), "heap_in_use_bytes": snapshot.memory_bytes}
 
 
 def selected(snapshot: Snapshot, topic: str, channel: str) -> list[Topic]:
-    """Sorted by name; a ``channel`` drops the topics without it."""
+    """Topics by name. ``channel`` drops topics without it."""
     return [
         found
         for found in sorted(snapshot.topics, key=lambda found: found.topic_name)
@@ -56,12 +56,12 @@ def selected(snapshot: Snapshot, topic: str, channel: str) -> list[Topic]:
 
 
 def is_known(snapshot: Snapshot, topic: str) -> bool:
-    """ "" is any."""
+    """ "" stands for any topic."""
     return not topic or any(found.topic_name == topic for found in snapshot.topics)
 
 
 def shown_producers(snapshot: Snapshot, topic: str, *, include_clients: bool) -> list[Client]:
-    """A ``topic`` that is none hides them."""
+    """An unknown ``topic`` hides them."""
     return snapshot.producers if include_clients and is_known(snapshot, topic) else []
 
 
@@ -71,38 +71,41 @@ def channels_of(topic: Topic, channel: str) -> list[Channel]:
 
 
 def _topic_json(
-    topic: Topic, channel: str, include_clients: bool, shares: Sequence[float], published_to: str
+    topic: Topic, channel: str, include_clients: bool, percentiles: Sequence[float], published_to: str
 ) -> dict[str, object]:
     return {
         "topic_name": topic.topic_name,
         "channels": [
-            _channel_json(found, include_clients, shares, published_to) for found in channels_of(topic, channel)
+            _channel_json(found, include_clients, percentiles, published_to) for found in channels_of(topic, channel)
         ],
         "depth": topic.depth,
         "backend_depth": topic.backend_depth,
         "message_count": topic.message_count,
         "message_bytes": topic.message_bytes,
         "paused": topic.paused,
-        "e2e_processing_latency": _end_to_end_json(measured_of(topic), shares),
+        "e2e_processing_latency": _end_to_end_json(measured_of(topic), percentiles),
         **({"bucket": _bucket_json(topic.bucket)} if topic.bucket else {}),
     }
 
 
 def measured_of(topic: Topic) -> EndToEnd | None:
-    """None where no channel can have measured anything."""
+    """None if no channel can have measured anything."""
     return topic.e2e if topic.channels else None
 
 
-def _end_to_end_json(measured: EndToEnd | None, shares: Sequence[float]) -> dict[str, object]:
-    """Always an object: nsqadmin crashes on null. Zeros as long as nothing was finished."""
+def _end_to_end_json(measured: EndToEnd | None, percentiles: Sequence[float]) -> dict[str, object]:
+    """An object even without a measurement: nsqadmin crashes on null."""
     if measured is None:
         return {"count": 0, "percentiles": None}
-    pairs = zip(shares, measured.values_ns, strict=True)
-    return {"count": measured.count, "percentiles": [{"quantile": share, "value": value} for share, value in pairs]}
+    pairs = zip(percentiles, measured.values_ns, strict=True)
+    return {
+        "count": measured.count,
+        "percentiles": [{"quantile": quantile, "value": value} for quantile, value in pairs],
+    }
 
 
 def _bucket_json(bucket: Bucket) -> dict[str, object]:
-    """Ours; tools of nsqd's pass over it. Rates in msg/s, bursts and fills in messages."""
+    """An addition to nsqd's fields, which its tools ignore. Rates in msg/s, bursts and fills in messages."""
     return {
         "rate": bucket.rate_micro * 1e-6,
         "burst": bucket.burst_micro * 1e-6,
@@ -118,7 +121,7 @@ def _bucket_json(bucket: Bucket) -> dict[str, object]:
 
 
 def _channel_json(
-    channel: Channel, include_clients: bool, shares: Sequence[float], published_to: str
+    channel: Channel, include_clients: bool, percentiles: Sequence[float], published_to: str
 ) -> dict[str, object]:
     return {
         "channel_name": channel.channel_name,
@@ -133,18 +136,18 @@ def _channel_json(
         "client_count": channel.client_count,
         "clients": [client_json(client, published_to) for client in channel.clients] if include_clients else None,
         "paused": channel.paused,
-        "e2e_processing_latency": _end_to_end_json(channel.e2e, shares),
+        "e2e_processing_latency": _end_to_end_json(channel.e2e, percentiles),
     }
 
 
 def _nearness_json(channel: Channel) -> dict[str, int]:
-    """Without what is 0, as nsqd leaves it out."""
+    """Without zeros, as nsqd."""
     names = ("zone_local_msg_count", "region_local_msg_count", "global_msg_count")
     return {name: getattr(channel, name) for name in names if getattr(channel, name)}
 
 
 def client_json(client: Client, published_to: str = "") -> dict[str, object]:
-    """``published_to``: what it published to this topic alone; "": to each."""
+    """``published_to`` limits the publish counts to one topic; "": all."""
     answer: dict[str, object] = {
         "client_id": client.client_id,
         "hostname": client.hostname,
@@ -182,7 +185,7 @@ def pub_counts(client: Client, topic: str) -> list[PubCount]:
 
 
 def _auth_json(client: Client) -> dict[str, object]:
-    """Without what is empty, as nsqd leaves it out."""
+    """Without empty fields, as nsqd."""
     said = {
         "authed": client.authed,
         "auth_identity": client.auth_identity,

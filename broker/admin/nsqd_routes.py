@@ -1,5 +1,5 @@
-"""nsqd's HTTP routes (protocol section 13): its names, its order of checks, its error bodies ``{"message": "CODE"}``.
-``/pub``, ``/mpub`` and ``/ping`` are the engine's."""
+"""nsqd's HTTP routes (protocol section 13), with its order of checks and its refusals ``{"message": "CODE"}``. The
+engine serves ``/pub``, ``/mpub`` and ``/ping``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from broker import snapshot
 from broker.admin.context import AdminContext
-from broker.stats.stats import stats_json
+from broker.stats.stats_json import stats_json
 from broker.stats.stats_text import stats_text
 from srtm.errors import BadInput
 from srtm.net.http_server import BodyTooLarge, Request, Response, Router, json_response, text_response
@@ -21,7 +21,7 @@ _DONE = Response()
 
 
 class Refused(Exception):
-    """An answer of nsqd's that is an error."""
+    """A refusal as nsqd makes it."""
 
     def __init__(self, status: int, code: str) -> None:
         super().__init__(code)
@@ -32,7 +32,7 @@ NsqHandler = Callable[..., Awaitable[Response]]  # takes the request, then what 
 
 
 def nsq_answer(handler: NsqHandler) -> NsqHandler:
-    """``handler`` with its refusals as answers and nsqd's header on all of them."""
+    """``handler`` with its refusals as answers, and nsqd's header on all of them."""
 
     async def answer(request: Request, **names: str) -> Response:
         try:
@@ -91,7 +91,7 @@ class NsqdRoutes:
         }
         if given.get("format") != "json":
             return text_response(stats_text(now, *service, **wanted))
-        return json_response(stats_json(now, *service, shares=self._settings.e2e_percentiles, **wanted))
+        return json_response(stats_json(now, *service, percentiles=self._settings.e2e_percentiles, **wanted))
 
     async def topic_create(self, request: Request) -> Response:
         topic = topic_argument(arguments(request))
@@ -151,7 +151,7 @@ class NsqdRoutes:
         return _DONE
 
     async def _kept(self, found: bool, otherwise: str) -> Response:
-        """As nsqd: a crash right after the answer lets nothing flow again that was stopped, or stops what flows."""
+        """Answers once the change is on disk, as nsqd: a crash after the answer must not undo a pause."""
         done = self._done(found, otherwise)
         await self._context.write_topics()
         return done
@@ -173,7 +173,7 @@ class NsqdRoutes:
 
 
 def arguments(request: Request) -> dict[str, str]:
-    """Of the query. Raises Refused."""
+    """The query's arguments. Raises Refused."""
     try:
         return request.arguments()
     except BadInput:
@@ -181,7 +181,7 @@ def arguments(request: Request) -> dict[str, str]:
 
 
 def present(given: dict[str, str], name: str) -> str:
-    """Raises Refused where it is missing."""
+    """Raises Refused if the argument is missing."""
     if name not in given:
         raise Refused(400, f"MISSING_ARG_{name.upper()}")
     return given[name]

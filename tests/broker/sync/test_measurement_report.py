@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker.sync.measurement_report import NS_PER_S, Others
+from broker.sync.measurement_report import NS_PER_S, OtherPromises
 from srtm.control import Promise
 
 PROMISE = Promise(topic="old", percentile=90.0, target_ns=1_000)
@@ -45,10 +45,10 @@ class Scripted:
 def looked(*seconds: tuple[int, int, int]) -> list[bool]:
     """Whether the promise was kept, after each second."""
     recorder = Scripted(seconds)
-    others = Others(lambda _topic, _target_ns: recorder, 0)
+    others = OtherPromises(lambda _topic, _target_ns: recorder, 0)
     kept = []
     for second in range(1, len(seconds) + 1):
-        others.look([PROMISE], second * NS_PER_S)
+        others.check([PROMISE], second * NS_PER_S)
         kept.append(others.kept)
     return kept
 
@@ -77,6 +77,6 @@ def test_a_promise_that_cannot_be_measured_here_counts_as_kept_and_ends_nothing(
     def refused(_topic: str, _target_ns: int) -> Scripted:
         raise error
 
-    others = Others(refused, 0)
-    assert others.look([PROMISE], NS_PER_S)
+    others = OtherPromises(refused, 0)
+    assert others.check([PROMISE], NS_PER_S)
     assert others.kept

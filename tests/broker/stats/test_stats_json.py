@@ -4,7 +4,7 @@ import msgspec
 
 from broker import snapshot
 from broker.config import EngineConfig
-from broker.stats import stats
+from broker.stats import stats_json as stats
 from tests.support.broker_admin import Admin
 
 

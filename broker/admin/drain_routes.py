@@ -1,4 +1,4 @@
-"""``/v1/drain``: drain this broker, where no distributor does; see how far it is."""
+"""``/v1/drain``: drain this broker if it is in no cluster, and show how far a drain has got."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Reports that come as differences, at the distributor that takes them in."""
+"""Syncs at the distributor: reports that come as differences, and what is forgotten with a broker."""
 
 import msgspec
 import pytest
 import trio
 
-from distributor.sync.service import Syncing
+from distributor.sync.service import SyncService
 from srtm.control import SyncRequest, TopicReport
 from srtm.errors import BadInput
 from tests.support.distributor_in_process import settle, spec
@@ -32,7 +32,7 @@ async def test_the_answer_names_the_request_whose_reports_are_known(distributor)
 async def test_who_does_not_know_what_differences_begin_with_asks_for_everything_at_once(distributor, autojump_clock):
     sync = distributor.syncing.sync
     first = await sync("a", request(1, report("t")))
-    distributor.syncing = Syncing(distributor.registry)
+    distributor.syncing = SyncService(distributor.registry)
     began_s = trio.current_time()
     asked = request(2, report("u"), reports_since=1, have_version=first.version, wait_s=1.0)
     answer = await distributor.syncing.sync("a", asked)
@@ -112,3 +112,15 @@ async def test_channels_are_put_together_anew_only_where_a_report_names_others(d
     assert heard == [set(), {"cars"}]
     assert distributor.registry.topics["cars"].channels == ("c", "d")
     assert distributor.syncing.reports["a"]["bikes"].received == 6
+
+
+async def test_of_a_forgotten_broker_nothing_is_left(distributor):
+    a, _ = await distributor.brokers("a", "b")
+    a.reports = [report("cars", received=1), report("bikes", received=-1)]
+    await a.sync()
+    known = distributor.syncing.session("a")
+    assert (set(known.reports.topics), known.ignored_reports) == ({"cars"}, 1)
+    distributor.syncing.forget("a")
+    assert distributor.syncing.sessions.keys() == {"b"}
+    known = distributor.syncing.session("a")
+    assert (known.reports, known.ignored_reports) == (None, 0)

@@ -1,5 +1,5 @@
-"""What clients are answered: where a publisher connects, where a consumer finds a topic, what came to it, why
-something is refused."""
+"""Answers to clients: which broker a publisher connects to, where a consumer finds a topic, what arrived, why a request
+is refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FITTING_ENDED = ("fits", "does not fit", "failed", "off")  # of the states that 
 
 
 class Assignment(Control, frozen=True):
-    """Answer of ``GET /v1/topics/NAME/publishers/ID``, read by ``srtm.client``: where this publisher connects."""
+    """The broker that a publisher connects to: ``GET /v1/topics/NAME/publishers/ID``, read by ``srtm.client``."""
 
     topic: str
     publisher_id: str
@@ -19,11 +19,11 @@ class Assignment(Control, frozen=True):
     broker: str
     address: str  # HOST:PORT
     version: int
-    reason: str = ""  # the decision log's word on why it is there
+    reason: str = ""  # from the decision log
 
 
 class Producer(Control, frozen=True):
-    """A broker as nsqlookupd's HTTP answers show it (wire names of nsqlookupd)."""
+    """A broker in nsqlookupd's answers, with nsqlookupd's names."""
 
     remote_address: str
     hostname: str
@@ -34,14 +34,14 @@ class Producer(Control, frozen=True):
 
 
 class Lookup(Control, frozen=True):
-    """Answer of ``GET /lookup?topic=``, read by any NSQ consumer and by ``srtm.client``."""
+    """The brokers and channels of a topic: ``GET /lookup?topic=``, read by NSQ consumers and ``srtm.client``."""
 
     channels: list[str]
     producers: list[Producer]
 
 
 class Problem(Control, frozen=True):
-    """``application/problem+json`` as every service of ours answers a refusal."""
+    """A refusal of any service: ``application/problem+json``."""
 
     title: str
     status: int
@@ -49,12 +49,14 @@ class Problem(Control, frozen=True):
     field: str | None = None
     value: object = None
     rule: str | None = None
-    leader: str | None = None  # of a distributor that stands by: URL of the one that leads, where it is known
+    leader: str | None = None  # from a standby: URL of the distributor that leads, if it is known
 
 
 class Trace(Control, frozen=True):
-    """Answer of a broker's ``GET /v1/topics/NAME/trace``, read by commands and benches: what arrived last there, a
-    million messages at most: columns of equal length, in order of decision. Times are ns of CLOCK_MONOTONIC."""
+    """The latest messages of a topic on one broker: ``GET /v1/topics/NAME/trace``, read by commands and benches.
+
+    Columns of equal length, in order of decision, of at most a million messages. Times are ns of CLOCK_MONOTONIC.
+    """
 
     publishers: list[str]  # names that ``publisher`` indexes
     publisher: list[int]
@@ -66,7 +68,7 @@ class Trace(Control, frozen=True):
 
 
 def schema_of(kind: type) -> dict[str, Any]:
-    """JSON Schema of what msgspec does not know: the value of a ``Problem``."""
+    """JSON Schema of a type that msgspec does not know: the value of a ``Problem``."""
     if kind is object:
         return {"description": "anything: a value that was refused"}
     raise NotImplementedError(kind)

@@ -1,4 +1,4 @@
-"""``PUT /v1/shares`` and ``PATCH /v1/topics/NAME``: how the split of topics is changed while they run."""
+"""``PUT /v1/shares`` and ``PATCH /v1/topics/NAME``: change the split of running topics."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from fastapi import FastAPI, Request, Response
 
 from distributor.api.bodies import documented, json_answer, read_body
 from distributor.registry.registry import Registry
-from distributor.sync.service import Syncing
-from distributor.views import topics as views
+from distributor.sync.service import SyncService
+from distributor.views import topic_view as views
 from srtm.control import ShareProposals
 from srtm.topics.spec import parse_options
 
 
-def add_share_routes(app: FastAPI, registry: Registry, syncing: Syncing) -> None:
+def add_share_routes(app: FastAPI, registry: Registry, syncing: SyncService) -> None:
     config = registry.config
     options = documented('`{"mode", "split", "adaptation": {...}}`; what is missing stays as it is.')
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from broker.snapshot import Channel, Client, EndToEnd, PubCount, Snapshot, Topic, take
-from broker.stats.stats import stats_json
+from broker.stats.stats_json import stats_json
 from broker.stats.stats_text import stats_text
 from tests.support.fake_engine import FakeEngine
 

@@ -1,0 +1,111 @@
+"""A broker as clients and operators see it, its capacity, and this distributor's own health."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from distributor.model.broker_load import NO_LOAD
+from distributor.registry.registry import Registry
+from distributor.sync.service import SyncService
+from srtm.control import BrokerMachine, DrainProgress, Throttling, TopicReport
+from srtm.topics.capacity import effective_mcap
+from srtm.version import __version__
+
+
+class CapacityView(msgspec.Struct, kw_only=True):
+    """What a broker can process and what is left of it, in msg/s."""
+
+    name: str
+    mcap: float  # under the hardest promise that the broker has; 0: not known
+    mcap_stated: float
+    allocated: float
+    rcap: float | None  # null: no limit is known
+    capacities: list[dict[str, Any]]
+
+
+class BrokerView(msgspec.Struct, kw_only=True):
+    """A broker, its capacity in msg/s, and its latest reports."""
+
+    name: str
+    incarnation: str
+    srtm_version: str
+    tcp_address: str
+    http_address: str
+    mcap: float  # as in ``CapacityView``
+    mcap_stated: float
+    capacities: list[dict[str, Any]]
+    lab_service_time_ns: int  # 0: not in the laboratory
+    allocated: float
+    rcap: float | None  # null: no limit is known
+    alive: bool | None  # null: only the leader knows
+    dead: bool
+    accepting: bool
+    draining: bool
+    drain: DrainProgress | None
+    throttling: Throttling | None
+    machine: BrokerMachine | None  # null: the broker has not synced with this process, or does not say
+    last_sync_s_ago: float | None
+    reports: list[TopicReport]
+
+
+class HealthView(msgspec.Struct, kw_only=True):
+    """That this distributor works, and whether it leads."""
+
+    status: Literal["ok"]
+    version: str
+    role: Literal["leader", "standby"]
+    leader: str | None  # URL of another leader, if one is known
+    instance: str  # the same under all addresses of this process
+
+
+def capacity_view(name: str, registry: Registry) -> CapacityView:
+    """Raises NotFound."""
+    broker, load, measured = registry.broker(name), registry.loads.get(name, NO_LOAD), registry.capacities.get(name, ())
+    mcap = effective_mcap(broker.mcap, measured, load.promised())
+    return CapacityView(
+        name=name,
+        mcap=mcap,
+        mcap_stated=broker.mcap,
+        allocated=load.allocated,
+        rcap=max(0.0, mcap - load.allocated) if mcap else None,
+        capacities=[capacity.to_json() for capacity in measured],
+    )
+
+
+def broker_view(name: str, registry: Registry, syncing: SyncService) -> BrokerView:
+    """Raises NotFound."""
+    broker, capacity, session = registry.broker(name), capacity_view(name, registry), syncing.session(name)
+    return BrokerView(
+        name=name,
+        incarnation=broker.incarnation,
+        srtm_version=broker.srtm_version,
+        tcp_address=broker.tcp_address,
+        http_address=broker.http_address,
+        mcap=capacity.mcap,
+        mcap_stated=capacity.mcap_stated,
+        capacities=capacity.capacities,
+        lab_service_time_ns=session.lab_service_ns,
+        allocated=capacity.allocated,
+        rcap=capacity.rcap,
+        alive=registry.is_alive(name) if registry.leads else None,
+        dead=broker.dead,
+        accepting=broker.accepting,
+        draining=name in registry.draining,
+        drain=session.drain,
+        throttling=session.throttling,
+        machine=session.machine,
+        last_sync_s_ago=registry.liveness.last_s_ago(name),
+        reports=list(session.reports.topics.values()) if session.reports is not None else [],
+    )
+
+
+def health_view(registry: Registry) -> HealthView:
+    return HealthView(
+        status="ok",
+        version=__version__,
+        role="leader" if registry.leads else "standby",
+        leader=registry.leader_url,
+        instance=registry.config.instance,
+    )

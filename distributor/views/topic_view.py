@@ -1,0 +1,287 @@
+"""A topic as clients and operators see it: the types are the JSON documents and their OpenAPI schemas.
+
+Reads the registry and the brokers' reports; changes nothing.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from distributor.model.cluster import Decision, Topic
+from distributor.model.leases import MICRO
+from distributor.model.share_log import ShareChange
+from distributor.prediction.explanation import Json, reason
+from distributor.registry.registry import Registry
+from distributor.sync.penalty import MeasuredPenalty, utc
+from distributor.sync.service import SyncService
+from srtm.control import Assignment, ProposedShare, Throttling, TopicReport
+from srtm.errors import NotLeader, Unavailable
+from srtm.topics.adaptation import Adaptation
+from srtm.topics.spec import Slo
+
+_RETRY_S = 1.0  # for a publisher that has no broker
+
+
+class TopicPart(msgspec.Struct, kw_only=True):
+    """A topic on one broker. Rates in msg/s, bursts in messages."""
+
+    broker: str
+    address: str | None
+    publishers: int
+    rate_assigned: float
+    rate_astray: float  # of publishers that are assigned to other brokers
+    rate: float
+    burst: float
+    rate_in_force: float | None  # as the broker reports it: under gdrl brokers exchange what they have
+    burst_in_force: float | None
+    demand: float | None  # null: the mode asks for no histories, or nothing arrived lately
+    access_mean_ms: float | None  # over the last second reported; null: no message in it, or as ``demand``
+    fill_ratio: float | None
+    share_version: int
+    applied_version: int
+    lab_service_time_ns: int  # 0: not in the laboratory
+    throttling: Throttling | None
+    renewed_s_ago: float | None  # null: only the leader knows
+    report: TopicReport | None
+
+
+class ChangeView(msgspec.Struct, kw_only=True):
+    """A change of shares by the adaptor."""
+
+    at: str
+    mode: str
+    reason: str
+    shares: dict[str, ProposedShare]
+
+
+class PenaltyView(msgspec.Struct, kw_only=True):
+    """The DRL penalty of one window: access delay of the shares less that of one bucket, in ms."""
+
+    at: str
+    messages: int
+    seconds: float
+    sum_ms: float
+    mean_ms: float
+    p99_ms: float
+    one_mean_ms: float
+    one_p99_ms: float
+
+
+class TopicView(msgspec.Struct, kw_only=True):
+    """A topic, its shares and the brokers' latest reports."""
+
+    name: str
+    version: int
+    rate: float
+    burst: float
+    slo: Slo
+    on_excess: Literal["delay", "reject"]
+    mode: str
+    adaptation: Adaptation
+    lease: str
+    placement: str
+    split: str
+    seed: int
+    publishers: int
+    publishers_rate: float
+    state: Literal["placed", "waiting", "partial"]
+    reason: str
+    relief: str | None  # null: no relief is under way
+    changes: list[ChangeView]  # newest first
+    channels: list[str]
+    drl_penalty: PenaltyView | None  # null: it is not known, or there is none
+    brokers: list[TopicPart]
+    explanation: Json | UnsetType = UNSET  # of a submission
+    fitting: Json | UnsetType = UNSET  # of a submission
+
+
+class PublisherColumns(msgspec.Struct, kw_only=True):
+    """Publishers and their brokers, as columns of equal length."""
+
+    ids: list[str]
+    brokers: list[str | None]  # null: none
+    groups: list[str]  # "": none
+    rates: list[float]
+    processes: list[Literal["poisson", "periodic"]]
+    batches: list[int]
+
+
+class DecisionView(msgspec.Struct, kw_only=True):
+    """An entry of the decision log."""
+
+    number: int
+    at: str
+    lines: list[str]
+
+
+def topic_view(topic: Topic, registry: Registry, syncing: SyncService) -> TopicView:
+    spec, placement = topic.spec, topic.placement
+    traffic = _Traffic(syncing.histories.demand(topic.name), syncing.histories.access_delay_ms(topic.name))
+    return TopicView(
+        name=topic.name,
+        version=topic.version,
+        rate=spec.rate,
+        burst=topic.burst,
+        slo=spec.slo,
+        on_excess=spec.on_excess,
+        mode=spec.mode,
+        adaptation=spec.adaptation,
+        lease=spec.lease,
+        placement=spec.placement,
+        split=spec.split,
+        seed=spec.seed,
+        publishers=len(spec.publishers),
+        publishers_rate=spec.publishers.load,
+        state=placement.state,
+        reason=reason(topic.reasons),
+        relief=syncing.relief.episode(topic.name),
+        changes=_changes(registry.share_changes.get(topic.name, ())),
+        channels=list(topic.channels),
+        drl_penalty=_penalty(syncing.penalties.get(topic.name)),
+        brokers=[_part(topic, name, traffic, registry, syncing) for name in _brokers_with_part(topic)],
+    )
+
+
+class _Traffic(NamedTuple):
+    """By broker, in the last second that its histories cover."""
+
+    demand: dict[str, float]  # msg/s
+    access_delay_ms: dict[str, float]  # mean
+
+
+def _brokers_with_part(topic: Topic) -> list[str]:
+    issued = [name for name, held in topic.leases.holdings.items() if held.bound.is_usable]
+    return list(dict.fromkeys([*topic.placement.brokers, *topic.leases.target, *issued]))
+
+
+def _part(topic: Topic, name: str, traffic: _Traffic, registry: Registry, syncing: SyncService) -> TopicPart:
+    demand = traffic.demand.get(name)
+    holding, broker, session = topic.holding(name), registry.brokers.get(name), syncing.session(name)
+    report = syncing.report(name, topic.name)
+    return TopicPart(
+        broker=name,
+        address=broker.tcp_address if broker else None,
+        publishers=len(topic.placement.ids_of.get(name, [])),
+        rate_assigned=topic.placement.assigned.get(name, 0.0),
+        rate_astray=sum(topic.misplaced.get(name, {}).values()),
+        rate=holding.share.rate / MICRO,
+        burst=holding.share.burst / MICRO,
+        rate_in_force=report.rate if report is not None else None,
+        burst_in_force=report.burst if report is not None else None,
+        demand=demand,
+        access_mean_ms=traffic.access_delay_ms.get(name),
+        fill_ratio=fill_ratio(holding.share.rate / MICRO, report, demand),
+        share_version=holding.version,
+        applied_version=holding.applied,
+        lab_service_time_ns=session.lab_service_ns,
+        throttling=session.throttling,
+        renewed_s_ago=registry.liveness.last_s_ago(name) if registry.leads else None,
+        report=report,
+    )
+
+
+def fill_ratio(issued: float, report: TopicReport | None, demand: float | None) -> float | None:
+    """Token rate / demand of a share, rates in msg/s. The token rate is the one that the broker reports to be in force,
+    or else the one ``issued``. None: there is no demand."""
+    rate = issued if report is None else report.rate
+    return rate / demand if demand else None
+
+
+def _changes(changes: Sequence[ShareChange]) -> list[ChangeView]:
+    return [
+        ChangeView(
+            at=utc(change.wall_ns),
+            mode=change.mode,
+            reason=change.reason,
+            shares={
+                name: ProposedShare(rate=share.rate / MICRO, burst=share.burst / MICRO)
+                for name, share in change.shares.items()
+            },
+        )
+        for change in reversed(changes)
+    ]
+
+
+def _penalty(measured: MeasuredPenalty | None) -> PenaltyView | None:
+    if measured is None:
+        return None
+    penalty = measured.penalty
+    return PenaltyView(
+        at=utc(measured.wall_ns),
+        messages=penalty.messages,
+        seconds=penalty.seconds,
+        sum_ms=penalty.sum_ms,
+        mean_ms=penalty.mean_ms,
+        p99_ms=penalty.p99_ms,
+        one_mean_ms=penalty.one_mean_ms,
+        one_p99_ms=penalty.one_p99_ms,
+    )
+
+
+def publishers_view(topic: Topic, broker: str | None) -> PublisherColumns:
+    """All assignments, or those of one broker."""
+    columns, at = topic.spec.publishers, topic.placement.at.tolist()
+    names = [*topic.placement.brokers, None]  # NOWHERE is the last
+    keep = [i for i in range(len(columns)) if broker is None or names[at[i]] == broker]
+    groups = ["", *columns.group_names]  # ALONE is -1
+    return PublisherColumns(
+        ids=[columns.ids[i] for i in keep],
+        brokers=[names[at[i]] for i in keep],
+        groups=[groups[columns.groups[i] + 1] for i in keep],
+        rates=columns.rates[keep].tolist(),
+        processes=["periodic" if periodic else "poisson" for periodic in columns.periodic[keep].tolist()],
+        batches=columns.batches[keep].tolist(),
+    )
+
+
+def assignment(topic: Topic, publisher_id: str, registry: Registry) -> Assignment:
+    """The broker that a publisher connects to. A publisher that the topic does not declare gets one with tokens.
+
+    Raises Unavailable (no broker has room, or is alive), NotLeader (only the leader knows which brokers are alive).
+    """
+    declared = publisher_id in topic.spec.publishers.positions
+    own = topic.placement.broker_of(publisher_id)
+    if declared and own is None:
+        if not registry.leads:
+            raise NotLeader(registry.leader_url)
+        why = reason(topic.reasons) or "none has room"
+        raise Unavailable(f"no broker for publisher {publisher_id!r} of topic {topic.name!r}: {why}", _RETRY_S)
+    name = own if own in registry.brokers else _substitute(topic, publisher_id, registry)
+    return Assignment(
+        topic=topic.name,
+        publisher_id=publisher_id,
+        declared=declared,
+        broker=name,
+        address=registry.brokers[name].tcp_address,
+        version=topic.assignment_version,
+        reason=_why(topic, name, declared),
+    )
+
+
+def _substitute(topic: Topic, publisher_id: str, registry: Registry) -> str:
+    if not registry.leads:
+        raise NotLeader(registry.leader_url)
+    live = registry.live() - registry.draining
+    candidates = sorted(live.intersection(topic.leases.target) or live)
+    if not candidates:
+        raise Unavailable(f"no broker is alive for publisher {publisher_id!r} of topic {topic.name!r}", _RETRY_S)
+    return candidates[zlib.crc32(publisher_id.encode()) % len(candidates)]
+
+
+def _why(topic: Topic, broker: str, declared: bool) -> str:
+    if declared:
+        return next((line for line in topic.reasons if line.startswith(f"{broker}: ")), "")
+    return "the topic does not name this publisher: it is charged to the share of that broker"
+
+
+def decisions_view(decisions: Sequence[Decision]) -> list[DecisionView]:
+    """Newest first."""
+    return [
+        DecisionView(number=decision.number, at=utc(decision.wall_ns), lines=list(decision.lines))
+        for decision in reversed(decisions)
+    ]
