@@ -1,4 +1,5 @@
 # Two commands for everybody: `make demo` and `make test`. Each sets up what it needs in .venv; `make build` does just that.
+# While you work: `make check`, in a minute and a half.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
@@ -7,9 +8,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUST := $(shell find broker/engine bench/loadgen bench/simulator_engine srtm/native -name '*.rs' -o -name Cargo.toml 2>/dev/null) Cargo.toml Cargo.lock
 PACKAGES := srtm broker distributor adaptor bench
+# How many processes share the tests. Most of the slow ones wait: one more than the two processors of a small machine.
+WORKERS ?= 3
+PYTEST := $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 PEERS := .peers/nsqd .peers/nsqlookupd .peers/nsqadmin
 
-.PHONY: build demo test test-pg lint peers floor bench-nsqd figures calibrate figures-real interop soak model fuzz clean
+.PHONY: build check demo test test-full test-pg lint peers floor bench-nsqd figures calibrate figures-real interop soak model fuzz clean
 
 build: .venv/built
 
@@ -41,9 +45,22 @@ lint: build
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest srtm._native --ignore-disjoint-bases
 
+# Python keeps what it compiled: the tests start a thousand processes.
+check test test-full: export PYTHONDONTWRITEBYTECODE :=
+
+# Whatever is quick: format, lint, types, and the tests that need no other process.
+check: WORKERS := 2
+check: lint
+	$(PYTEST) --quiet -m "not slow and not long"
+
 test: lint
 	cargo test --quiet --locked --workspace
-	$(BIN)/pytest
+	$(PYTEST) -m "not long"
+
+# The long forms of what `make test` holds, too.
+test-full: lint
+	cargo test --quiet --locked --workspace
+	$(PYTEST)
 
 # The tests that need PostgreSQL alone; `make test` runs them too where it is installed.
 test-pg: build
