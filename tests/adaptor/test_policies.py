@@ -69,6 +69,7 @@ def test_where_nobody_adapts_nothing_is_proposed(mode: Mode) -> None:
     assert fed(mode, poisson([1_000, 9_000], 50, 1)) == []
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000), st.floats(0.05, 0.5))
 def test_fitted_settles_under_stationary_traffic_and_then_says_nothing(seed: int, part: float) -> None:
     seen = poisson([10_000 * part, 10_000 * (1 - part)], 400, seed)

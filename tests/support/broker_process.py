@@ -15,13 +15,14 @@ from typing import Any, Self
 
 import msgspec
 
-from bench.harness.systems.systems import free_addresses
+from srtm.cluster.cluster_file import pick_addresses
 from tests.support.other_process import WAIT_S, ask_http
 
 
 def free_port() -> int:
-    """Of loopback."""
-    return int(free_addresses()[0].rpartition(":")[2])
+    """Of loopback, and none that a connection of another test may get."""
+    (address,) = pick_addresses(1, {})
+    return int(address.rpartition(":")[2])
 
 
 class Process:

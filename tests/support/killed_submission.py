@@ -1,6 +1,7 @@
 """A program: carries an operation on a topic out over the store at URL, each time in a process that kills itself
 (SIGKILL) one step further on the way from before the transaction to after the answer, until one comes through. Each
-time it is another topic. Prints what a fresh process then finds, as one JSON document a step.
+time it is another topic. Prints what a fresh process then finds, as one JSON document a step; at the last step it looks
+at the topics of all earlier steps, too.
 
     python -m tests.support.killed_submission URL create|change|patch|delete
 
@@ -153,12 +154,12 @@ async def attempt(url: str, operation: str, step: int, channel: int) -> None:
     os._exit(0)
 
 
-async def examine(url: str, operation: str, step: int, channel: int) -> None:
+async def examine(url: str, operation: str, step: int, earlier: range, channel: int) -> None:
     cluster = await opened_cluster(url, AFTER)
     state = await _state(cluster, operation, step)
     again = await _again(cluster, operation, step, applied=state == "applied")
-    others = [await _state(cluster, operation, earlier) for earlier in range(1, step)]
-    found = {"found": state, "again": again, "others": set(others) <= {"applied"}}
+    others = [await _state(cluster, operation, one) for one in earlier]
+    found = {"found": state, "again": again, "others": others}
     os.write(channel, json.dumps(found).encode())
     await cluster.store.aclose()
     os._exit(0)
@@ -225,9 +226,11 @@ def main(url: str, operation: str) -> None:
         if operation != "create":
             in_a_process(partial(prepare, url, step))
         where = in_a_process(partial(attempt, url, operation, step))
-        found = json.loads(in_a_process(partial(examine, url, operation, step)))
+        last = where == "came through"
+        earlier = range(1, step if last else 1)
+        found = json.loads(in_a_process(partial(examine, url, operation, step, earlier)))
         print(json.dumps({"where": where, **found}), flush=True)
-        if where == "came through":
+        if last:
             return
 
 

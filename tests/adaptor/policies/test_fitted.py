@@ -117,6 +117,7 @@ def test_the_few_messages_of_a_change_that_was_told_do_not_move_the_shares_by_th
     assert policy.propose(ENVELOPE, members_of(shares, declared), floor=FLOOR) is None
 
 
+@pytest.mark.slow
 @given(st.floats(0.1, 0.5), st.integers(0, 1_000))
 def test_traffic_as_declared_hardly_moves_the_declared_split(part: float, seed: int) -> None:
     declared = [1_900 * part, 1_900 * (1 - part)]
@@ -130,6 +131,7 @@ def test_traffic_that_is_elsewhere_than_declared_moves_the_shares_with_its_first
     assert fed([950, 950], [*steady, [20, 170], [19, 171]])[-1][1][0] > 1_700 * MICRO
 
 
+@pytest.mark.slow
 @given(st.integers(0, 1_000))
 def test_shares_are_only_issued_again_where_one_of_them_is_wrong_by_a_twentieth_of_its_room_however_much_is_known(
     seed: int,

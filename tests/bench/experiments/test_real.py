@@ -63,6 +63,7 @@ async def test_what_was_recorded_stands_beside_its_simulation(tmp_path: Path, mo
     assert (tmp_path / "fig06a-real.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 async def test_a_run_that_does_not_count_is_taken_again_and_then_told_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,6 +104,7 @@ def test_srtm_takes_the_brokers_that_a_simulation_says_it_takes() -> None:
     assert len(parts) >= len(layout.used) * (layout.fleet.groups.max()), "every group is on every broker"
 
 
+@pytest.mark.slow
 async def test_all_runs_of_a_point_are_on_as_many_brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "record_once", made_up)
     monkeypatch.setattr("bench.experiments.real.brokers_of", lambda _figure, _point, _strategy, seed: 1 + seed)

@@ -92,6 +92,7 @@ def test_rows_with_different_fields_share_a_header() -> None:
     assert as_csv([{"a": 1}, {"b": 2}]) == "a,b\n1,\n,2\n"
 
 
+@pytest.mark.slow
 def test_theory_holds_on_short_runs() -> None:
     (exact,) = (row for row in eq01.figure(Effort(seconds=4.0, repetitions=2)).rows if row["burst"] == 1)
     assert exact["simulated_ms"] == pytest.approx(exact["formula_ms"], rel=0.05)
@@ -114,6 +115,7 @@ def test_the_check_of_the_laws_sees_a_violation() -> None:
     assert np.all(np.diff(one.sum_ns) >= 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("module", "part"), [(fig06, "6a"), (fig06, "6b"), (fig07, "7c"), (fig08, "8a")])
 def test_a_part_of_a_figure_is_run_alone(module: ModuleType, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, few in (("PUBLISHERS", (1_000, 8_000, 10_000)), ("BROKERS", 2)):
@@ -134,6 +136,7 @@ def test_the_names_of_parts_select_them_and_pages_are_of_whole_figures_only(tmp_
         figures.figures(options, print)
 
 
+@pytest.mark.slow
 def test_max_min_on_as_many_brokers_as_srtm_is_worse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fig10, "GROUP_SIZES", (1, 30))
     figure = fig10.figure(replace(EFFORT, seconds=5.0))
@@ -145,6 +148,7 @@ def test_max_min_on_as_many_brokers_as_srtm_is_worse(monkeypatch: pytest.MonkeyP
     assert {series.label for series in figure.panels[0].series} == {"SRTM", "Max-Min", "Max-Min, brokers of SRTM"}
 
 
+@pytest.mark.slow
 def test_the_modes_are_shown_by_what_they_delay_and_say() -> None:
     figure = modes.figure(replace(EFFORT, seconds=2.0))
     by_kind = {row["kind"]: row for row in figure.rows}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from adaptor.observations import Envelope
 from adaptor.policy import Policy
@@ -27,6 +28,7 @@ def run(mode: Mode, arrivals: list[Ints], ends_s: int) -> Reporting:
     return found
 
 
+@pytest.mark.slow
 def test_a_broker_whose_traffic_stays_reports_about_once_a_second_until_it_is_steady() -> None:
     steady = run("fitted", [regular(500, 0, 20), regular(500, 0, 20)], 20)
     assert 24 <= steady.reports <= 28

@@ -30,6 +30,7 @@ def test_over_every_interval_no_more_than_the_envelope_is_let_go_while_shares_ch
         assert sum(burst for _, burst in shares) == SMALL.envelope.burst_micro
 
 
+@pytest.mark.slow
 def test_fitted_is_back_soon_proportional_later_and_static_never() -> None:
     found = {
         mode: simulate(SMALL, Policy(mode, Adaptation(window_s=2.0)), even(SMALL), seed=2)

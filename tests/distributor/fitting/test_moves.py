@@ -43,6 +43,7 @@ def moved(old, new):
     return sum(before != after for before, after in zip(was, new.placement.tolist(), strict=True)), was
 
 
+@pytest.mark.slow
 @given(two_layouts())
 def test_every_broker_gets_as_many_of_each_kind_and_as_many_stay_as_can(given_layouts):
     old, new, asked = given_layouts

@@ -75,6 +75,7 @@ async def test_once_the_lock_is_free_it_leads_by_its_next_question(rig, nursery,
     assert SESSION_TIMEOUT_S + ASK_S < 3  # what a leader that hangs costs, before its book is read
 
 
+@pytest.mark.slow
 async def test_a_term_that_follows_another_begins_with_what_is_stored(rig, nursery):
     nursery.start_soon(rig.roles.run)
     await rig.comes_to("leader")

@@ -86,6 +86,7 @@ def test_publishers_of_equal_rate_end_within_one_publisher_of_the_quota(offered,
         assert made.quotas.sum() == pytest.approx(rate * len(groups), abs=rate)
 
 
+@pytest.mark.slow
 @given(some_brokers, some_groups)
 def test_every_correlation_group_is_spread_in_proportion_within_one_publisher(offered, groups):
     made = plan(demand([1.0] * len(groups), groups), offered, "srtm")

@@ -105,6 +105,7 @@ def test_nobody_placed_is_nothing_predicted():
     assert (found.messages, dict(found.brokers), found.worst.total_ms) == (0, {}, 0.0)
 
 
+@pytest.mark.slow
 def test_a_million_publishers_are_answered_for_by_formula():
     spec = topic(1_000_000, 10, burst=5000, group_size=25)
     found = foreseen(spec, 400, mcap=25_000)

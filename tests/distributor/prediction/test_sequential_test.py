@@ -106,6 +106,7 @@ def rare_and_large(rng):
     return Intervals(at=at, count=count, late=late, latency_ns=count * MS)
 
 
+@pytest.mark.slow
 def test_a_wrong_verdict_is_as_rare_as_stated_where_few_bursts_bring_most_messages():
     rng = np.random.default_rng(7)
     wrong = 0

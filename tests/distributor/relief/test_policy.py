@@ -92,6 +92,7 @@ def test_access_delay_moves_nobody_and_is_told_once() -> None:
     assert "wait for tokens" in note.text
 
 
+@pytest.mark.slow
 def test_what_does_not_help_is_rolled_back_and_tried_again_only_after_a_pause_that_doubles() -> None:
     """Broker a is slow for a reason of its own."""
     running = world({"a": 100, "b": 20})
@@ -199,6 +200,7 @@ def test_what_others_have_placed_anew_is_not_touched() -> None:
     assert running.relief.episode("cars") is None
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),

@@ -21,6 +21,7 @@ def of(rows, name: str):
     return [row for row in rows if row["limiter"] == name]
 
 
+@pytest.mark.slow
 def test_all_limiters_see_the_same_messages(rows):
     for case in {row["case"] for row in rows}:
         assert len({row["messages"] for row in rows if row["case"] == case}) == 1

@@ -130,6 +130,7 @@ def test_the_papers_values_of_broker_3_stand_beside_ours_of_broker_3() -> None:
     assert [series.label for series in fig08.panel_of("8b", rows).series] == []
 
 
+@pytest.mark.slow
 def test_beside_load_all_six_brokers_are_searched_and_no_layout_twice() -> None:
     """None of 14,000 publishers of single messages keeps the SLO on the three that have room by their rates."""
     fleet = Fleet(count=14_000)
@@ -145,6 +146,7 @@ def test_rates_that_lack_less_than_they_are_known_to_do_not_ask_for_another_brok
     assert least == {6_000: 2, 6_100: 3}
 
 
+@pytest.mark.slow
 def test_where_nobody_is_bound_by_rates_a_number_of_brokers_is_one_layout() -> None:
     found = list(fig08.attempts(Fleet(count=1_000, batch=10), "maxmin", 1.0, 1))
     assert len(found) == 6

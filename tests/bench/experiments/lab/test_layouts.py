@@ -142,6 +142,7 @@ def left(strategy: str, k: int, fleet: Fleet = GROUPED, before: tuple[Fleet, ...
     return residual(fleet, strategy, loads_of(fleet, placement, k), before, BROKER)
 
 
+@pytest.mark.slow
 def test_what_brokers_could_still_take_is_what_each_keeps_of_such_traffic_less_what_it_has() -> None:
     alone = Fleet(count=1_000)
     keeps = mcap(Kind.of(alone), machine=BROKER)
@@ -155,6 +156,7 @@ def test_a_broker_with_more_than_it_keeps_leaves_nothing_and_takes_nothing_from_
     assert left("lb", 1, many) == pytest.approx(5 * mcap(Kind.of(many), machine=BROKER))
 
 
+@pytest.mark.slow
 def test_groups_that_are_spread_over_more_brokers_leave_more_and_more_where_nobody_is_blind() -> None:
     together, spread, blind = (left(*one) for one in (("srtm", 1), ("srtm", 4), ("maxmin", 4)))
     assert together < blind < spread

@@ -96,6 +96,7 @@ def test_what_was_made_of_other_sources_is_not_kept(
     assert len(runs) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["small.csv", "small.png"])
 def test_what_was_not_finished_is_not_kept(tmp_path: Path, runs: list[str], missing: str) -> None:
     options = replace(OPTIONS, directory=tmp_path, resume=True)

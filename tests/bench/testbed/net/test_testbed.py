@@ -1,5 +1,6 @@
 """Real namespaces, where this process may make them."""
 
+import fcntl
 import json
 import signal
 import subprocess
@@ -33,6 +34,14 @@ with live_testbed(hosts(link=Link(delay_ms=1.0)), means(), 1, print) as there:
     print(there.owner.pid, there.owner.started, flush=True)
     sys.stdin.read()
 """
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One of these tests at a time, whichever worker runs it: they count the namespaces of this machine."""
+    with (tmp_path_factory.getbasetemp().parent / "testbed.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture(scope="module")
