@@ -68,10 +68,13 @@ def run(suite: Suite, directory: Path, first_on_path: Sequence[Path], prefix: Se
         ended = subprocess.run(
             command, cwd=directory, env=environment, capture_output=True, text=True, timeout=_LONGEST_S, check=False
         )
-        return msgspec.json.decode(ended.stdout.strip().rpartition("\n")[2] or "[]", type=list[Outcome])
+        outcomes = msgspec.json.decode(ended.stdout.strip().rpartition("\n")[2] or "[]", type=list[Outcome])
     except (subprocess.TimeoutExpired, msgspec.DecodeError) as error:
         print(f"{suite.name}: {error}", file=sys.stderr)
         return []
+    if not outcomes:
+        print(f"{suite.name}: {ended.stderr.strip()[-500:]}", file=sys.stderr)
+    return outcomes
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
