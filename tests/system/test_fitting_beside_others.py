@@ -103,6 +103,7 @@ async def sending(client: DistributorClient, rate: float) -> AsyncIterator[None]
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.long  # the other one holds that the promise of a topic that is there goes first
 async def test_a_topic_that_leaves_room_for_the_one_that_was_there_fits_and_its_worst_second_is_told(
     tmp_path: Path,
 ) -> None:

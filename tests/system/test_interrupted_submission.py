@@ -12,22 +12,26 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(320)]
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize(
-    ("operation", "statements"),
-    [
-        (
-            "create",
-            [
-                f"INSERT INTO {table}"
-                for table in ("settings", "topics", "shares", "publishers", "decisions", "fittings")
-            ],
-        ),
-        ("change", ["INSERT INTO topics", "INSERT INTO shares", "INSERT INTO publishers", "INSERT INTO fittings"]),
-        ("patch", ["INSERT INTO topics", "INSERT INTO shares", "INSERT INTO publishers", "INSERT INTO fittings"]),
-        ("delete", ["INSERT INTO topics", "DELETE FROM publishers", "DELETE FROM fittings"]),
+STATEMENTS = {
+    "create": [
+        f"INSERT INTO {table}" for table in ("settings", "topics", "shares", "publishers", "decisions", "fittings")
     ],
-)
-def test_what_is_killed_at_any_step_ends_applied_or_as_before_and_may_be_sent_again(store_url, operation, statements):
+    "change": ["INSERT INTO topics", "INSERT INTO shares", "INSERT INTO publishers", "INSERT INTO fittings"],
+    "patch": ["INSERT INTO topics", "INSERT INTO shares", "INSERT INTO publishers", "INSERT INTO fittings"],
+    "delete": ["INSERT INTO topics", "DELETE FROM publishers", "DELETE FROM fittings"],
+}
+# One operation is enough to see that PostgreSQL's transactions are as whole as SQLite's.
+MARKS = {
+    operation: [pytest.mark.postgres] if operation == "create" else [pytest.mark.postgres, pytest.mark.long]
+    for operation in STATEMENTS
+}
+CASES = [("sqlite", operation) for operation in STATEMENTS] + [
+    pytest.param("postgresql", operation, marks=MARKS[operation]) for operation in STATEMENTS
+]
+
+
+@pytest.mark.parametrize(("store_url", "operation"), CASES, indirect=["store_url"])
+def test_what_is_killed_at_any_step_ends_applied_or_as_before_and_may_be_sent_again(store_url, operation):
     command = [sys.executable, "-m", "tests.support.killed_submission", store_url, operation]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
@@ -39,6 +43,6 @@ def test_what_is_killed_at_any_step_ends_applied_or_as_before_and_may_be_sent_ag
     assert steps[-1]["others"] == ["applied"] * (len(steps) - 1)  # no later kill has touched an earlier topic
     killed = {step["where"] for step in steps[:-1]}
     assert {"before the transaction", "after the transaction", "before the answer"} <= killed
-    for statement in statements:
+    for statement in STATEMENTS[operation]:
         assert {f"before {statement}", f"after {statement}"} <= killed
     assert steps[-1]["where"] == "came through"

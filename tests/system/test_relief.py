@@ -13,7 +13,8 @@ from srtm.client.subscriber import Subscriber
 from srtm.cluster.supervisor import cluster
 from tests.system.numbering import Numbering
 
-pytestmark = pytest.mark.slow
+# ``tests/distributor/jobs/test_relief.py`` holds the same in virtual time.
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 SERVICE_US = 5000  # a broker carries 200 msg/s, then its queue grows
 SHIFTED = 3.0  # times what they declared
