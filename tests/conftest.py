@@ -6,7 +6,9 @@
 * Real sockets and processes only where they are the point (``tests/system``, ``tests/compat`` and what says so): free
   ports, waits that are bounded, processes stopped by the id that the test started, nothing but loopback.
 * A wait is for a signal, never for a length of time that "should do".
-* What takes more than a quarter of a second is marked ``slow``. A skip says why.
+* What takes more than a quarter of a second is marked ``slow``: `make check` leaves it out. What repeats at length what
+  a shorter test holds is marked ``long``: `make test` leaves it out. A skip says why.
+* Several workers share the tests: a test counts nothing that another one on this machine may add to.
 """
 
 from __future__ import annotations
@@ -29,6 +31,13 @@ settings.load_profile("house")
 
 def pytest_configure() -> None:
     let_children_be_interrupted()
+
+
+@pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """pytest's own carries the name of the test. This one is short: a refusal shows the first part of a value only, and
+    tests look there for the name of a file."""
+    return tmp_path_factory.mktemp("t")
 
 
 @pytest.fixture(scope="session")

@@ -110,7 +110,7 @@ def test_a_file_without_parameters_is_refused_by_name(content: bytes | None, tmp
     file = tmp_path / "calibrated.json"
     if content is not None:
         file.write_bytes(content)
-    with pytest.raises(BadInput, match=r"calibration: .*: must be what srtm bench calibrate writes"):
+    with pytest.raises(BadInput, match=r"calibration: .*/calibrated\.js.*: must be what srtm bench calibrate writes"):
         calibrated(file)
 
 

@@ -77,6 +77,6 @@ def test_a_torn_temporary_file_is_harmless(tmp_path):
 
 def test_a_broken_file_is_refused_and_kept(tmp_path):
     (tmp_path / "nsqd.dat").write_bytes(b"not json")
-    with pytest.raises(BadInput, match=r"data_path: .*: must hold nsqd's list of topics in JSON"):
+    with pytest.raises(BadInput, match=r"nsqd\.dat"):
         metadata.load(tmp_path)
     assert (tmp_path / "nsqd.dat").read_bytes() == b"not json"

@@ -55,7 +55,7 @@ def test_the_cluster_file_comes_back_as_it_was_written(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_cluster_file_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "cluster.json").write_text("[]")
-    with pytest.raises(BadInput, match=r"data: '.*: must hold a cluster file"):
+    with pytest.raises(BadInput, match=r"data: '.*cluster.json': must hold a cluster file"):
         read_cluster(tmp_path)
     assert (tmp_path / "cluster.json").read_text() == "[]"
 

@@ -71,7 +71,7 @@ def test_a_refusal_is_one_line_with_field_value_and_rule(
         ("name = 7\n", "name: 7: must be the topic's name"),
         (
             TOPIC + '[[publishers]]\ncsv = "none.csv"\n',
-            r"publishers\[0\].csv: .*: must be a file that can be read",
+            r"publishers\[0\].csv: .*none.csv': must be a file that can be read",
         ),
     ],
 )
