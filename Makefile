@@ -10,7 +10,7 @@ RUST := $(shell find broker/engine bench/loadgen bench/simulator_engine srtm/nat
 PACKAGES := srtm broker distributor adaptor bench
 # How many processes share the tests. Most of the slow ones wait: one more than the two processors of a small machine.
 WORKERS ?= 3
-PYTEST := $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
+PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 PEERS := .peers/nsqd .peers/nsqlookupd .peers/nsqadmin
 
 .PHONY: build check demo test test-full test-pg lint peers floor bench-nsqd figures calibrate figures-real interop soak model fuzz clean
