@@ -5,7 +5,8 @@ at the topics of all earlier steps, too.
 
     python -m tests.support.killed_submission URL create|change|patch|delete
 
-It forks from a process that has no threads: a new interpreter for every step would take a minute.
+It forks from a process that has no threads: a new interpreter for every step would take a minute, and so would a late
+import in every one.
 """
 
 from __future__ import annotations
@@ -14,11 +15,16 @@ import itertools
 import json
 import os
 import signal
+import sqlite3  # noqa: F401 - imported late by SQLAlchemy
 import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 
+import numpy.ma  # imported late by the distributor, as numpy.random
+import numpy.random  # noqa: F401
+import sqlalchemy.dialects.postgresql.psycopg
+import sqlalchemy.dialects.sqlite.pysqlite  # noqa: F401 - imported late by SQLAlchemy
 import trio
 from sqlalchemy import Engine, Table, event
 
