@@ -5,14 +5,13 @@ import pytest
 from bench.experiments.figures import limiters
 from bench.experiments.lab.figure import Effort
 from bench.harness.cluster_runs.recovery import SECOND_NS
-from bench.harness.systems.redis_bucket import Cost
 
 
 @pytest.fixture(scope="module")
 def rows():
     made = []
     for case in limiters.cases(Effort(seconds=2.0)):
-        for name, limit in limiters.limiters_of(case, Cost(200_000, 10_000), 1).items():
+        for name, limit in limiters.limiters_of(case, 1).items():
             made.append(limiters.row(case, name, limit()))
     return made
 
