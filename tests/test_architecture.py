@@ -24,9 +24,6 @@ from tests.support.architecture import (
     MAX_MODULES,
     NOT_FOR_CLIENTS,
     PACKAGES,
-    PENDING_ARROWS,
-    PENDING_DOCSTRINGS,
-    PENDING_NAMES,
     PURE,
     PURE_MODULES,
     SERVICES,
@@ -140,13 +137,11 @@ def test_packages_import_what_their_row_allows() -> None:
     wrong = []
     for room, targets in sorted(present_arrows().items()):
         row = set(ARROWS.get(room, "").split())
-        pending = {target for owner, target in PENDING_ARROWS if owner == room}
-        for target in sorted(targets - row - pending):
+        for target in sorted(targets - row):
             users = [module for module in MODULES if room_of(module) == room]
             users = [module for module in users if target in map(room_of, imports(module))]
             wrong.append(f"{room} imports {target} ({', '.join(users)}): remove the import, or add {target} to its row")
         wrong += [f"{room} imports {target} no more: remove {target} from its row" for target in sorted(row - targets)]
-        wrong += [f"remove {(room, target)} from PENDING_ARROWS" for target in sorted(pending - targets)]
     assert wrong == []
 
 
@@ -196,9 +191,7 @@ def test_packages_stay_small() -> None:
 def test_no_module_name_occurs_twice_within_a_service(service: str) -> None:
     names = [module.rpartition(".")[2] for module in MODULES.keys() - FOLDERS if service_of(module) == service]
     twice = {name for name, times in Counter(names).items() if times > 1} - FREE_NAMES - {"__main__"}
-    pending = {name for owner, name in PENDING_NAMES if owner == service}
-    assert twice - pending == set(), "rename one of each"
-    assert pending - twice == set(), "remove these from PENDING_NAMES"
+    assert twice == set(), "rename one of each"
 
 
 def test_every_package_says_what_it_owns() -> None:
@@ -207,8 +200,7 @@ def test_every_package_says_what_it_owns() -> None:
         text = ast.get_docstring(tree(folder)) or ""
         if not text or "see docs/" in text:
             empty.add(folder)
-    assert empty - PENDING_DOCSTRINGS == set(), "say what these own, what they may import and where to begin"
-    assert PENDING_DOCSTRINGS - empty == set(), "remove these from PENDING_DOCSTRINGS"
+    assert empty == set(), "say what these own, what they may import and where to begin"
 
 
 def test_the_client_library_names_no_library_of_the_command_or_the_services() -> None:

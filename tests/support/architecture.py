@@ -39,16 +39,16 @@ ARROWS = {
     "broker.snapshot": "srtm._native",
     "broker.config": "srtm.control srtm.net",
     "broker.runtime": "broker.config srtm._native srtm.control srtm.net",
+    "broker.stats": "broker.config broker.snapshot srtm.control srtm.net srtm.protocol",
     "broker.history": "broker.events broker.runtime srtm._native srtm.concurrency srtm.control srtm.net",
     "broker.nsqd": (
         "broker.config broker.events broker.runtime broker.snapshot srtm._native srtm.concurrency srtm.net "
         "srtm.protocol"
     ),
     "broker.leases": (
-        "broker.history broker.nsqd broker.snapshot adaptor.gdrl adaptor.policies srtm._native srtm.control "
-        "srtm.net srtm.topics"
+        "broker.history broker.snapshot adaptor.gdrl adaptor.policies srtm._native srtm.control srtm.net "
+        "srtm.protocol srtm.topics"
     ),
-    "broker.stats": "broker.config broker.nsqd broker.snapshot srtm.control srtm.net",
     "broker.sync": (
         "broker.config broker.leases broker.nsqd broker.runtime broker.snapshot srtm._native srtm.concurrency "
         "srtm.control srtm.net"
@@ -70,12 +70,12 @@ ARROWS = {
     "distributor": "",
     "distributor.model": "srtm.token_bucket srtm.topics",
     "distributor.placement": "distributor.model srtm.control srtm.token_bucket srtm.topics",
+    "distributor.storage": "distributor.model srtm.topics",
     "distributor.prediction": "distributor.model distributor.placement srtm.token_bucket srtm.topics",
     "distributor.fitting": (
         "distributor.model distributor.placement distributor.prediction srtm.token_bucket srtm.topics"
     ),
     "distributor.config": "distributor.fitting srtm.net",
-    "distributor.storage": "distributor.model srtm.topics",
     "distributor.registry": (
         "distributor.config distributor.model distributor.placement distributor.storage srtm.control srtm.topics"
     ),
@@ -114,82 +114,58 @@ ARROWS = {
     "adaptor.service": "adaptor.topics srtm.concurrency srtm.control",
     # bench
     "bench": "",
-    "bench.checks": "",
-    "bench.comparisons": "",
     "bench.data": "",
     "bench.harness": "",
     "bench.harness.machine": "",
-    "bench.interop": "",
-    "bench.harness.results": "bench.harness.machine",
+    "bench.harness.systems": "bench.harness.machine",
     "bench.testbed.net": "bench.harness.machine",
-    "bench.harness.systems": "bench.harness.machine bench.harness.results",
+    "bench.harness.results": "bench.harness.machine bench.harness.systems",
     "bench.harness.load": "bench.harness.machine bench.harness.results bench.harness.systems",
-    "bench.interop.__main__": "bench.harness.machine bench.harness.systems bench.interop",
-    "bench.interop.drop_in": "bench.harness.machine bench.harness.systems",
     "bench.console": "bench.harness.load bench.harness.results",
-    "bench.harness.cluster_runs": "bench.harness.load bench.harness.machine",
-    "bench.interop.drop_in.sessions": "bench.interop.drop_in",
-    "bench.checks.faults": "bench.harness.cluster_runs bench.harness.machine bench.harness.results",
-    "bench.checks.measures": (
-        "bench.console bench.harness.cluster_runs bench.harness.load bench.harness.machine "
-        "bench.harness.results bench.harness.systems"
-    ),
-    "bench.demo": "bench.console bench.data bench.harness.cluster_runs bench.harness.load bench.harness.results",
-    "bench.experiments.overhead": (
+    "bench.harness.cluster_runs": "bench.harness.load bench.harness.machine bench.harness.results",
+    "bench.comparisons.rows": (
         "bench.harness.cluster_runs bench.harness.load bench.harness.machine bench.harness.results "
         "bench.harness.systems"
     ),
-    "bench.experiments.placement": "bench.harness.cluster_runs bench.harness.load bench.harness.results",
-    "bench.interop.drop_in.__main__": "bench.interop.drop_in bench.interop.drop_in.sessions",
+    "bench.demo": "bench.console bench.data bench.harness.cluster_runs bench.harness.load bench.harness.results",
+    "bench.experiments.steps": "bench.harness.cluster_runs bench.harness.load bench.harness.results",
     "bench.scenarios": "bench.console bench.harness.load bench.harness.results bench.harness.systems",
     "bench.simulation": "bench.data bench.harness.cluster_runs bench.harness.results",
     "bench.testbed.probes": "bench.harness.cluster_runs bench.harness.load bench.harness.machine bench.testbed.net",
-    "bench.comparisons.rows": (
-        "bench.checks.measures bench.harness.cluster_runs bench.harness.load bench.harness.results "
-        "bench.harness.systems"
+    "bench.comparisons": "bench.comparisons.rows bench.harness.machine bench.harness.results",
+    "bench.comparisons.peers": (
+        "bench.comparisons.rows bench.harness.load bench.harness.results bench.harness.systems"
     ),
-    "bench.experiments.gdrl": "bench.console bench.harness.cluster_runs bench.harness.results bench.simulation",
     "bench.experiments.lab": (
         "bench.harness.cluster_runs bench.harness.load bench.harness.results bench.harness.systems bench.simulation"
     ),
-    "bench.experiments.steps": (
-        "bench.data bench.harness.cluster_runs bench.harness.load bench.harness.results bench.simulation"
+    "bench.testbed": (
+        "bench.console bench.harness.cluster_runs bench.harness.load bench.harness.machine "
+        "bench.harness.results bench.testbed.net bench.testbed.probes"
     ),
     "bench.comparisons.hostile": (
-        "bench.checks.measures bench.comparisons.rows bench.console bench.harness.load bench.harness.machine "
+        "bench.comparisons bench.comparisons.rows bench.console bench.harness.load bench.harness.machine "
         "bench.harness.results bench.harness.systems"
     ),
-    "bench.comparisons.nsqd": "bench.comparisons.rows bench.console bench.harness.results bench.harness.systems",
-    "bench.comparisons.peers": (
-        "bench.comparisons.rows bench.experiments.lab bench.harness.load bench.harness.results bench.harness.systems"
+    "bench.comparisons.nsqd": (
+        "bench.comparisons bench.comparisons.rows bench.console bench.harness.results bench.harness.systems"
     ),
     "bench.experiments.figures": (
-        "bench.data bench.experiments.gdrl bench.experiments.lab bench.experiments.steps "
-        "bench.harness.cluster_runs bench.harness.results bench.harness.systems bench.simulation"
+        "bench.data bench.experiments.lab bench.harness.cluster_runs bench.harness.results bench.simulation"
     ),
     "bench.experiments.table1": (
         "bench.comparisons.rows bench.experiments.lab bench.harness.cluster_runs bench.harness.load "
         "bench.harness.results bench.simulation"
     ),
-    "bench.testbed": (
-        "bench.console bench.experiments.lab bench.harness.cluster_runs bench.harness.load "
-        "bench.harness.machine bench.harness.results bench.simulation bench.testbed.net bench.testbed.probes"
-    ),
     "bench.experiments": (
-        "bench.checks.measures bench.console bench.experiments.figures bench.experiments.lab "
-        "bench.harness.cluster_runs bench.harness.load bench.harness.results bench.simulation"
+        "bench.experiments.figures bench.experiments.lab bench.harness.load bench.harness.results bench.simulation"
     ),
     "bench.commands": (
-        "bench.checks.measures bench.comparisons.hostile bench.comparisons.nsqd bench.comparisons.peers "
-        "bench.comparisons.rows bench.console bench.demo bench.experiments bench.experiments.gdrl "
-        "bench.experiments.lab bench.experiments.overhead bench.experiments.placement bench.experiments.steps "
-        "bench.experiments.table1 bench.harness.machine bench.harness.results bench.scenarios bench.testbed"
+        "bench.comparisons.hostile bench.comparisons.nsqd bench.comparisons.peers bench.comparisons.rows "
+        "bench.console bench.experiments bench.experiments.lab bench.experiments.steps "
+        "bench.experiments.table1 bench.harness.machine bench.harness.results bench.harness.systems "
+        "bench.scenarios bench.testbed"
     ),
-}
-
-# Arrows that close a circle. Move what they import, then delete them here; add none.
-PENDING_ARROWS = {
-    ("bench.harness.results", "bench.experiments.lab"),
 }
 
 # Numbers or bytes in, values out: no event loop, no sockets, no HTTP, no store, no clock.
@@ -258,36 +234,3 @@ LARGER_PACKAGES: dict[str, int] = {}  # {package: its own limit}
 
 # Module names that one service may use more than once.
 FREE_NAMES = {"config", "service", "options", "errors", "view", "document", "run", "policy", "traffic"}
-PENDING_NAMES: set[tuple[str, str]] = set()  # used twice and still to be renamed; add none
-
-# Packages whose docstring does not yet say what they own, what they may import and where to begin. Add none.
-PENDING_DOCSTRINGS = {
-    "bench.checks",
-    "bench.checks.faults",
-    "bench.checks.measures",
-    "bench.commands",
-    "bench.comparisons",
-    "bench.comparisons.hostile",
-    "bench.comparisons.nsqd",
-    "bench.comparisons.peers",
-    "bench.console",
-    "bench.data",
-    "bench.demo",
-    "bench.experiments.figures",
-    "bench.experiments.gdrl",
-    "bench.experiments.lab",
-    "bench.experiments.overhead",
-    "bench.experiments.placement",
-    "bench.experiments.steps",
-    "bench.experiments.table1",
-    "bench.harness",
-    "bench.harness.cluster_runs",
-    "bench.harness.load",
-    "bench.harness.machine",
-    "bench.harness.results",
-    "bench.harness.systems",
-    "bench.scenarios",
-    "bench.simulation",
-    "bench.testbed.net",
-    "bench.testbed.probes",
-}
