@@ -345,9 +345,13 @@ impl Engine {
         }
     }
 
-    /// The body is over its route's limit: it is not read.
+    /// The body is over its route's limit: it is not read. The codes are nsqd's.
     fn refuse_body(&mut self, key: ConnKey, path: &str, now: Nanos) {
-        let code = if path == "/pub" { "MSG_TOO_BIG" } else { "BODY_TOO_BIG" };
+        let code = match path {
+            "/pub" => "MSG_TOO_BIG",
+            _ if path.starts_with("/config/") => "INVALID_VALUE",
+            _ => "BODY_TOO_BIG",
+        };
         self.answer(key, Exchange::LAST, now, |out, date| answer::write_refusal(out, 413, code, &[], Exchange::LAST, date));
     }
 

@@ -89,6 +89,7 @@ fn bad_publishes_are_refused_in_nsqds_words_and_change_nothing() {
         ("/mpub?topic=t&binary=true", "\0\0\0\x01\0\0\0\0", refused(413, "BAD_MESSAGE")),
         ("/mpub?topic=t&binary=true", "\0\0\0\x01\0\0\0\x09a", refused(413, "BAD_MESSAGE")),
         ("/v1/topics/t/bucket", &"x".repeat(65_537), refused(413, "BODY_TOO_BIG")),
+        ("/config/nsqlookupd_tcp_addresses", &"x".repeat(65_537), refused(413, "INVALID_VALUE")),
     ];
     for (target, body, expected) in cases {
         let mut pair = Pair::with(Config { max_msg_size: 100, max_body_size: 1_000, ..Config::default() });
