@@ -1,5 +1,5 @@
-"""Which publisher goes to which broker, and which share each broker is to have.
+"""Which publisher goes to which broker (the paper's steps 1 and 2), and which share each broker is to have.
 
-May import: model, srtm. Begin with ``planner`` (a topic to a placement) and ``share_targets`` (a placement to share
-targets).
+May import: model, srtm. Begin with ``planner`` (a topic to a placement), then ``allocation`` (step 1) and ``quotas``
+(step 2, max-min). ``share_targets`` makes share targets of a placement.
 """

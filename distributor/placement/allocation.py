@@ -1,9 +1,9 @@
-"""Allocation: which publisher goes to which broker. Pure.
+"""Allocation: which publisher goes to which broker, by the paper's steps 1 (concentration) and 2 (max-min). Pure.
 
-``plan`` places a new topic, ``place_more`` a topic of which publishers came, went or changed. The steps are
-concentration, max-min and correlation (design section 5; sections 4.2 and 4.3 of the main paper). The baselines of the
-paper are here too. Rates are msg/s. The load of a topic is the sum of its publishers' rates (the paper's *rate*). Its
-token rate r is at least that.
+``plan`` places a new topic, ``place_more`` a topic of which publishers came, went or changed. Step 1 is
+``concentration``, step 2 is in ``quotas`` (section 4.2 of the main paper); correlation groups are spread there too
+(section 4.3). Step 3 is ``distributor.fitting``. The baselines of the paper are here. Rates are msg/s. The load of a
+topic is the sum of its publishers' rates (the paper's *rate*). Its token rate r is at least that.
 
 ``mcap`` 0 means "not stated": no limit is known, and such a broker takes any topic whole. The number of brokers k is at
 most floor(burst), because a share needs one token.

@@ -1,8 +1,8 @@
-"""Quotas: from the rate that each broker is to have to placed publishers. Pure.
+"""Quotas (max-min, the paper's step 2): from the rate that each broker is to have to placed publishers. Pure.
 
-Water-filling, rounding to whole publishers, and spreading of correlation groups, as arithmetic on columns (design
-section 5, sections 4.2 and 4.3 of the main paper). ``allocation`` decides with it. Everything is vectorized: a million
-publishers in 40,000 groups over 1,000 brokers take seconds.
+Water-filling, rounding to whole publishers, and spreading of correlation groups, as arithmetic on columns (sections 4.2
+and 4.3 of the main paper). ``allocation`` decides with it. Everything is vectorized: a million publishers in 40,000
+groups over 1,000 brokers take seconds.
 
 How a correlation group is spread. Each broker takes a fixed number of heads. Which member goes where is a table, groups
 by brokers, whose rows must sum to the groups' sizes and whose columns to the heads, every entry the exact proportion

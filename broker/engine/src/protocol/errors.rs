@@ -1,4 +1,5 @@
 //! The wire-error table: every error frame that the engine can emit is made here (`docs/protocol.md` lists them for clients).
+//! `refuse` of `engine::commands` answers with it, and ends the input of the connection if the error is fatal.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,6 +1,7 @@
 //! Commands of clients, run on the engine: each one's answer is kept for the end of the turn.
 //!
-//! Imports everything below the engine, and the engine. Begin with `run_commands`; `admission` decides publishes.
+//! Imports everything below the engine, and the engine. Begin with `run_commands`; `admission` decides publishes,
+//! `refuse` answers a bad frame and ends the connection where that is fatal.
 
 pub mod admission;
 pub mod authorization;
