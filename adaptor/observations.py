@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 Shares = list[tuple[int, int]]
 
-BIN_S = 0.1  # design section 6
+BIN_S = 0.1
 
 
 class Bin(NamedTuple):

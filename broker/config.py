@@ -24,7 +24,7 @@ LONGEST_LAB_SERVICE_NS = 10**9
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The engine's settings, as JSON (docs/architecture.md). Made by ``broker.startup``, read by
+    """The engine's settings, as JSON (docs/reference.md, "Configuration"). Made by ``broker.startup``, read by
     ``srtm._native.Engine``."""
 
     tcp_address: str = "127.0.0.1:4150"  # nsqd's is every address; with loopback nothing is exposed by accident

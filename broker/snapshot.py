@@ -1,4 +1,4 @@
-"""The engine's snapshot, typed. Field names are those of docs/architecture.md, "Engine JSON".
+"""The engine's snapshot, typed. Field names are those of docs/reference.md, "Snapshot".
 
 Times are in ns, ``*_micro`` in 1e-6.
 """

@@ -1,6 +1,6 @@
 """Log lines on standard error: name, time (UTC), level, text, and the facts as ``key=value``.
 
-No library is used: structlog's import takes 0.1 s of the 0.3 s in which a broker must answer (design section 11).
+No library is used: structlog's import takes 0.1 s of the 0.3 s in which a broker must answer.
 """
 
 from __future__ import annotations

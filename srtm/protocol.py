@@ -4,9 +4,9 @@
     broker -> client   int32 size | int32 type | data (size - 4 bytes)       type 0 response, 1 error, 2 message
     message data       int64 timestamp_ns | uint16 attempts | 16 bytes id | body       all integers big-endian
 
-The broker answers commands in order. RDY, FIN, REQ, TOUCH and NOP have no answer unless they fail. SRTM adds (design
-section 11): a receipt in the answer to a publish, the error E_RATE_LIMITED, the response ``_move_``, and the command
-LEFT with the response ``_left_``. A plain nsqd has none of them.
+The broker answers commands in order. RDY, FIN, REQ, TOUCH and NOP have no answer unless they fail. SRTM adds a receipt
+in the answer to a publish, the error E_RATE_LIMITED, the response ``_move_``, and the command LEFT with the response
+``_left_``. A plain nsqd has none of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bad input of design section 8, one row a case: its error text and status, by HTTP and by the command line.
+"""Bad input, one row a case: its error text and status, by HTTP and by the command line.
 
 Each test checks that nothing changed. ``distributor/test_service.py`` and ``system/test_hostile.py`` send hostile
 bytes. ``system/test_topic_submission.py`` sends topic files to real processes.

@@ -1,8 +1,8 @@
 """Generalized distributed rate limiting: brokers even out a performance indicator among themselves, two at a time.
 
-From "Designing and Implementing a Fault Tolerant Distributed Rate Limiting Algorithm" (Ramsden), with the exchange of
-design section 6: its formula (2) as printed has the sign of a ratio that is good when small, so it diverges for S / D.
-Every exchange is exact in micro-units: what one gives the other gets. No clock, no numpy; brokers use this.
+From "Designing and Implementing a Fault Tolerant Distributed Rate Limiting Algorithm" (Ramsden), with another exchange:
+its formula (2) as printed has the sign of a ratio that is good when small, so it diverges for S / D. Every exchange is
+exact in micro-units: what one gives the other gets. No clock, no numpy; brokers use this.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Shares between a floor and what a broker can process, with exact sums.
 
-The floor, max(2 % of the topic, one token, one batch), is what lets an idle broker begin again (design section 6). It
-gives way where there are too many brokers for it: to half of an equal part, and to one token.
+The floor, max(2 % of the topic, one token, one batch), is what lets an idle broker begin again. It gives way where
+there are too many brokers for it: to half of an equal part, and to one token.
 """
 
 from __future__ import annotations

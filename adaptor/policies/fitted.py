@@ -1,11 +1,11 @@
-"""The default policy: rates that fit (``srtm.token_bucket.fitted_split``) and bursts to match (``bursts``), from short
-bins, changed as soon as traffic changes.
+"""The default policy: rates that fit (``srtm.token_bucket.fitted_split``) and bursts to match (``burst_split``), from
+short bins, changed as soon as traffic changes.
 
-Rates are those since the last change on each broker (``detection``). While messages wait somewhere, most of the slack
-goes there: a backlog drains at r - lambda under any split, provided that nobody leaves tokens unused; and a broker with
-a backlog has no use for burst. New shares are proposed while something waits, as often as ``policy`` asks; and where
-those that there are differ from what fits by more than matters, when something has changed, and when an estimate rests
-on twice as many bins as they do; else only against the noise of the estimates.
+Rates are those since the last change on each broker (``change_detection``). While messages wait somewhere, most of the
+slack goes there: a backlog drains at r - lambda under any split, provided that nobody leaves tokens unused; and a
+broker with a backlog has no use for burst. New shares are proposed while something waits, as often as ``policy`` asks;
+and where those that there are differ from what fits by more than matters, when something has changed, and when an
+estimate rests on twice as many bins as they do; else only against the noise of the estimates.
 
 Few messages are no evidence against the shares that there are: these stay until what is expected calls for others by
 more than that noise, and as they were declared until the first message; and what was declared and does not come is

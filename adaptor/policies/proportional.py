@@ -1,7 +1,7 @@
 """The adaptor of the main paper (section 5.4): token rates in proportion to the average rate of arrivals, bursts to the
 largest backlog, both over a sliding window.
 
-Backlog is the unfinished work U (design section 6): of traffic that conforms nothing ever waits.
+Backlog is the unfinished work U: of traffic that conforms nothing ever waits.
 """
 
 from __future__ import annotations

@@ -64,14 +64,14 @@ class Side:
 
     @property
     def worst_p99_ms(self) -> float:
-        """The promise is judged by broker, and the worst decides (design, section 5)."""
+        """The promise is judged by broker, and the worst decides."""
         return max(part.p99_ms for part in self.parts)
 
     def kept(self, promise: Promise) -> bool:
         return self.worst_p99_ms <= promise.latency_ms
 
     def row(self, promise: Promise) -> dict[str, object]:
-        """A flat object of ``runs`` (design, section 11)."""
+        """A flat object of ``runs``."""
         plain = {key: value for key, value in asdict(self).items() if key not in ("parts", "places", "reasons")}
         judged = {"access_worst_p99_ms": self.access_worst_p99_ms, "worst_p99_ms": self.worst_p99_ms}
         state = {"kept": self.kept(promise), "valid": not self.reasons, "reasons": self.reasons}

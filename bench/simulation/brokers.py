@@ -249,6 +249,6 @@ class Tail:
 
 
 def worst(parts: Sequence[Delays]) -> Tail:
-    """The broker with the largest p99: a promise is judged broker by broker (design, section 5)."""
+    """The broker with the largest p99: a promise is judged broker by broker."""
     tails = [Tail.of([part]) for part in parts if len(part.access_ns)]
     return max(tails, key=lambda tail: tail.p99_ns, default=Tail.of([Delays()]))

@@ -22,7 +22,7 @@ from bench.testbed.probes.listening import Heard
 from bench.testbed.session import Session, Traffic
 
 ALL = "all"
-LATENESS_PART, SENT_PART = 0.2, 0.999  # design, section 11
+LATENESS_PART, SENT_PART = 0.2, 0.999
 Ints = NDArray[np.int64]
 
 

@@ -1,4 +1,4 @@
-"""GdrlExchanges tokens with other brokers (``adaptor.gdrl.exchange``): ten times a second it asks one broker per
+"""Exchanges tokens with other brokers (``adaptor.gdrl.exchange``): ten times a second it asks one broker per
 topic to even out, and it answers those who ask. No distributor is needed meanwhile. ``gdrl_exchanges`` decides what
 is sent."""
 

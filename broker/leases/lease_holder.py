@@ -1,7 +1,7 @@
 """Holds this broker's shares: takes the distributor's desired state, puts it into the engine, says what is in force.
 Synchronous, without network; the caller passes the time.
 
-Its law (design, sections 3 and 6): a version never goes back. A bucket is full only if the share says so (the topic's
+Its law: a version never goes back. A bucket is full only if the share says so (the topic's
 first grant ever) and there was none here; any other bucket starts empty. A new incarnation holds the topics that it
 remembers at (0, 0) until it has synced: proof of death may have moved its tokens, so messages wait.
 

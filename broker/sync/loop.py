@@ -1,8 +1,8 @@
 """The sync loop: sends reports and acknowledgements to the distributor, puts the desired state in force.
 
-The loop is level-triggered (design, section 11). A sync is sent every second; the distributor holds its answer back
-until something changes. A sync is sent at once if something here cannot wait: an unassigned publisher, a topic without
-tokens, an acknowledgement. Reports and desired state are deltas where both sides know to what.
+The loop is level-triggered. A sync is sent every second; the distributor holds its answer back until something changes.
+A sync is sent at once if something here cannot wait: an unassigned publisher, a topic without tokens, an
+acknowledgement. Reports and desired state are deltas where both sides know to what.
 
 If a sync fails, shares stay in force as they are (the engine ends timed leases by itself) and the next distributor is
 asked: the leader, if a standby names it. What has to outlive the process is on disk before it is in force.

@@ -1,4 +1,4 @@
-"""Runs the measurements that the distributor asks for, each as a task of its own (docs/architecture.md, "A fitting").
+"""Runs the measurements that the distributor asks for, each as a task of its own.
 
 A measurement counts once its share is in force and it is not held. It reports until it is told to stop. The promises to
 other topics are checked from the beginning. A report that no leader took is sent again; a refusal ends the measurement.

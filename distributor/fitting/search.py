@@ -1,4 +1,4 @@
-"""Which layout to try next, computed from what was recorded (design section 5, "beyond the paper"). Pure.
+"""Which layout to try next, computed from what was recorded. Pure.
 
 Arrivals do not depend on where publishers are, so one round tells of every layout: the access delay of each broker's
 subset under its share, and its processing delay (``prediction.replay``). Candidates are the plans for one broker, two,
@@ -84,7 +84,7 @@ def by_rates(task: Task, brokers: Sequence[BrokerCapacity], split: Split, refute
 
 def settle_ns(demand: Demand, old: Layout, new: Layout) -> int:
     """Until the buckets of ``new`` have earned what they hold more than those of ``old``: a share that grows gets no
-    tokens with it (design section 3), and until they are there messages wait that later would not. A topic's first
+    tokens with it, and until they are there messages wait that later would not. A topic's first
     buckets start full."""
     if not old.brokers:
         return 0

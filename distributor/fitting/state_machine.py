@@ -1,4 +1,4 @@
-"""Online fitting (section 4.2, step 3; design section 5): measure a layout, decide, compute the next, until all fit.
+"""Online fitting (section 4.2, step 3): measure a layout, decide, compute the next, until all fit.
 
 A state machine without sockets and without a clock: events in, actions out (``events``). A round is: place
 the publishers, measure on all their brokers at once, stop as soon as the answer is clear. Below the target everywhere:

@@ -1,4 +1,4 @@
-"""A fitting as people and tools are shown it: JSON documents (docs/architecture.md). Pure.
+"""A fitting as people and tools are shown it: JSON documents. Pure.
 
 ``state``: "queued" (another fitting has its brokers, or one of these died and may come back), "waiting" (no message
 has come yet: the placement by rates stands), "running", "fits", "does not fit" (``missing`` says what it would take),

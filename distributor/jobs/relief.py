@@ -91,7 +91,7 @@ class ReliefJob:
 
     async def _trouble(self, topic: Topic, shift: Shift) -> str | None:
         """Why those who shall take publishers cannot. A broker that is new to the topic gets a small share, and may
-        make messages wait longer for it than they are late now (design section 5): the forecast says."""
+        make messages wait longer for it than they are late now: the forecast says."""
         after = topic.placement.moved(shift.to)
         if full := self._registry.overfull(topic, after):
             return f"{full[0]} has no room for {after.assigned[full[0]]:,.6g} msg/s of the topic"

@@ -1,6 +1,6 @@
 """Measured capacity caps: which brokers are full, for which promise and which kind of traffic. Pure.
 
-Capacity depends on what is asked (design section 5): a broker that is full for bursts within 1 ms may take any number
+Capacity depends on what is asked: a broker that is full for bursts within 1 ms may take any number
 of single messages within 10 ms. A fitting measures a cap. The cap holds until a publisher leaves the broker, unless the
 same fitting moved that publisher.
 """

@@ -2,7 +2,7 @@
 
 A share is a lease. Under the rule "keep" a broker has it until it hears otherwise. A timed lease ends by itself unless
 it is renewed. In both cases the *bound* of a broker counts: the largest share that may be in force there, by component
-(rate and burst), of all shares issued since the last one that it acknowledged. The law (design sections 3 and 6):
+(rate and burst), of all shares issued since the last one that it acknowledged. The law:
 
     the sum of all bounds <= (r, b), in both components, at all times
 

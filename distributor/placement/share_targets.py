@@ -16,7 +16,7 @@ from srtm.token_bucket.exact_split import split_bucket
 from srtm.token_bucket.fitted_split import Traffic, fitted_bucket
 from srtm.topics.spec import TopicSpec
 
-MIN_SHARE_FRACTION = 0.02  # of the topic's rate, for a broker with undeclared publishers only (design, section 6)
+MIN_SHARE_FRACTION = 0.02  # of the topic's rate, for a broker with undeclared publishers only
 _MOVING_SLACK_FRACTION = 0.75  # of the slack (r minus all rates): publishers in transit count at both brokers
 
 

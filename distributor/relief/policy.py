@@ -7,8 +7,8 @@ another promise breaks where they went, or nothing got better. What keeps this f
 topic and a broker at a time, a budget a minute, publishers that were moved stay, brokers that took do not give and the
 other way round for a while, and after a failure a pause that doubles.
 
-Access delay is not load: the share is too small, or bursts are too large, and fewer publishers may make it worse
-(design section 5). It is noted, and left to the split and to fitting.
+Access delay is not load: the share is too small, or bursts are too large, and fewer publishers may make it worse. It is
+noted, and left to the split and to fitting.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from srtm.concurrency.backoff import Backoff
 from srtm.errors import BadInput, PeerError, SrtmError, Unavailable
 from srtm.net.address import format_address
 
-_LOOKUP_S = 0.8  # a broker that takes on a topic waits up to 1 s for its subscribers (design section 11)
+_LOOKUP_S = 0.8  # a broker that takes on a topic waits up to 1 s for its subscribers
 _GOODBYE_S = 1.0  # the longest wait for the answers to CLS
 
 

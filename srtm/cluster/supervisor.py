@@ -1,7 +1,7 @@
 """Runs a whole cluster as processes of this host: a distributor with SQLite, an adaptor and brokers, on loopback.
 
 While the block of ``cluster`` runs, a process that ends is started again on the same port with the same data. Its end
-is reported to the distributor (proof of death, design section 6). ``DIR/cluster.json`` lists what runs. When the block
+is reported to the distributor (proof of death). ``DIR/cluster.json`` lists what runs. When the block
 ends, all processes have ended. If this process is killed, the kernel ends them (``srtm.cluster.parent_death``).
 """
 

@@ -1,4 +1,4 @@
-"""Shows the result of a command: tables for people, one JSON document for programs (``--json``, design section 11)."""
+"""Shows the result of a command: tables for people, one JSON document for programs (``--json``)."""
 
 from __future__ import annotations
 

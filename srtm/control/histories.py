@@ -21,7 +21,7 @@ class TopicHistory(Control, frozen=True, omit_defaults=True):
     """One topic on one broker, in consecutive bins. Made by ``broker.history.schedule``.
 
     All columns but ``supply`` have the same length; bins without messages count. Between two reports, times may be left
-    out in which no message arrived or waited. Demand (design, section 11) is arrivals plus waiting messages.
+    out in which no message arrived or waited. Demand is arrivals plus waiting messages.
     """
 
     topic: str

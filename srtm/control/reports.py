@@ -18,7 +18,7 @@ class LatencyMs(Control, frozen=True):
 
 
 class TopicLatency(Control, frozen=True):
-    """The four histograms of a topic (design section 5) over one period."""
+    """The four histograms of a topic over one period."""
 
     access: LatencyMs = LatencyMs()
     processing: LatencyMs = LatencyMs()

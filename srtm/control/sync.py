@@ -51,7 +51,7 @@ class Share(Control, frozen=True):
     ``broker.leases.lease_holder``.
 
     (0, 0) means: managed, but no tokens; messages wait. ``full`` is true only in a topic's first grant ever: the bucket
-    starts full. Any other new bucket starts empty (design, section 3). ``recall``: the broker keeps what it has of this
+    starts full. Any other new bucket starts empty. ``recall``: the broker keeps what it has of this
     topic, exchanges no more, and reports it (``SyncRequest.held``).
     """
 

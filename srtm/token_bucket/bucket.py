@@ -1,9 +1,9 @@
 """The exact token bucket, and the checker of release logs. It is the reference for all other implementations.
 
-The law (design section 3; appendix A of the main paper): a bucket refills continuously at r up to b. Message i, which
+The law (appendix A of the main paper): a bucket refills continuously at r up to b. Message i, which
 arrives at a_i, is released at d_i = max(a_i, first instant with its tokens), first come first served, rounded up to the
 next whole nanosecond. A token is 1e15 units, so a rate of m micro-messages/s adds exactly m units a nanosecond
-(docs/architecture.md, "Numbers that cross boundaries"). No float, clock or numpy is used. The engine has the same
+(docs/reference.md, "Numbers"). No float, clock or numpy is used. The engine has the same
 bucket in Rust; ``srtm.token_bucket.replay`` applies it to columns.
 """
 

@@ -1,6 +1,6 @@
 """Splits rates and bursts (micro-messages) into parts that sum exactly to the whole.
 
-r_l and b_l are proportional to the assigned rates (design section 5). A share is (0, 0) or holds at least one token
+r_l and b_l are proportional to the assigned rates. A share is (0, 0) or holds at least one token
 (section 3). Only integers and fractions are used.
 """
 

@@ -1,4 +1,4 @@
-"""Splits a bucket by the traffic of its brokers (design section 5): small brokers get more than their proportion.
+"""Splits a bucket by the traffic of its brokers: small brokers get more than their proportion.
 
 Let a server of rate r_l get firings of I_l messages as a Poisson process of lambda_l messages a second. Its unfinished
 work U exceeds x with a probability of about C exp(-t x / I_l), where q (e^t - 1) = t, C = (1 - q) / (q e^t - 1) and

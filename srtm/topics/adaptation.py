@@ -1,4 +1,4 @@
-"""How a topic's shares are adapted: what an operator can set (design section 6). Plain values.
+"""How a topic's shares are adapted: what an operator can set. Plain values.
 
 ``mode``: ``static`` (the split never changes), ``proportional`` (the paper's, section 5.4), ``fitted`` (the default),
 ``gdrl`` (brokers exchange tokens), ``central`` (one broker has all tokens but the floors of the others).

@@ -1,4 +1,4 @@
-"""Reads topic files (TOML, design section 11) into the JSON documents that the distributor accepts.
+"""Reads topic files (TOML) into the JSON documents that the distributor accepts.
 
 Files that a topic file names are included. The distributor alone checks the contents, so each rule has one place.
 """

@@ -1,4 +1,4 @@
-"""The lease of a share: how long it lasts if it is not renewed (design section 6): "keep", or a length. Pure.
+"""The lease of a share: how long it lasts if it is not renewed: "keep", or a length. Pure.
 
 Distributor and broker measure the length by their own clocks, which may differ in speed. The longest lease keeps that
 error below the margin. The shortest lease leaves a standby the time to take over before it ends.

@@ -1,4 +1,4 @@
-"""Reads the blocks of a topic document that declare publishers (design section 11) into ``Rows``.
+"""Reads the blocks of a topic document that declare publishers into ``Rows``.
 
 A block is a list (``csv_text`` with the header ``id,rate,correlation_group``; ``srtm.topics.file`` fills it from
 ``csv``), a model (``count``, ``rate``, ``group_size``, ``id_prefix``) or columns (``ids``, ``rates``, ``groups``).

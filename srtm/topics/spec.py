@@ -1,4 +1,4 @@
-"""The specification of a topic, as its operator writes it (design section 11).
+"""The specification of a topic, as its operator writes it.
 
 Only the ``parse_`` functions make a ``TopicSpec``, so it is always valid. Every refusal is one ``BadInput`` that names
 field, value and rule.

@@ -79,7 +79,7 @@ class Row:
         return found
 
     def flat(self) -> dict[str, Any]:
-        """As an object of ``runs`` (design, section 11)."""
+        """As an object of ``runs``."""
         by_k = self.by_k().items()
         return {
             **self.run,

@@ -1,4 +1,4 @@
-"""What a broker's ``GET /v1/topics/NAME/trace`` says about each message of a topic, as columns (design, section 11).
+"""What a broker's ``GET /v1/topics/NAME/trace`` says about each message of a topic, as columns.
 
 All times are ns of the host's monotonic clock, so traces of brokers on one host merge by sorting.
 """

@@ -123,7 +123,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     throttled_periods: int = 0  # of the quota, those in which it was used up
 
     def row(self, name: str) -> dict[str, Any]:
-        """A flat object of ``runs`` (design, section 11); ``errors`` is their number."""
+        """A flat object of ``runs``; ``errors`` is their number."""
         row = {field: getattr(self, field) for field in self.__struct_fields__ if field not in _NOT_FLAT}
         return {"name": name, **row, "errors": sum(self.errors.values())}
 

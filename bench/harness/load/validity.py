@@ -1,8 +1,8 @@
 """Whether a run may be believed, and every reason why not. Pure.
 
-The load generator itself says where it was late, sent too little, was stopped or heard nothing at all (design,
-section 11); here is what it cannot see by itself: who else used the processors. And where messages got lost, the
-latencies of those that arrived say nothing of the promise; nor does a topic of which none arrived.
+The load generator itself says where it was late, sent too little, was stopped or heard nothing at all; here is what it
+cannot see by itself: who else used the processors. And where messages got lost, the latencies of those that arrived say
+nothing of the promise; nor does a topic of which none arrived.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What benches and the demo write down (design, section 11): flat runs, whether they count, and where they were made.
+"""What benches and the demo write down: flat runs, whether they count, and where they were made.
 
 Histograms travel as HDR V2 (deflate, base64) of nanoseconds: they can be added, percentiles cannot.
 """

@@ -27,7 +27,7 @@ class Verdict:
     name: str
     claim: str
     checks: list[Check]
-    runs: list[dict[str, object]] = field(default_factory=list)  # flat objects (design, section 11)
+    runs: list[dict[str, object]] = field(default_factory=list)  # flat objects
     settings: dict[str, object] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)  # why a run does not count; empty: all of them do
 

@@ -1,4 +1,4 @@
-//! The result of a run, and whether it may be believed (design section 11).
+//! The result of a run, and whether it may be believed.
 
 use std::collections::{BTreeMap, HashSet};
 

@@ -1,4 +1,4 @@
-"""Laws of the placement (design section 5), over random topics and brokers, and the examples of the paper."""
+"""Laws of the placement, over random topics and brokers, and the examples of the paper."""
 
 import math
 import time

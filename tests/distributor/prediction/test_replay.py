@@ -99,7 +99,7 @@ def test_publishers_that_are_nowhere_are_left_out():
 
 
 def test_fewer_publishers_can_make_the_access_delay_worse():
-    # Independent publishers; a tenth of them with a tenth of the bucket waits longer (design section 5).
+    # Independent publishers; a tenth of them with a tenth of the bucket waits longer.
     rng = np.random.default_rng(1)
     arrival_ns = np.sort(rng.integers(0, 20 * SECOND, 20_000))
     recorded = trace(arrival_ns, rng.integers(0, 100, 20_000))

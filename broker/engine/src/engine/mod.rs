@@ -357,7 +357,7 @@ impl Engine {
 
     // ---- the end of a connection -------------------------------------------------------------------------------------------------------
 
-    /// Forget a connection. What was in flight to it is requeued at once (on purpose not nsqd's way: design section 2).
+    /// Forget a connection. What was in flight to it is requeued at once (on purpose not nsqd's way: `docs/protocol.md`).
     pub(crate) fn close(&mut self, key: ConnKey) {
         let Some(mut conn) = self.conns.remove(key) else { return };
         self.schedule.closed.push(key);

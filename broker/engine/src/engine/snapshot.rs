@@ -1,4 +1,4 @@
-//! What Python may see of an engine, taken between turns (the shapes of docs/architecture.md).
+//! What Python may see of an engine, taken between turns (the shapes of docs/reference.md, "Snapshot").
 
 use std::collections::BTreeMap;
 
