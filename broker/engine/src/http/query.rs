@@ -1,4 +1,4 @@
-//! The query string, as Go's parser takes it: the first value of a name wins; a `;` or a broken escape spoils the whole.
+//! The query string by Go's net/url rules: the first value of a name wins; a `;` or a broken escape spoils the whole.
 
 use std::borrow::Cow;
 
