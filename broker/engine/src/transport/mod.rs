@@ -12,7 +12,7 @@
 //! session here: what comes is kept as it is, and what there is to say inside TLS waits.
 
 pub mod buffer;
-pub mod certificate;
+pub mod common_name;
 pub mod deflate;
 pub mod handshake;
 pub mod snappy;

@@ -17,7 +17,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 
 use crate::config::{BadSetting, ClientAuth, Config, TlsRequired, TlsVersion};
 use crate::transport::buffer::Queue;
-use crate::transport::certificate;
+use crate::transport::common_name::{common_name, public_key};
 use crate::transport::types::Broken;
 
 /// What TLS connections have in common; `None`: no certificate is configured.
@@ -43,7 +43,7 @@ pub fn server_config(config: &Config) -> Result<Option<Arc<ServerConfig>>, BadSe
 
 fn certified_key(config: &Config, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, BadSetting> {
     let chain = certificates("tls_cert_pem", &config.tls_cert_pem)?;
-    let Some(public) = chain.first().and_then(|first| certificate::public_key(first)) else {
+    let Some(public) = chain.first().and_then(|first| public_key(first)) else {
         return Err(BadSetting::new("tls_cert_pem", "the first certificate must be an X.509 one"));
     };
     let key = PrivateKeyDer::from_pem_slice(config.tls_key_pem.as_bytes())
@@ -224,7 +224,7 @@ impl Tls {
             version: if self.connection.protocol_version() == Some(ProtocolVersion::TLSv1_3) { "TLS1.3" } else { "TLS1.2" },
             cipher_suite: suite.replace("TLS13_", "TLS_"),
             protocol: String::from_utf8_lossy(self.connection.alpn_protocol().unwrap_or_default()).into_owned(),
-            peer_name: peer.and_then(|der| certificate::common_name(der)).map(String::into_boxed_str),
+            peer_name: peer.and_then(|der| common_name(der)).map(String::into_boxed_str),
         })
     }
 }

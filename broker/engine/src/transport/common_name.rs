@@ -1,12 +1,30 @@
-//! Two things out of an X.509 certificate, without judging it: its public key and its subject's common name.
+//! The common name of a certificate's subject, and its public key, read without judging the certificate.
 //!
-//! A server's own certificate may be expired, signed with SHA-1, or of version 1: that is for its clients to judge, so no validating parser is used here.
+//! A server's own certificate may be expired, signed with SHA-1, or of version 1. Its clients judge that, so no
+//! validating parser is used here. An element in DER is a tag, a length, and as many bytes of content:
+//!
+//! ```text
+//! Certificate  30 len
+//!   signed     30 len
+//!     version  a0 len ..                        optional
+//!     serial number, algorithm, issuer, validity
+//!     subject  30 len
+//!       set    31 len
+//!         attribute  30 len
+//!           kind     06 03 55 04 03             2.5.4.3, the common name
+//!           value    0c 06 63 6c 69 65 6e 74    "client" (0c UTF-8, 13 printable, 1e two-byte)
+//!     public key 30 len ..
+//! ```
 
-const SEQUENCE: u8 = 0x30;
-const VERSION: u8 = 0xa0;
-const OBJECT_ID: u8 = 0x06;
-const BMP_STRING: u8 = 0x1e;
-const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03]; // 2.5.4.3
+/// Tags of DER that are told apart.
+mod tag {
+    pub const OBJECT_ID: u8 = 0x06;
+    pub const BMP_STRING: u8 = 0x1e; // two bytes a character
+    pub const SEQUENCE: u8 = 0x30;
+    pub const VERSION: u8 = 0xa0;
+}
+
+const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 
 /// One DER element: its tag, its content, and all of it.
 struct Element<'a> {
@@ -42,12 +60,12 @@ fn elements(mut input: &[u8]) -> impl Iterator<Item = Element<'_>> {
 
 /// Subject and public key.
 fn parts(certificate: &[u8]) -> Option<(Element<'_>, Element<'_>)> {
-    let (certificate, _) = element(certificate).filter(|(certificate, _)| certificate.tag == SEQUENCE)?;
-    let (signed, _) = element(certificate.content).filter(|(signed, _)| signed.tag == SEQUENCE)?;
+    let (certificate, _) = element(certificate).filter(|(certificate, _)| certificate.tag == tag::SEQUENCE)?;
+    let (signed, _) = element(certificate.content).filter(|(signed, _)| signed.tag == tag::SEQUENCE)?;
     // After the optional version: serial number, algorithm, issuer, validity, subject, public key.
-    let mut fields = elements(signed.content).skip_while(|field| field.tag == VERSION).skip(4);
+    let mut fields = elements(signed.content).skip_while(|field| field.tag == tag::VERSION).skip(4);
     let (subject, key) = (fields.next()?, fields.next()?);
-    (subject.tag == SEQUENCE && key.tag == SEQUENCE).then_some((subject, key))
+    (subject.tag == tag::SEQUENCE && key.tag == tag::SEQUENCE).then_some((subject, key))
 }
 
 /// Its SubjectPublicKeyInfo, in DER; `None`: this is no certificate.
@@ -62,13 +80,13 @@ pub fn common_name(certificate: &[u8]) -> Option<String> {
     let names = attributes.filter_map(|attribute| {
         let (kind, rest) = element(attribute.content)?;
         let (value, _) = element(rest)?;
-        (kind.tag == OBJECT_ID && kind.content == COMMON_NAME).then(|| text(&value))
+        (kind.tag == tag::OBJECT_ID && kind.content == COMMON_NAME).then(|| text(&value))
     });
     names.last()
 }
 
 fn text(value: &Element<'_>) -> String {
-    if value.tag == BMP_STRING {
+    if value.tag == tag::BMP_STRING {
         let units: Vec<u16> = value.content.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]])).collect();
         return String::from_utf16_lossy(&units);
     }
