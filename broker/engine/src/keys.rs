@@ -2,6 +2,9 @@
 
 use slotmap::new_key_type;
 
+/// Connections, topics or messages of a long list that one turn visits: so that no message waits for all of them.
+pub const VISITS_A_TURN: usize = 128;
+
 new_key_type! {
     pub struct ConnKey;
     pub struct TopicKey;

@@ -3,8 +3,16 @@
 /// Nanoseconds of CLOCK_MONOTONIC.
 pub type Nanos = i64;
 
-/// Less than this is noise between two readings of the clocks, not a wall clock that was set back.
-const STEP_BACK_NS: i64 = 1_000_000;
+pub const NS_PER_S: Nanos = 1_000_000_000;
+
+/// How long a client may take for a request, or block what is written to it, before its connection ends: 30 s.
+pub const PATIENCE_NS: Nanos = 30 * NS_PER_S;
+
+/// How long a client may take for a TLS handshake, or nobody for a message that is to leave: 5 s.
+pub const SHORT_PATIENCE_NS: Nanos = 5 * NS_PER_S;
+
+/// A change of the wall clock's offset by more than 1 ms is a step: slewing moves it by 0.05 % at most.
+pub const STEP_NS: Nanos = 1_000_000;
 
 /// What the wall clock and CLOCK_BOOTTIME are ahead of the monotonic clock. It is told, and reads no clock itself.
 #[derive(Debug)]
@@ -24,7 +32,7 @@ impl Default for WallClock {
 impl WallClock {
     /// Wall clock minus monotonic clock, from now on.
     pub fn set_offset(&mut self, offset: i64) {
-        if offset < self.offset - STEP_BACK_NS {
+        if offset < self.offset - STEP_NS {
             self.floor = self.latest;
         }
         self.offset = offset;

@@ -10,9 +10,6 @@ use crate::time::Nanos;
 /// Segments apart that are kept of one connection. Beyond that they share the arrival of the latest of them: too late, as the kernel's stamp would be.
 const MAX_KNOWN: usize = 1_024;
 
-/// Room that an emptied list keeps.
-const KEPT_KNOWN: usize = 16;
-
 /// Segments behind a hole that are kept.
 const MAX_AHEAD: usize = 64;
 
@@ -114,7 +111,7 @@ impl Sequence {
             }
         }
         if self.known.is_empty() {
-            self.known.shrink_to(KEPT_KNOWN);
+            self.known.shrink_to(MAX_AHEAD);
         }
         true
     }

@@ -18,10 +18,10 @@ use crate::queueing::message::Message;
 use crate::queueing::zone_preference::Nearness;
 use crate::scheduling::client_limits::UNFINISHED_NS;
 use crate::scheduling::work_budget::Share;
-use crate::time::Nanos;
+use crate::time::{Nanos, PATIENCE_NS};
 use crate::timer::Armed;
-use crate::transport::Layers;
 use crate::transport::types::{Broken, Step};
+use crate::transport::{KEEP_BUFFER, Layers};
 
 /// Beyond this much unsent output a consumer gets no further messages until it has read some.
 const HIGH_WATER: usize = 1 << 20;
@@ -29,14 +29,8 @@ const HIGH_WATER: usize = 1 << 20;
 /// How long a connection that got a fatal error may take to read it.
 pub const LINGER_NS: Nanos = 1_000_000_000;
 
-/// How long a connection without heartbeats may block what is written to it once either side has ended its stream.
-const FLUSH_NS: Nanos = 30_000_000_000;
-
 /// Answers that a client may leave unread before what it sends waits until it has read them: a buffer that grew with them would be copied while all wait.
 const MAX_UNREAD_ANSWERS: usize = 256 << 10;
-
-/// An idle connection's buffers are given back beyond this capacity.
-const KEEP_BUFFER: usize = 16 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
@@ -352,7 +346,7 @@ impl Connection {
         }
         let interval = self.heartbeat_ns();
         let ends = self.phase == Phase::Flushing || self.eof;
-        let patience = interval.or_else(|| ends.then_some(FLUSH_NS));
+        let patience = interval.or_else(|| ends.then_some(PATIENCE_NS));
         let blocked = self.blocked_since.zip(patience).map(|(since, patience)| since + patience);
         let heard = interval.filter(|_| !self.input_state.waits()).map(|interval| self.last_command + 2 * interval);
         heard.into_iter().chain(blocked).chain(self.unfinished_deadline()).min()

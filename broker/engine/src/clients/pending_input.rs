@@ -1,12 +1,7 @@
 //! Where a connection's input stands: whether its next commands run, what they wait for, and what is kept of them meanwhile.
 
 use crate::time::Nanos;
-
-/// Bytes kept for a connection whose input waits before it is read no further. (One read may exceed it.)
-const MAX_KEPT_BYTES: usize = 64 << 10;
-
-/// Reads kept apart for it, each with its stamp, before it is read no further.
-const MAX_KEPT_READS: usize = 256;
+use crate::transport::buffer::{MAX_KEPT_BYTES, MAX_KEPT_READS};
 
 /// What the next commands of a connection wait for, besides the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

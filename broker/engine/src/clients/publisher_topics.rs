@@ -1,9 +1,7 @@
 //! What a connection publishes to, looked up once a topic.
 
 use crate::keys::TopicKey;
-
-/// Topics that are remembered.
-const MOST: usize = 16;
+use crate::protocol::grants::MAX_REMEMBERED;
 
 /// What a connection's publishes to one topic have in common.
 #[derive(Debug)]
@@ -59,7 +57,7 @@ impl PublishedTopics {
             self.first = Some(published);
             return 0;
         }
-        if self.others.len() + 1 == MOST {
+        if self.others.len() + 1 == MAX_REMEMBERED {
             self.first = Some(self.others.remove(0));
         }
         self.others.push(published);
@@ -93,13 +91,13 @@ mod tests {
     fn the_newest_topics_are_remembered_and_each_is_found_where_it_was_said_to_be() {
         let mut topics = PublishedTopics::default();
         assert!(topics.is_empty());
-        for number in 0..MOST + 3 {
+        for number in 0..MAX_REMEMBERED + 3 {
             let name = number.to_string();
             let index = topics.remember(None, published(&name));
             assert_eq!((topics.position(&name), &*topics.get(index).expect("remembered").name), (Some(index), &*name));
         }
         let names: Vec<&str> = topics.iter().map(|published| &*published.name).collect();
-        let newest: Vec<String> = (3..MOST + 3).map(|number| number.to_string()).collect();
+        let newest: Vec<String> = (3..MAX_REMEMBERED + 3).map(|number| number.to_string()).collect();
         assert_eq!(names, newest);
         topics.clear();
         assert!(topics.is_empty() && topics.get(0).is_none() && topics.get(1).is_none());

@@ -18,8 +18,8 @@ use crate::time::Nanos;
 const PROMISED: usize = 8;
 const PROMISED_BYTES: usize = 8 << 20;
 
-/// Room besides for what the read that ends it may bring of the next one.
-const BEHIND: usize = 256 << 10;
+/// What one read may bring. A longer command takes several reads, and the last of them may bring as much of the next.
+pub(crate) const READ_BUFFER: usize = 256 << 10;
 
 /// Room that a connection's input may keep beyond what is in it.
 const KEEP_INPUT: usize = 64 << 10;
@@ -188,9 +188,9 @@ fn make_room(input: &mut Vec<u8>, more: usize, whole: Option<usize>, most: u64) 
     if len > input.capacity()
         && len > LARGE_INPUT
         && let Some(whole) = whole.filter(|whole| (len..=PROMISED_BYTES.max(PROMISED * len)).contains(whole))
-        && (whole + BEHIND) as u64 <= most
+        && (whole + READ_BUFFER) as u64 <= most
     {
-        let _ = input.try_reserve_exact(whole + BEHIND - input.len()); // without it grows by copies
+        let _ = input.try_reserve_exact(whole + READ_BUFFER - input.len()); // without it grows by copies
     }
 }
 

@@ -3,15 +3,12 @@
 use crate::clients::connection::{Connection, Phase};
 use crate::engine::Engine;
 use crate::engine::turn::DueTimers;
-use crate::keys::{ChannelKey, ConnKey};
+use crate::keys::{ChannelKey, ConnKey, VISITS_A_TURN};
 use crate::protocol::codec;
 use crate::protocol::errors::WireError;
 use crate::scheduling::client_limits::{Limit, UNFINISHED_NS};
 use crate::time::Nanos;
 use crate::timer::Timer;
-
-/// Messages of one consumer, or of one channel, that come back in a turn because their time is over: thousands may be due at the same instant.
-const DUE_IN_A_TURN: usize = 128;
 
 impl Engine {
     pub(crate) fn handle_timeouts(&mut self, now: Nanos) {
@@ -84,7 +81,7 @@ impl Engine {
     /// Deferred messages that are due go to the queue, so many in a turn.
     fn undefer(&mut self, key: ChannelKey, now: Nanos) {
         let Some(channel) = self.channels.get_mut(key) else { return };
-        let moved = channel.undefer(DUE_IN_A_TURN, now);
+        let moved = channel.undefer(VISITS_A_TURN, now);
         match channel.next_deferred() {
             Some(due) if due <= now => {
                 channel.has_due = true;
@@ -110,7 +107,7 @@ impl Engine {
         let Some(sub) = self.conns.get_mut(key).and_then(|conn| conn.subscription.as_mut()) else { return };
         let channel_key = sub.channel;
         let Some(channel) = self.channels.get_mut(channel_key) else { return };
-        for _ in 0..DUE_IN_A_TURN {
+        for _ in 0..VISITS_A_TURN {
             let Some(&(deadline, id)) = sub.deadlines.front().filter(|(deadline, _)| *deadline <= now) else { break };
             sub.deadlines.pop_front();
             let live = channel.in_flight.get(&id).is_some_and(|entry| entry.owner == key && entry.deadline == deadline);

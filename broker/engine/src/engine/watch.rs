@@ -4,17 +4,12 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use crate::engine::Engine;
-use crate::keys::{ConnKey, TopicKey};
+use crate::keys::{ConnKey, TopicKey, VISITS_A_TURN};
 use crate::telemetry::arrival_bins::{BIN_NS, open_at, opens_at};
 use crate::telemetry::measurement::Network;
+use crate::telemetry::steady_watch::QUEUE_BINS;
 use crate::time::Nanos;
 use crate::timer::Timer;
-
-/// Topics that are looked at in a turn.
-const TOPICS_A_TURN: usize = 256;
-
-/// The same while messages wait.
-const QUEUE_BINS: i64 = 3;
 
 impl Engine {
     /// Look for changes in `topics`, too, and in `no_longer` only while somebody asks for their histories. Those that are not there, or have no limit, are looked at once they are.
@@ -53,7 +48,7 @@ impl Engine {
         if !self.watch_list.armed.fire(at) {
             return;
         }
-        for _ in 0..TOPICS_A_TURN {
+        for _ in 0..VISITS_A_TURN {
             let Some((due, key)) = self.watch_list.pop(now) else { break };
             if self.topics.get(key).and_then(|topic| topic.limiter.as_ref()?.history.look_due()) == Some(due) {
                 self.look_at_history(key, open_at(now), now);
@@ -66,7 +61,7 @@ impl Engine {
     fn plan_look(&mut self, key: TopicKey, now: Nanos) {
         let longest = self.watch_list.longest_pause();
         let Some(limiter) = self.topics.get_mut(key).and_then(|topic| topic.limiter.as_mut()) else { return };
-        let pause = if limiter.backlog.is_empty() { longest } else { QUEUE_BINS * BIN_NS };
+        let pause = if limiter.backlog.is_empty() { longest } else { Nanos::from(QUEUE_BINS) * BIN_NS };
         let number = open_at(limiter.history.speaks_at().min(now + pause)).max(open_at(now)) + 1;
         limiter.history.set_look_due(opens_at(number));
         self.watch_list.due.push(Reverse((opens_at(number), key)));

@@ -26,13 +26,7 @@ use crate::http::line_body::LineBody;
 use crate::http::request::MAX_HEAD;
 use crate::keys::ConnKey;
 use crate::memory::{Charge, Meter};
-use crate::time::Nanos;
-
-/// How long a request may take to come in, from its first byte to its last.
-const REQUEST_NS: Nanos = 30_000_000_000;
-
-/// How long a client may take nothing of an answer.
-const BLOCKED_NS: Nanos = 30_000_000_000;
+use crate::time::{Nanos, PATIENCE_NS};
 
 /// Answers that may wait to be taken before no further request is looked at.
 pub(crate) const MAX_UNTAKEN: usize = 64 << 10;
@@ -188,15 +182,15 @@ impl Http {
     }
 
     pub(crate) fn is_late(&self, now: Nanos) -> bool {
-        self.begun.is_some_and(|begun| begun + REQUEST_NS <= now)
+        self.begun.is_some_and(|begun| begun + PATIENCE_NS <= now)
     }
 
     /// When to look after this connection: its request has not come in, its client takes nothing, or it has been idle for long enough.
     /// `waits`: requests of it are kept.
     pub fn deadline(&self, blocked_since: Option<Nanos>, waits: bool) -> Option<Nanos> {
-        let blocked = blocked_since.map(|since| since + BLOCKED_NS);
+        let blocked = blocked_since.map(|since| since + PATIENCE_NS);
         let is_idle = self.idle_ns > 0 && self.begun.is_none() && self.owed.is_none() && !waits;
         let idle = is_idle.then_some(self.idle_since + self.idle_ns);
-        self.begun.map(|begun| begun + REQUEST_NS).into_iter().chain(blocked).chain(idle).min()
+        self.begun.map(|begun| begun + PATIENCE_NS).into_iter().chain(blocked).chain(idle).min()
     }
 }

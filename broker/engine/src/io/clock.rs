@@ -1,6 +1,6 @@
 //! The two clocks. Kernel stamps are CLOCK_REALTIME; everything else is CLOCK_MONOTONIC, so that a step of the wall clock neither mints nor burns tokens.
 
-use crate::time::Nanos;
+use crate::time::{Nanos, STEP_NS};
 
 fn read(clock: libc::clockid_t) -> Nanos {
     let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -21,9 +21,6 @@ pub fn boottime() -> Nanos {
 fn realtime() -> Nanos {
     read(libc::CLOCK_REALTIME)
 }
-
-/// A change of the offset by more than this is a step of the wall clock (slewing moves it by 0.05 % at most).
-const STEP_NS: Nanos = 1_000_000;
 
 /// A change by more than this is looked at twice: the thread may have been stopped between the readings of the two clocks.
 const SUSPICIOUS_NS: Nanos = 50_000;

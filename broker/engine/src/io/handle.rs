@@ -25,7 +25,7 @@ use crate::io::listener::{self, Ports};
 use crate::io::reactor::{self, Reactor};
 use crate::io::shared::{Shared, held};
 use crate::io::socket;
-use crate::keys::TopicKey;
+use crate::keys::{TopicKey, VISITS_A_TURN};
 use crate::limiter::trace::{Columns, Trace};
 use crate::telemetry::arrival_bins;
 use crate::telemetry::measurement::{Measurement, Recording};
@@ -34,10 +34,7 @@ use crate::transport::tls::server_config;
 
 /// What one turn may spend on a snapshot or a trace: some tenths of a millisecond.
 const TOPICS_A_TURN: usize = 4;
-const ENTRIES_A_TURN: u64 = 10_000;
-const CLIENTS_A_TURN: usize = 256;
-const NAMES_A_TURN: usize = 2_000; // an allocation each
-const HISTORIES_A_TURN: usize = 256;
+const ENTRIES_A_TURN: u64 = 5_000;
 
 /// What came to topics. `until`: the number of the first bin that is not over.
 #[derive(Debug, Serialize)]
@@ -139,7 +136,7 @@ impl Handle {
             snapshot.topics.extend(self.call(move |engine, now| engine.topic_views(&keys, &channel, clients, now))?);
         }
         let mut views = Vec::new();
-        for keys in snapshot.client_keys().chunks(CLIENTS_A_TURN) {
+        for keys in snapshot.client_keys().chunks(VISITS_A_TURN) {
             let keys = keys.to_vec();
             views.extend(self.call(move |engine, _| engine.client_views(&keys))?);
         }
@@ -181,7 +178,7 @@ impl Handle {
         let mut names = Vec::new();
         loop {
             let (name, first) = (topic.to_owned(), names.len());
-            let more = self.call(move |engine, _| engine.trace(&name).map(|trace| trace.publishers(first, NAMES_A_TURN)))?;
+            let more = self.call(move |engine, _| engine.trace(&name).map(|trace| trace.publishers(first, ENTRIES_A_TURN as usize)))?;
             match more.filter(|more| !more.is_empty()) {
                 Some(more) => names.extend(more),
                 None => return Ok(names),
@@ -193,7 +190,7 @@ impl Handle {
     pub fn histories(&self, topics: &[String], since: i64) -> Result<Histories, NotRunning> {
         let (until, wall_offset_ns) = self.call(|engine, now| (arrival_bins::open_at(now), engine.clock.offset()))?;
         let mut histories = Histories { until, bin_ns: arrival_bins::BIN_NS, wall_offset_ns, topics: Vec::new() };
-        for topics in topics.chunks(HISTORIES_A_TURN) {
+        for topics in topics.chunks(VISITS_A_TURN) {
             let topics = topics.to_vec();
             histories.topics.extend(self.call(move |engine, now| engine.histories(&topics, since, until, now))?);
         }

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::{io, mem, ptr};
 
+use crate::scheduling::client_limits::TABLES;
 use crate::time::Nanos;
 
 /// Connections that may wait to be accepted: a fleet that reconnects at once must not meet a full queue.
@@ -11,9 +12,6 @@ const BACKLOG: libc::c_int = 4_096;
 
 /// Descriptors that no connection gets: for listeners, files and what Python opens.
 const OWN_DESCRIPTORS: usize = 64;
-
-/// Descriptors for which there is room in the process's table from the start: half a megabyte of the kernel's memory.
-const TABLE: usize = 1 << 16;
 
 /// A peer that is silent for so long is asked whether it is there, and again as often (Go's defaults, and so nsqd's): one that vanished without a word, and
 /// sends nothing by itself, would hold its connection for ever.
@@ -215,10 +213,10 @@ pub fn raise_descriptor_limit() {
     }
 }
 
-/// Make the process's table of descriptors as large as they may become, or `TABLE`: in a process of several threads the kernel stops the one that makes it
+/// Make the process's table of descriptors as large as they may become, or `TABLES`: in a process of several threads the kernel stops the one that makes it
 /// grow for ten milliseconds and more, which would be in the middle of accepting a crowd.
 pub fn grow_descriptor_table(any: RawFd) {
-    let highest = room_for_connections().map_or(TABLE, |room| (room + OWN_DESCRIPTORS).min(TABLE)) - 1;
+    let highest = room_for_connections().map_or(TABLES, |room| (room + OWN_DESCRIPTORS).min(TABLES)) - 1;
     // SAFETY: plain numbers; what was opened is owned by nobody else and closed at once. A failure leaves the table as it is.
     unsafe {
         let fd = libc::fcntl(any, libc::F_DUPFD_CLOEXEC, highest as libc::c_int);

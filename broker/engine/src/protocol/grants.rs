@@ -8,7 +8,7 @@ use std::fmt;
 use regex::bytes::{Regex, RegexBuilder};
 use serde::Deserialize;
 
-use crate::time::Nanos;
+use crate::time::{NS_PER_S, Nanos};
 
 /// Memory that one compiled pattern may take, and again its caches: ordinary ones take a tenth.
 const MAX_PATTERN_BYTES: usize = 128 << 10;
@@ -16,10 +16,8 @@ const MAX_PATTERN_BYTES: usize = 128 << 10;
 /// Compiled patterns that are kept for all connections; with more in use, all are forgotten and compiled again when they are met.
 const MAX_PATTERNS: usize = 512;
 
-/// Topics that a connection's authorization is known to cover.
-const MAX_REMEMBERED: usize = 16;
-
-const NS_PER_S: Nanos = 1_000_000_000;
+/// Topics that are remembered of a connection: those it may publish to, and those it publishes to.
+pub(crate) const MAX_REMEMBERED: usize = 16;
 
 /// An auth server's answer.
 #[derive(Debug, Deserialize)]

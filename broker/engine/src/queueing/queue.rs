@@ -20,9 +20,6 @@ const PORTION: Portion = Portion { messages: 1_000, bytes: 1 << 20 };
 /// Reads that fail, a second or so apart, until a file is given up for the next.
 const READ_FAILURES: u32 = 5;
 
-/// An ephemeral queue without any memory would be none: a turn may bring as much before a ready consumer gets the first.
-const LEAST_EPHEMERAL: usize = 1_000;
-
 #[derive(Debug)]
 pub struct Queue {
     memory: VecDeque<Message>,
@@ -126,7 +123,8 @@ impl Queue {
 
     /// What is more than `room` is dropped.
     pub fn ephemeral(room: usize) -> Self {
-        let room = if room == 0 { LEAST_EPHEMERAL } else { room };
+        // An ephemeral queue without any memory would be none: a turn may bring a portion before a consumer gets the first.
+        let room = if room == 0 { PORTION.messages as usize } else { room };
         Self { memory: VecDeque::new(), room, beyond: Beyond::Nowhere { dropped: 0 } }
     }
 

@@ -10,7 +10,7 @@ use crate::limiter::trace::{Entry, Trace};
 use crate::queueing::message::Message;
 use crate::queueing::queue::Queue;
 use crate::telemetry::arrival_bins::{History, Standing};
-use crate::telemetry::latency::Latency;
+use crate::telemetry::latency::{Latency, SLOT_NS};
 use crate::time::Nanos;
 use crate::timer::Armed;
 
@@ -34,10 +34,8 @@ struct LargestBacklog {
 }
 
 impl LargestBacklog {
-    const SLOT_NS: Nanos = 5_000_000_000;
-
     fn note(&mut self, units: i128, now: Nanos) {
-        let number = now / Self::SLOT_NS;
+        let number = now / SLOT_NS;
         match self.slots.back_mut() {
             Some((last, largest)) if *last == number => *largest = units.max(*largest),
             _ => {
@@ -54,7 +52,7 @@ impl LargestBacklog {
     }
 
     fn messages(&self, now: Nanos) -> f64 {
-        let oldest = now / Self::SLOT_NS - 12;
+        let oldest = now / SLOT_NS - 12;
         let largest = self.slots.iter().filter(|(slot, _)| *slot > oldest).map(|(_, units)| *units).max();
         largest.unwrap_or(0) as f64 / TOKEN as f64
     }

@@ -10,7 +10,7 @@ use crate::limiter::bucket::TOKEN;
 use crate::telemetry::change_detector::ChangeDetector;
 use crate::telemetry::share_rates::ShareRates;
 use crate::telemetry::steady_watch::SteadyWatch;
-use crate::time::Nanos;
+use crate::time::{NS_PER_S, Nanos};
 
 pub const BIN_NS: Nanos = 100_000_000;
 pub const SLOT_NS: Nanos = BIN_NS / 5;
@@ -18,20 +18,11 @@ pub const SLOT_NS: Nanos = BIN_NS / 5;
 /// Slots without a message in a row that count: after so many a rate of nothing is well known.
 const LONGEST_SLEEP: i64 = 1_000;
 
-/// So long after a question for bins changes are looked for.
-const WATCHED_NS: Nanos = 1_000_000_000;
-
 /// Bins that are kept: whoever reads them may be late by so many.
 const KEPT: i64 = 128;
 
-/// As much delay as is told of a bin: whoever reads it takes numbers that doubles have exactly, and nothing else.
-const MOST_DELAY_NS: u64 = 1 << 53;
-
 /// The stamps of a turn may be so much older than it: a bin is given out no earlier.
-const SETTLE_NS: Nanos = 5_000_000;
-
-/// Units in a thousandth of a message: as exactly as unfinished work is told.
-const THOUSANDTH: i128 = TOKEN / 1_000;
+pub(crate) const SETTLE_NS: Nanos = 10_000_000;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Bin {
@@ -130,7 +121,8 @@ impl History {
         if now >= self.watched_until {
             self.detector = ChangeDetector::default();
         }
-        self.watched_until = self.watched_until.max(now + WATCHED_NS);
+        // Changes are looked for until a second after a question for bins.
+        self.watched_until = self.watched_until.max(now + NS_PER_S);
     }
 
     /// From `now` on it rests: it is watched until `leave`. False: it did before.
@@ -147,7 +139,7 @@ impl History {
     /// It is watched no longer than as if somebody had asked at `now`.
     pub fn leave(&mut self, now: Nanos) {
         if self.rest.take().is_some() {
-            self.watched_until = now + WATCHED_NS;
+            self.watched_until = now + NS_PER_S;
         }
     }
 
@@ -281,14 +273,14 @@ impl History {
             bins.arrivals[at] = bin.arrivals;
             bins.waiting[at] = bin.waiting;
             bins.unfinished[at] = bin.unfinished as f64 / 1e3;
-            bins.delay_ns[at] = bin.delay_ns.min(MOST_DELAY_NS);
+            bins.delay_ns[at] = bin.delay_ns.min(1 << 53); // readers take doubles, exact up to here
         }
         Some(bins)
     }
 }
 
 fn thousandths(units: i128) -> u64 {
-    u64::try_from((units.max(0) + THOUSANDTH - 1) / THOUSANDTH).unwrap_or(u64::MAX)
+    u64::try_from((units.max(0) + TOKEN / 1_000 - 1) / (TOKEN / 1_000)).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -420,7 +412,7 @@ mod tests {
 
     #[test]
     fn work_is_told_to_a_thousandth_of_a_message_and_never_as_less_than_it_is() {
-        assert_eq!([0, 1, THOUSANDTH, THOUSANDTH + 1, -1].map(thousandths), [0, 1, 1, 2, 0]);
+        assert_eq!([0, 1, TOKEN / 1_000, TOKEN / 1_000 + 1, -1].map(thousandths), [0, 1, 1, 2, 0]);
         assert_eq!(thousandths(i128::MAX / 2), u64::MAX);
     }
 
@@ -432,6 +424,6 @@ mod tests {
             history.delayed(delay);
         }
         history.turn(BIN_NS, SUPPLY, idle);
-        assert_eq!(history.between(0, 1).map(|bins| bins.delay_ns), Some(vec![MOST_DELAY_NS]));
+        assert_eq!(history.between(0, 1).map(|bins| bins.delay_ns), Some(vec![1 << 53]));
     }
 }

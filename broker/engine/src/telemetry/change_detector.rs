@@ -9,16 +9,18 @@
 
 use std::f64::consts::LN_2;
 
-const LN_1_5: f64 = 0.405_465_108_108_164_4;
-const LN_1_1: f64 = 0.095_310_179_804_324_87;
-/// Ratios of a changed rate to that before: 4, 1.5, 1.1 and their inverses; their logarithms, and by which part of it the rate grows.
-const TESTS: [(f64, f64); 6] =
-    [(2.0 * LN_2, 3.0), (LN_1_5, 0.5), (LN_1_1, 0.1), (-LN_1_1, 1.0 / 1.1 - 1.0), (-LN_1_5, 1.0 / 1.5 - 1.0), (-2.0 * LN_2, -0.75)];
+/// Of six ratios of a changed rate to that before: the logarithm, and by which part of it the rate grows.
+const TESTS: [(f64, f64); 6] = [
+    (2.0 * LN_2, 3.0),               // 4
+    (0.405_465_108_108_164_4, 0.5),  // 1.5
+    (0.095_310_179_804_324_87, 0.1), // 1.1
+    (-0.095_310_179_804_324_87, 1.0 / 1.1 - 1.0),
+    (-0.405_465_108_108_164_4, 1.0 / 1.5 - 1.0),
+    (-2.0 * LN_2, -0.75),
+];
 
 /// A false alarm in e^18 slots of each test, were rate and dispersion known: 15 days of slots of 20 ms. (Estimated, they cost more where batches are large.)
 const THRESHOLD: f64 = 18.0;
-/// A sum does not pass this: what was clear beyond doubt, and not lasting, is forgotten as soon as what was just clear.
-const HIGHEST: f64 = 2.0 * THRESHOLD;
 /// Times the rate that is learnt at most of a slot that would be a change, were it confirmed: it may be no more than a burst that was held up.
 const OUTLYING: f64 = 4.0;
 /// So much these must say by themselves.
@@ -192,7 +194,7 @@ impl ChangeDetector {
         let passed = |slots: u32| self.rate * f64::from(SLOWEST) * (1.0 - KEEPS.powf(f64::from(slots)));
         let (expected, risen) = (passed(slots), passed(fading) + LEAST * f64::from(slots - fading));
         for (sum, (_, growth)) in self.sums.iter_mut().zip(TESTS) {
-            *sum = (*sum - growth * if growth > 0.0 { risen } else { expected } / index).clamp(0.0, HIGHEST);
+            *sum = (*sum - growth * if growth > 0.0 { risen } else { expected } / index).clamp(0.0, 2.0 * THRESHOLD);
         }
         self.last.push_empty(slots);
         self.rate *= KEEPS.powf(f64::from(slots));
@@ -203,7 +205,7 @@ impl ChangeDetector {
         let index = self.dispersion.index;
         let (counted, rate, risen) = (count as f64 / index, self.rate / index, self.rate.max(LEAST) / index);
         for (sum, (log, growth)) in self.sums.iter_mut().zip(TESTS) {
-            *sum = (*sum + counted * log - growth * if growth > 0.0 { risen } else { rate }).clamp(0.0, HIGHEST);
+            *sum = (*sum + counted * log - growth * if growth > 0.0 { risen } else { rate }).clamp(0.0, 2.0 * THRESHOLD);
         }
         self.last.push(count);
         if self.sums.iter().all(|sum| *sum <= THRESHOLD) {

@@ -5,14 +5,11 @@ use std::collections::VecDeque;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::telemetry::latency::histogram;
+use crate::telemetry::latency::{histogram, note};
 use crate::time::Nanos;
 
 /// The window moves in steps of this part of it.
 const SLOTS: i64 = 6;
-
-/// Longer ones count as this, so that one message that nobody wanted does not make the histogram grow.
-const LONGEST_NS: u64 = 86_400_000_000_000;
 
 /// Kept only where percentiles are asked for: a slot with samples takes some 20 KiB.
 #[derive(Debug, Default)]
@@ -35,8 +32,7 @@ impl E2e {
             self.slots.push_back((number, histogram(2)));
         }
         if let Some((_, slot)) = self.slots.back_mut() {
-            // safe: an auto-resizing histogram takes every value
-            slot.record((latency_ns.max(0) as u64).min(LONGEST_NS)).expect("auto-resizing");
+            note(slot, latency_ns.max(0) as u64, 1);
         }
     }
 

@@ -26,7 +26,8 @@ impl Sample {
     }
 }
 
-const SLOT_NS: Nanos = 5_000_000_000;
+/// Latencies of 5 s go together.
+pub(crate) const SLOT_NS: Nanos = 5_000_000_000;
 const SLOTS: i64 = 12;
 const RECENT_SLOTS: i64 = 2;
 
@@ -56,8 +57,8 @@ pub(crate) fn histogram<C: hdrhistogram::Counter>(digits: u8) -> Histogram<C> {
     Histogram::new(digits).expect("valid number of digits")
 }
 
-/// Longer waits count as this, so that one message that nobody wanted does not make the histogram grow.
-const LONGEST_NS: u64 = 3_600_000_000_000;
+/// Waits of more than a day count as one day: a message that nobody wanted must not make the histogram grow.
+const LONGEST_NS: u64 = 86_400_000_000_000;
 
 pub(crate) fn note<C: hdrhistogram::Counter>(histogram: &mut Histogram<C>, value: u64, count: C) {
     // safe: an auto-resizing histogram takes every value

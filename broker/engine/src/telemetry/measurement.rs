@@ -10,15 +10,13 @@ use std::sync::Arc;
 use hdrhistogram::Histogram;
 
 use crate::limiter::trace::{Entry, LastSent};
+use crate::telemetry::arrival_bins::SETTLE_NS;
 use crate::telemetry::latency::{histogram, note};
 use crate::time::Nanos;
 
 /// What nobody took for this long after its bucket let it go, or for twice the target, is not measured: no subscriber is there for it, or its first
 /// delivery was lost. Where those before it are still being sent it is on its way, however long that takes: only who has seen it sent knows how late it was.
 const UNSENT_NS: Nanos = 2_000_000_000;
-
-/// An interval is over this long after its end at the latest: a turn may bring stamps that are a little older than itself.
-const GRACE_NS: Nanos = 10_000_000;
 
 /// Times on the way to and from this broker, by publisher (index in the trace).
 #[derive(Debug, Clone, Default)]
@@ -115,7 +113,7 @@ impl Measurement {
             }
             self.cursor += 1;
         }
-        if self.open.is_some_and(|open| self.began + (open.number + 1) * self.target + GRACE_NS <= now) {
+        if self.open.is_some_and(|open| self.began + (open.number + 1) * self.target + SETTLE_NS <= now) {
             self.whole.extend(self.open.take());
         }
         true
@@ -288,7 +286,7 @@ mod tests {
         let mut measurement = Measurement::new(0, MS, 0);
         measurement.take(0, &[sent(0, 0, 1)], NONE, 2 * MS);
         assert_eq!(measurement.intervals(false), []);
-        measurement.take(1, &[], NONE, MS + GRACE_NS);
+        measurement.take(1, &[], NONE, MS + SETTLE_NS);
         assert_eq!(measurement.intervals(false), [told(0, 1, 0, 1)]);
     }
 

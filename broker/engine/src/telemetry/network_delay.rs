@@ -6,14 +6,12 @@ use std::sync::Arc;
 use slotmap::SecondaryMap;
 
 use crate::keys::{ConnKey, TopicKey};
+use crate::telemetry::latency::SLOT_NS;
 use crate::telemetry::measurement::Network;
 use crate::time::Nanos;
 
-/// Connections that are looked at in one turn, and asked if they are clients of the topic, at well under a microsecond each.
+/// Connections whose round trip is asked for in one turn: a system call each.
 const VISITED_A_TURN: usize = 32;
-
-/// How long what was found of a topic's clients holds: the least of all round trips seldom changes.
-const HOLDS_NS: Nanos = 5_000_000_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct NetworkDelay {
@@ -25,9 +23,10 @@ pub(crate) struct NetworkDelay {
 }
 
 impl NetworkDelay {
-    /// Ask for the delay of all clients of a topic, which are among `conns`, unless it is known well enough, or another's is still asked for.
+    /// Ask for the delay of all clients of a topic, which are among `conns`, unless it was asked for within 5 s, or
+    /// another's is still asked for: the least of all round trips seldom changes.
     pub fn ask(&mut self, topic: TopicKey, conns: impl Iterator<Item = ConnKey>, now: Nanos) {
-        if self.asking.is_some() || self.known.get(topic).is_some_and(|(asked, _)| now < asked + HOLDS_NS) {
+        if self.asking.is_some() || self.known.get(topic).is_some_and(|(asked, _)| now < asked + SLOT_NS) {
             return;
         }
         self.asking = Some((topic, now));

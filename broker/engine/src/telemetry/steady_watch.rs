@@ -4,7 +4,7 @@ use crate::telemetry::drift_detector::DriftDetector;
 use crate::time::Nanos;
 
 /// In so many bins in a row something waited at the beginning: it is no passing burst.
-const QUEUE_BINS: u32 = 3;
+pub(crate) const QUEUE_BINS: u32 = 3;
 
 #[derive(Debug)]
 pub struct SteadyWatch {

@@ -7,9 +7,10 @@ use crate::config::{ClientAuth, Config, TlsRequired};
 use crate::event::Event;
 use crate::keys::ConnKey;
 use crate::protocol::identify::Compression;
+use crate::time::SHORT_PATIENCE_NS;
 use crate::transport::testing::{AUTHORITY, CLIENT_CERT, CLIENT_KEY, Client, TLS12, TLS13, tls_config};
 use crate::transport::tls::server_config;
-use crate::transport::{HANDSHAKE_NS, Layers, deflate, snappy};
+use crate::transport::{Layers, deflate, snappy};
 
 const DEFLATE: Compression = Compression::Deflate { level: 6 };
 
@@ -478,7 +479,7 @@ fn a_delivery_counts_as_sent_when_its_sealed_bytes_are() {
 fn secured(pair: &mut Pair) -> ConnKey {
     let key = pair.accept();
     let config = pair.engine.tls.config.clone().expect("a certificate");
-    let layers = Layers::tls_server(config, pair.now + HANDSHAKE_NS).expect("layers");
+    let layers = Layers::tls_server(config, pair.now + SHORT_PATIENCE_NS).expect("layers");
     pair.engine.conns[key].layers = Some(Box::new(layers));
     pair.engine.arm_connection(key);
     key

@@ -7,11 +7,11 @@ use crate::time::Nanos;
 /// An empty queue keeps this much.
 const KEEP: usize = 4 << 10;
 
-/// Bytes kept for a handshake before no more are read. (One read may exceed it.)
-const MAX_KEPT_BYTES: usize = 64 << 10;
+/// Bytes kept for a connection whose input waits before no more are read. (One read may exceed it.)
+pub(crate) const MAX_KEPT_BYTES: usize = 64 << 10;
 
 /// Reads kept apart, each with its stamp, before no more are read.
-const MAX_KEPT_READS: usize = 256;
+pub(crate) const MAX_KEPT_READS: usize = 256;
 
 #[derive(Debug, Default)]
 pub struct Queue {

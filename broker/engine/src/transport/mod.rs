@@ -33,24 +33,18 @@ use crate::transport::buffer::{Kept, Queue};
 use crate::transport::tls::{Session, Tls};
 use crate::transport::types::{Broken, Step};
 
-/// How long a client may take for its handshake.
-pub const HANDSHAKE_NS: Nanos = 5_000_000_000;
-
-/// Socket bytes kept undecoded before no more are read. (One read may exceed it.)
+/// Bytes kept undecoded, or decrypted for the decompressor, before no more are read: more than its largest chunk.
+/// (One read may exceed it.)
 const MAX_KEPT: usize = 128 << 10;
 
-/// Decrypted bytes kept for the decompressor: more than its largest chunk.
-const MAX_DECRYPTED: usize = 128 << 10;
-
-/// Buffers of an idle connection are given back beyond this capacity.
-const KEEP_BUFFER: usize = 16 << 10;
+/// Output buffers of an idle connection are given back beyond this capacity.
+pub(crate) const KEEP_BUFFER: usize = 16 << 10;
 
 /// Sent bytes are cut off the front of the output beyond this.
 const CUT: usize = 1 << 20;
 
 // What the state of a layer takes, charged to the memory limit: deflate as measured (334 KiB); the others idle at a third and less, and grow to this in use.
-const TLS_BYTES: u64 = 40 << 10;
-const SNAPPY_BYTES: u64 = 40 << 10;
+const TLS_OR_SNAPPY_BYTES: u64 = 40 << 10;
 const DEFLATE_BYTES: u64 = 336 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,10 +180,10 @@ impl Layers {
     pub fn memory(&self) -> u64 {
         let compression = match self.compression {
             None => 0,
-            Some(Compression::Snappy) => SNAPPY_BYTES,
+            Some(Compression::Snappy) => TLS_OR_SNAPPY_BYTES,
             Some(Compression::Deflate { .. }) => DEFLATE_BYTES,
         };
-        let state = compression + if self.has_tls() { TLS_BYTES } else { 0 };
+        let state = compression + if self.has_tls() { TLS_OR_SNAPPY_BYTES } else { 0 };
         state + (self.received.len() + self.decrypted.len() + self.kept.len() + self.away.unwrap_or(0)) as u64
     }
 
@@ -241,7 +235,7 @@ impl Layers {
 
     fn decrypt(&mut self, plain: &mut Vec<u8>, limit: usize) -> Result<(), Broken> {
         let Some(tls) = &mut self.tls else { return Ok(()) };
-        let (target, limit) = if self.decoder.is_some() { (self.decrypted.tail(), MAX_DECRYPTED) } else { (plain, limit) };
+        let (target, limit) = if self.decoder.is_some() { (self.decrypted.tail(), MAX_KEPT) } else { (plain, limit) };
         self.ended |= tls.decode(&mut self.received, target, limit)?;
         Ok(())
     }

@@ -9,20 +9,14 @@ use std::collections::HashMap;
 use crate::clients::connection::Phase;
 use crate::clients::reply::Reply;
 use crate::engine::Engine;
-use crate::keys::{ConnKey, TopicKey};
+use crate::keys::{ConnKey, TopicKey, VISITS_A_TURN};
 use crate::queueing::queue::Queue;
 use crate::scheduling::departures::Question;
-use crate::time::Nanos;
+use crate::time::{Nanos, SHORT_PATIENCE_NS};
 use crate::timer::Timer;
 
 /// Between two looks.
 const LOOK_NS: Nanos = 5_000_000;
-
-/// What stands where nobody takes it for longer than this is not waited for: the place is abandoned, or the one who asks waits no longer either.
-const ABANDONED_NS: Nanos = 5_000_000_000;
-
-/// Messages at the head of a queue among which one is sought that was never delivered; beyond them one is taken to be there.
-const LOOKED_AT: usize = 64;
 
 impl Engine {
     /// The connection wants to know when all has left that it has published to `topic`.
@@ -60,7 +54,8 @@ impl Engine {
     fn oldest_of(&self, key: TopicKey, now: Nanos) -> Option<Nanos> {
         let topic = self.topics.get(key)?;
         let channels = || topic.channels.iter().filter_map(|&channel| self.channels.get(channel)).filter(|channel| !channel.paused);
-        let wanted = |first: Option<Nanos>, taken: bool| first.filter(|first| taken || now.saturating_sub(*first) < ABANDONED_NS);
+        // What nobody takes for 5 s is not waited for: the place is abandoned, or the one who asks waits no longer either.
+        let wanted = |first: Option<Nanos>, taken: bool| first.filter(|first| taken || now.saturating_sub(*first) < SHORT_PATIENCE_NS);
         let queued = channels().filter_map(|channel| wanted(first_of(&channel.queue), !channel.consumers.is_empty()));
         let conns = channels().flat_map(|channel| &channel.consumers).filter_map(|&consumer| self.conns.get(consumer));
         let unsent = conns.filter_map(|conn| conn.marks.front().map(|mark| mark.arrival));
@@ -82,7 +77,7 @@ fn left_notice(topic: &str, number: u64) -> Vec<u8> {
 /// When the first message of the queue came that was never delivered. Those before it, which came back or are of an earlier incarnation, are in no order.
 fn first_of(queue: &Queue) -> Option<Nanos> {
     let memory = queue.memory();
-    let found = memory.iter().take(LOOKED_AT).find(|message| message.attempts == 0 && !message.foreign);
-    let unseen = memory.len() > LOOKED_AT || queue.backend_len() > 0;
+    let found = memory.iter().take(VISITS_A_TURN).find(|message| message.attempts == 0 && !message.foreign);
+    let unseen = memory.len() > VISITS_A_TURN || queue.backend_len() > 0;
     found.map(|message| message.times.arrival).or_else(|| unseen.then_some(Nanos::MIN))
 }

@@ -14,11 +14,8 @@ use crate::queueing::shared_disk::{Disk, Storage};
 use crate::queueing::topic::Topic;
 use crate::storage::disk_queue::DiskQueue;
 use crate::storage::store::Store;
-use crate::time::Nanos;
+use crate::time::{NS_PER_S, Nanos};
 use crate::timer::Timer;
-
-/// How soon what the disk refused is tried again.
-const RETRY_NS: Nanos = 1_000_000_000;
 
 impl Engine {
     /// This new engine with queues that go on on disk, and begin with what an earlier one left there. `incarnation`: a number that no other process uses.
@@ -167,7 +164,8 @@ impl Engine {
         }
         disk.calm();
         self.events.extend(disk.take_events());
-        let after = if disk.is_failing() { RETRY_NS.min(sync_timeout_ns) } else { sync_timeout_ns };
+        // What the disk refused is tried again after a second.
+        let after = if disk.is_failing() { NS_PER_S.min(sync_timeout_ns) } else { sync_timeout_ns };
         self.timers.arm(armed, now.saturating_add(after), Timer::Disk);
     }
 

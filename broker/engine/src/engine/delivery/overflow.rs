@@ -16,15 +16,13 @@ use crate::queueing::disk_ticket::{Fate, Owner, Released};
 use crate::queueing::publish::Publish;
 use crate::queueing::queue::{Refused, Rest};
 use crate::queueing::shared_disk::Storage;
-use crate::time::Nanos;
-use crate::transport::HANDSHAKE_NS;
+use crate::time::{Nanos, SHORT_PATIENCE_NS};
 
 /// Bytes written at once where nobody waits: what was left when others did may be much.
 const LARGE_PORTION: u64 = 2 << 20;
 
-/// What a write costs, however short, in bytes of a portion, and what a new file.
+/// What a write costs, however short, in bytes of a portion. A new file costs four times as much.
 const WRITE_COST: u64 = 2 << 10;
-const FILE_COST: u64 = 8 << 10;
 
 impl Engine {
     /// From now on messages are released for a publish to this topic, until `take_fate`: if the disk refuses one of them, it is answered so.
@@ -78,7 +76,7 @@ impl Engine {
             let Some(queue) = self.queue_of(owner) else { continue };
             let written = queue.write(left);
             queue.sync_if_due();
-            left = left.saturating_sub(written.bytes + WRITE_COST + FILE_COST * written.files);
+            left = left.saturating_sub(written.bytes + WRITE_COST + 4 * WRITE_COST * written.files);
             match written.rest {
                 Rest::Nothing => {}
                 Rest::Begun => begun = Some(owner),
@@ -181,7 +179,7 @@ impl Engine {
                 sub.unanswered = false;
                 self.list_if_ready(key);
             }
-            (Reply::Start(_), _, Some(layers)) => layers.handshake_deadline = now + HANDSHAKE_NS,
+            (Reply::Start(_), _, Some(layers)) => layers.handshake_deadline = now + SHORT_PATIENCE_NS,
             _ => {}
         }
     }

@@ -18,8 +18,8 @@ use crate::http::{Chunks, Http, MAX_UNTAKEN, Stage};
 use crate::keys::ConnKey;
 use crate::protocol::identify::Identity;
 use crate::scheduling::work_budget::REQUEST_UNITS;
-use crate::time::Nanos;
-use crate::transport::{HANDSHAKE_NS, Layers};
+use crate::time::{Nanos, SHORT_PATIENCE_NS};
+use crate::transport::Layers;
 
 /// Of a chunked request that waits for the next turn, the last byte stays in the input, and its arrival with it.
 const LAST: usize = 1;
@@ -34,7 +34,7 @@ impl Engine {
 
     /// A connection of the HTTPS port: TLS from its first byte on.
     pub fn handle_accept_https(&mut self, remote: &str, now: Nanos) -> ConnKey {
-        let layers = self.tls.config.clone().and_then(|tls| Layers::tls_server(tls, now + HANDSHAKE_NS).ok());
+        let layers = self.tls.config.clone().and_then(|tls| Layers::tls_server(tls, now + SHORT_PATIENCE_NS).ok());
         let has_tls = layers.is_some();
         let key = self.accept_http(remote, layers, now);
         if has_tls {

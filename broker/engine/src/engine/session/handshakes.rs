@@ -9,8 +9,7 @@ use crate::engine::Engine;
 use crate::engine::session::layers::identify_failed;
 use crate::keys::ConnKey;
 use crate::protocol::codec;
-use crate::time::Nanos;
-use crate::transport::HANDSHAKE_NS;
+use crate::time::{Nanos, SHORT_PATIENCE_NS};
 use crate::transport::handshake::Handshake;
 use crate::transport::types::{Broken, Step};
 
@@ -116,7 +115,7 @@ impl Engine {
         if conn.start(Step::Plain).is_err() {
             return self.close(key);
         }
-        conn.fail(&identify_failed(&format_args!("TLS: no handshake within {} s", HANDSHAKE_NS / 1_000_000_000)).to_string());
+        conn.fail(&identify_failed(&format_args!("TLS: no handshake within {} s", SHORT_PATIENCE_NS / 1_000_000_000)).to_string());
         conn.end_input();
         self.mark_dirty(key);
     }

@@ -13,9 +13,9 @@ use crate::keys::ConnKey;
 use crate::protocol::codec;
 use crate::protocol::errors::{self, WireError};
 use crate::protocol::identify::Features;
-use crate::time::Nanos;
+use crate::time::{Nanos, SHORT_PATIENCE_NS};
 use crate::transport::types::Step;
-use crate::transport::{HANDSHAKE_NS, Layers, Progress};
+use crate::transport::{Layers, Progress};
 
 /// Decoded bytes before the commands in them run.
 const STEP_BYTES: usize = 16 << 10;
@@ -34,7 +34,7 @@ impl Engine {
     pub(crate) fn upgrade(&mut self, key: ConnKey, features: Features, now: Nanos) -> Result<(), WireError> {
         let tls = self.tls.config.as_ref().filter(|_| features.tls).map(Arc::clone);
         let first = if tls.is_some() { Step::Tls } else { Step::Compression };
-        let layers = Layers::new(tls, features.compression, now + HANDSHAKE_NS).map_err(|error| identify_failed(&error))?;
+        let layers = Layers::new(tls, features.compression, now + SHORT_PATIENCE_NS).map_err(|error| identify_failed(&error))?;
         let Some(conn) = self.conns.get_mut(key) else { return Ok(()) };
         conn.layers = Some(Box::new(layers));
         self.charge_layers(key);

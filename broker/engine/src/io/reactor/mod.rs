@@ -29,6 +29,7 @@ use crate::arrival::stamps::Stamps;
 use crate::arrival::unread_since::{Unread, Waits};
 use crate::config::ArrivalClock;
 use crate::engine::Engine;
+use crate::engine::input::READ_BUFFER;
 use crate::event::Event;
 use crate::io::alarm::Alarm;
 use crate::io::clock::{self, ClockMap};
@@ -58,9 +59,6 @@ const EVENTS: usize = 256;
 
 /// How often a full event buffer may hold decisions back: beyond 16 x 256 connections ready at once the promise is lost anyway.
 const MAX_HOLDS: usize = 16;
-
-/// What one read may bring. A longer command takes several reads.
-const READ_BUFFER: usize = 256 << 10;
 
 /// What a read may bring once the reads of a turn have brought `TURN_BYTES`, of a connection that floods, and where others wait.
 const SMALL_READ: usize = 32 << 10;
