@@ -79,7 +79,7 @@ fn parse_tcp(tcp: &[u8], total: usize, from: IpAddr, to: IpAddr) -> Option<Segme
 /// One instruction of the kernel's classic packet filter (`struct sock_filter`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instruction {
-    pub code: u16,
+    pub code: Op,
     pub if_true: u8, // instructions to skip
     pub if_false: u8,
     pub operand: u32,
@@ -88,19 +88,24 @@ pub struct Instruction {
 /// Bytes of a packet that the filter lets through: the longest headers.
 const SNAP: u32 = 128;
 
-const LOAD_BYTE: u16 = 0x30; // A = packet[k]
-const LOAD_HALF: u16 = 0x28; // two bytes, as a number
-const LOAD_BYTE_X: u16 = 0x50; // A = packet[X + k]
-const LOAD_HALF_X: u16 = 0x48;
-const HEAD_LEN_X: u16 = 0xb1; // X = 4 * (packet[k] & 15)
-const SHIFT_RIGHT: u16 = 0x74; // A by k
-const SHIFT_LEFT: u16 = 0x64;
-const ADD_X: u16 = 0x0c;
-const A_TO_X: u16 = 0x07;
-const EQUAL: u16 = 0x15; // A and k
-const ANY_BIT: u16 = 0x45; // of k in A
-const GREATER_X: u16 = 0x2d; // A than X
-const RETURN: u16 = 0x06;
+/// What an instruction does to the accumulator A, the index X, or the place in the program; k is its operand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u16)]
+pub enum Op {
+    LoadByte = 0x30,  // A = packet[k]
+    LoadHalf = 0x28,  // two bytes, as a number
+    LoadByteX = 0x50, // A = packet[X + k]
+    LoadHalfX = 0x48,
+    HeadLenX = 0xb1,   // X = 4 * (packet[k] & 15)
+    ShiftRight = 0x74, // A by k
+    ShiftLeft = 0x64,
+    AddX = 0x0c,
+    AToX = 0x07,
+    Equal = 0x15,    // A and k
+    AnyBit = 0x45,   // of k in A
+    GreaterX = 0x2d, // A than X
+    Return = 0x06,
+}
 
 /// Lets the headers of TCP segments to `ports` through (a hundred at most: jumps are short) that carry bytes or open a connection. A packet begins with its IP
 /// header.
@@ -114,49 +119,49 @@ pub fn filter(ports: &[u16]) -> Vec<Instruction> {
     let (tcp, syn) = (u32::from(TCP), u32::from(SYN));
     let tests = |first: usize, behind: usize| {
         let next = move |at: usize| if at + 1 == behind { drop } else { at + 1 };
-        ports.iter().enumerate().map(move |(index, port)| (EQUAL, u32::from(*port), behind, next(first + index)))
+        ports.iter().enumerate().map(move |(index, port)| (Op::Equal, u32::from(*port), behind, next(first + index)))
     };
     // (code, operand, where to go on if true, if false)
     let mut program = vec![
-        (LOAD_BYTE, 0, 1, 1),
-        (SHIFT_RIGHT, 4, 2, 2),
-        (EQUAL, 4, 3, v6),
-        (LOAD_BYTE, 9, 4, 4),
-        (EQUAL, tcp, 5, drop),
-        (LOAD_HALF, 6, 6, 6),
-        (ANY_BIT, 0x3fff, drop, 7), // a fragment
-        (HEAD_LEN_X, 0, 8, 8),
-        (LOAD_HALF_X, 2, 9, 9),
+        (Op::LoadByte, 0, 1, 1),
+        (Op::ShiftRight, 4, 2, 2),
+        (Op::Equal, 4, 3, v6),
+        (Op::LoadByte, 9, 4, 4),
+        (Op::Equal, tcp, 5, drop),
+        (Op::LoadHalf, 6, 6, 6),
+        (Op::AnyBit, 0x3fff, drop, 7), // a fragment
+        (Op::HeadLenX, 0, 8, 8),
+        (Op::LoadHalfX, 2, 9, 9),
     ];
     program.extend(tests(TESTS_V4, behind_v4));
     let at = behind_v4;
     program.extend([
-        (LOAD_BYTE_X, 13, at + 1, at + 1),
-        (ANY_BIT, syn, take, at + 2),
-        (LOAD_BYTE_X, 12, at + 3, at + 3), // length of the TCP header
-        (SHIFT_RIGHT, 4, at + 4, at + 4),
-        (SHIFT_LEFT, 2, at + 5, at + 5),
-        (ADD_X, 0, at + 6, at + 6),
-        (A_TO_X, 0, at + 7, at + 7),
-        (LOAD_HALF, 2, at + 8, at + 8), // length of the packet, against that of its headers
-        (GREATER_X, 0, take, drop),
-        (LOAD_BYTE, 6, v6 + 1, v6 + 1),
-        (EQUAL, tcp, v6 + 2, drop),
-        (LOAD_HALF, 42, v6 + 3, v6 + 3),
+        (Op::LoadByteX, 13, at + 1, at + 1),
+        (Op::AnyBit, syn, take, at + 2),
+        (Op::LoadByteX, 12, at + 3, at + 3), // length of the TCP header
+        (Op::ShiftRight, 4, at + 4, at + 4),
+        (Op::ShiftLeft, 2, at + 5, at + 5),
+        (Op::AddX, 0, at + 6, at + 6),
+        (Op::AToX, 0, at + 7, at + 7),
+        (Op::LoadHalf, 2, at + 8, at + 8), // length of the packet, against that of its headers
+        (Op::GreaterX, 0, take, drop),
+        (Op::LoadByte, 6, v6 + 1, v6 + 1),
+        (Op::Equal, tcp, v6 + 2, drop),
+        (Op::LoadHalf, 42, v6 + 3, v6 + 3),
     ]);
     program.extend(tests(tests_v6, behind_v6));
     let at = behind_v6;
     program.extend([
-        (LOAD_BYTE, 53, at + 1, at + 1),
-        (ANY_BIT, syn, take, at + 2),
-        (LOAD_BYTE, 52, at + 3, at + 3),
-        (SHIFT_RIGHT, 4, at + 4, at + 4),
-        (SHIFT_LEFT, 2, at + 5, at + 5),
-        (A_TO_X, 0, at + 6, at + 6),
-        (LOAD_HALF, 4, at + 7, at + 7), // length behind the IPv6 header
-        (GREATER_X, 0, take, drop),
-        (RETURN, SNAP, 0, 0),
-        (RETURN, 0, 0, 0),
+        (Op::LoadByte, 53, at + 1, at + 1),
+        (Op::AnyBit, syn, take, at + 2),
+        (Op::LoadByte, 52, at + 3, at + 3),
+        (Op::ShiftRight, 4, at + 4, at + 4),
+        (Op::ShiftLeft, 2, at + 5, at + 5),
+        (Op::AToX, 0, at + 6, at + 6),
+        (Op::LoadHalf, 4, at + 7, at + 7), // length behind the IPv6 header
+        (Op::GreaterX, 0, take, drop),
+        (Op::Return, SNAP, 0, 0),
+        (Op::Return, 0, 0, 0),
     ]);
     let skip = |here: usize, target: usize| target.saturating_sub(here + 1) as u8;
     let instructions = program.iter().enumerate().map(|(here, (code, operand, yes, no))| Instruction {
@@ -227,24 +232,24 @@ mod tests {
             let jump = |yes: bool| usize::from(if yes { if_true } else { if_false });
             here += 1;
             let loaded = match code {
-                LOAD_BYTE => byte(k),
-                LOAD_HALF => half(k),
-                LOAD_BYTE_X => byte(x + k),
-                LOAD_HALF_X => half(x + k),
+                Op::LoadByte => byte(k),
+                Op::LoadHalf => half(k),
+                Op::LoadByteX => byte(x + k),
+                Op::LoadHalfX => half(x + k),
                 _ => Some(a),
             };
             let Some(loaded) = loaded else { return false };
             a = loaded;
             match code {
-                HEAD_LEN_X => x = 4 * (byte(k).expect("a byte") & 15),
-                SHIFT_RIGHT => a >>= k,
-                SHIFT_LEFT => a <<= k,
-                ADD_X => a += x,
-                A_TO_X => x = a,
-                EQUAL => here += jump(a == k),
-                ANY_BIT => here += jump(a & k != 0),
-                GREATER_X => here += jump(a > x),
-                RETURN => return k > 0,
+                Op::HeadLenX => x = 4 * (byte(k).expect("a byte") & 15),
+                Op::ShiftRight => a >>= k,
+                Op::ShiftLeft => a <<= k,
+                Op::AddX => a += x,
+                Op::AToX => x = a,
+                Op::Equal => here += jump(a == k),
+                Op::AnyBit => here += jump(a & k != 0),
+                Op::GreaterX => here += jump(a > x),
+                Op::Return => return k > 0,
                 _ => {}
             }
         }

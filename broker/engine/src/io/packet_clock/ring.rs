@@ -117,7 +117,7 @@ fn set_option<T>(fd: RawFd, level: libc::c_int, name: libc::c_int, value: &T) ->
 }
 
 fn attach(fd: RawFd, instructions: &[Instruction]) -> io::Result<()> {
-    let one = |i: &Instruction| libc::sock_filter { code: i.code, jt: i.if_true, jf: i.if_false, k: i.operand };
+    let one = |i: &Instruction| libc::sock_filter { code: i.code as u16, jt: i.if_true, jf: i.if_false, k: i.operand };
     let mut program: Vec<libc::sock_filter> = instructions.iter().map(one).collect();
     // The kernel copies the program during the call.
     set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() })
