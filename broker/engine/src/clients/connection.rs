@@ -238,11 +238,11 @@ impl Connection {
     }
 
     pub fn respond(&mut self, data: &[u8]) {
-        codec::encode_frame(&mut self.output, codec::FRAME_RESPONSE, data);
+        codec::encode_frame(&mut self.output, codec::FrameType::Response, data);
     }
 
     pub fn fail(&mut self, text: &str) {
-        codec::encode_frame(&mut self.output, codec::FRAME_ERROR, text.as_bytes());
+        codec::encode_frame(&mut self.output, codec::FrameType::Error, text.as_bytes());
     }
 
     /// Put a delivery into the out buffer; `mark` (first deliveries only) gets its end.

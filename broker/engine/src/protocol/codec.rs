@@ -21,9 +21,13 @@ const MAX_SECRET: u32 = 64 << 10;
 const MAX_NAME: usize = 64;
 const EPHEMERAL: &[u8] = b"#ephemeral";
 
-pub const FRAME_RESPONSE: u32 = 0;
-pub const FRAME_ERROR: u32 = 1;
-pub const FRAME_MESSAGE: u32 = 2;
+/// The type in a frame's head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FrameType {
+    Response = 0,
+    Error = 1,
+    Message = 2,
+}
 
 pub const OK: &[u8] = b"OK";
 pub const CLOSE_WAIT: &[u8] = b"CLOSE_WAIT";
@@ -507,9 +511,9 @@ fn check_bodies<'a>(body: &'a [u8], seen: Seen, config: &Config) -> Result<Bodie
 }
 
 /// Append a response or error frame.
-pub fn encode_frame(out: &mut Vec<u8>, frame_type: u32, data: &[u8]) {
+pub fn encode_frame(out: &mut Vec<u8>, frame_type: FrameType, data: &[u8]) {
     out.extend_from_slice(&(data.len() as u32 + 4).to_be_bytes());
-    out.extend_from_slice(&frame_type.to_be_bytes());
+    out.extend_from_slice(&(frame_type as u32).to_be_bytes());
     out.extend_from_slice(data);
 }
 
@@ -523,7 +527,7 @@ pub const MESSAGE_HEADER: usize = 34;
 pub fn message_header(wall_ns: i64, id: MessageId, len: usize) -> [u8; MESSAGE_HEADER] {
     let mut header = [0; MESSAGE_HEADER];
     header[..4].copy_from_slice(&((MESSAGE_HEADER - 4 + len) as u32).to_be_bytes());
-    header[4..8].copy_from_slice(&FRAME_MESSAGE.to_be_bytes());
+    header[4..8].copy_from_slice(&(FrameType::Message as u32).to_be_bytes());
     header[8..ATTEMPTS_AT].copy_from_slice(&wall_ns.to_be_bytes());
     header[ATTEMPTS_AT + 2..].copy_from_slice(&id.to_hex());
     header

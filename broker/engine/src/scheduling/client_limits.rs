@@ -188,7 +188,7 @@ impl Unwanted {
 
     pub fn frame(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        codec::encode_frame(&mut out, codec::FRAME_ERROR, WireError::invalid(self.0.clone()).to_string().as_bytes());
+        codec::encode_frame(&mut out, codec::FrameType::Error, WireError::invalid(self.0.clone()).to_string().as_bytes());
         out
     }
 }
