@@ -7,15 +7,33 @@ use snap::raw;
 use crate::transport::types::Broken;
 
 const STREAM_ID: &[u8; 10] = b"\xff\x06\x00\x00sNaPpY";
-const COMPRESSED: u8 = 0x00;
-const UNCOMPRESSED: u8 = 0x01;
-const FIRST_SKIPPABLE: u8 = 0x80;
-
 const HEADER: usize = 4;
 const CHECKSUM: usize = 4;
 
 /// What one chunk may hold, uncompressed.
 const MAX_CHUNK: usize = 65_536;
+
+/// What a chunk is; as a number, the first of its types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Compressed = 0x00,
+    Uncompressed = 0x01,
+    Reserved = 0x02,
+    Skippable = 0x80,
+    StreamId = 0xff,
+}
+
+impl From<u8> for Kind {
+    fn from(number: u8) -> Self {
+        match number {
+            0x00 => Self::Compressed,
+            0x01 => Self::Uncompressed,
+            0x02..0x80 => Self::Reserved,
+            0x80..0xff => Self::Skippable,
+            0xff => Self::StreamId,
+        }
+    }
+}
 
 fn masked_crc(data: &[u8]) -> u32 {
     crc32c::crc32c(data).rotate_right(15).wrapping_add(0xa282_ead8)
@@ -37,13 +55,14 @@ impl Decoder {
         }
         let Some((&[kind, a, b, c], rest)) = input.split_first_chunk::<HEADER>() else { return Ok(0) };
         let len = u32::from_le_bytes([a, b, c, 0]) as usize;
+        let kind = Kind::from(kind);
         self.check_header(kind, len)?;
-        if kind >= FIRST_SKIPPABLE && kind != STREAM_ID[0] {
+        if kind == Kind::Skippable {
             self.skip = len;
             return Ok(HEADER);
         }
         let Some(data) = rest.get(..len) else { return Ok(0) };
-        if kind == STREAM_ID[0] {
+        if kind == Kind::StreamId {
             if data != &STREAM_ID[HEADER..] {
                 return Err(Broken::new("snappy: not a stream identifier"));
             }
@@ -55,18 +74,18 @@ impl Decoder {
     }
 
     /// What can be said before the chunk is there, so that nobody waits for (and keeps) what cannot be right.
-    fn check_header(&self, kind: u8, len: usize) -> Result<(), Broken> {
+    fn check_header(&self, kind: Kind, len: usize) -> Result<(), Broken> {
         let fits = match kind {
-            COMPRESSED => len <= CHECKSUM + raw::max_compress_len(MAX_CHUNK),
-            UNCOMPRESSED => len <= CHECKSUM + MAX_CHUNK,
-            0xff => len == STREAM_ID.len() - HEADER,
-            FIRST_SKIPPABLE.. => true,
-            _ => return Err(Broken::new("snappy: a chunk of a reserved type")),
+            Kind::Compressed => (CHECKSUM..=CHECKSUM + raw::max_compress_len(MAX_CHUNK)).contains(&len),
+            Kind::Uncompressed => (CHECKSUM..=CHECKSUM + MAX_CHUNK).contains(&len),
+            Kind::StreamId => len == STREAM_ID.len() - HEADER,
+            Kind::Skippable => true,
+            Kind::Reserved => return Err(Broken::new("snappy: a chunk of a reserved type")),
         };
-        if !fits || (kind < FIRST_SKIPPABLE && len < CHECKSUM) {
+        if !fits {
             return Err(Broken::new("snappy: a chunk of an impossible length"));
         }
-        if !self.begun && kind != STREAM_ID[0] {
+        if !self.begun && kind != Kind::StreamId {
             return Err(Broken::new("snappy: no stream identifier"));
         }
         Ok(())
@@ -74,7 +93,7 @@ impl Decoder {
 }
 
 /// Of a chunk that is not what its checksum says nothing is left in `out`: it would be run as commands.
-fn decode_chunk(kind: u8, data: &[u8], out: &mut Vec<u8>) -> Result<(), Broken> {
+fn decode_chunk(kind: Kind, data: &[u8], out: &mut Vec<u8>) -> Result<(), Broken> {
     let start = out.len();
     let unpacked = unpack(kind, data, out);
     if unpacked.is_err() {
@@ -83,12 +102,12 @@ fn decode_chunk(kind: u8, data: &[u8], out: &mut Vec<u8>) -> Result<(), Broken> 
     unpacked
 }
 
-fn unpack(kind: u8, data: &[u8], out: &mut Vec<u8>) -> Result<(), Broken> {
+fn unpack(kind: Kind, data: &[u8], out: &mut Vec<u8>) -> Result<(), Broken> {
     let Some((checksum, data)) = data.split_first_chunk::<CHECKSUM>() else {
         return Err(Broken::new("snappy: a chunk without a checksum"));
     };
     let start = out.len();
-    if kind == UNCOMPRESSED {
+    if kind == Kind::Uncompressed {
         out.extend_from_slice(data);
     } else {
         let len = raw::decompress_len(data).map_err(|_| Broken::new("snappy: no length"))?;
@@ -135,14 +154,15 @@ impl Encoder {
         out.resize(data + raw::max_compress_len(piece.len()), 0);
         let compressed = self.raw.compress(piece, &mut out[data..]).map_err(|_| Broken::new("snappy: cannot compress"))?;
         // What hardly shrinks goes as it is, as the reference implementations do.
-        let (kind, len) = if compressed < piece.len() - piece.len() / 8 { (COMPRESSED, compressed) } else { (UNCOMPRESSED, piece.len()) };
+        let (kind, len) =
+            if compressed < piece.len() - piece.len() / 8 { (Kind::Compressed, compressed) } else { (Kind::Uncompressed, piece.len()) };
         out.truncate(data + compressed);
-        if kind == UNCOMPRESSED {
+        if kind == Kind::Uncompressed {
             out.truncate(data);
             out.extend_from_slice(piece);
         }
         let size = ((CHECKSUM + len) as u32).to_le_bytes();
-        out[start..start + HEADER].copy_from_slice(&[kind, size[0], size[1], size[2]]);
+        out[start..start + HEADER].copy_from_slice(&[kind as u8, size[0], size[1], size[2]]);
         out[start + HEADER..data].copy_from_slice(&masked_crc(piece).to_le_bytes());
         Ok(())
     }
@@ -239,7 +259,7 @@ mod tests {
         let mut data = Vec::new();
         data.extend_from_slice(&[0; CHECKSUM]);
         data.extend_from_slice(&[0xff, 0xff, 0xff, 0x7f]); // 256 MiB
-        let mut bytes = vec![COMPRESSED, data.len() as u8, 0, 0];
+        let mut bytes = vec![Kind::Compressed as u8, data.len() as u8, 0, 0];
         bytes.extend(data);
         let mut out = Vec::new();
         assert!(Decoder { begun: true, skip: 0 }.decode(&bytes, &mut out).is_err());
@@ -251,7 +271,7 @@ mod tests {
         let plain: Vec<u8> = (0..2_000u32).flat_map(u32::to_le_bytes).chain([0; 2_000]).collect();
         let mut sound = Vec::new();
         Encoder { begun: true, raw: raw::Encoder::new() }.encode(&plain, &mut sound).expect("it can be");
-        assert_eq!(sound[0], COMPRESSED);
+        assert_eq!(Kind::from(sound[0]), Kind::Compressed);
         for at in [HEADER, HEADER + CHECKSUM, sound.len() / 2] {
             let mut out = b"before".to_vec();
             let mut bytes = sound.clone();
