@@ -1,8 +1,5 @@
 //! What the C library does with memory that was given back to it.
 
-/// Free memory at the end of a heap that is kept.
-const KEPT: libc::c_int = 64 << 20;
-
 /// A block of at least this much is mapped for itself, and gone when it is freed: the largest value that glibc takes.
 const MAPPED: libc::c_int = 32 << 20;
 
@@ -13,7 +10,7 @@ pub fn keep_freed_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: plain numbers, and any thread may say so at any time. What is refused leaves things as they were.
     unsafe {
-        libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 2 * MAPPED);
         libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED);
     }
 }

@@ -4,15 +4,14 @@ use std::io;
 
 use crate::io::host::denied::Refused;
 
-const HIGHEST: i32 = 99; // sched(7)
-
 /// Give the calling thread a real-time priority (SCHED_FIFO), one more than it has: the lowest, so that what is ordinary on its core waits while it works, or the
 /// one above that of the rest of its process, if that was started so (`chrt`). Threads that it starts are ordinary.
 pub fn take_priority() -> io::Result<()> {
     let mut parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: `parameters` is valid for the call to fill; 0 is the calling thread. If it fails, it fills nothing.
     unsafe { libc::sched_getparam(0, &raw mut parameters) };
-    parameters.sched_priority = (parameters.sched_priority + 1).min(HIGHEST);
+    // 99 is the highest: sched(7).
+    parameters.sched_priority = (parameters.sched_priority + 1).min(99);
     // SAFETY: `parameters` is valid through the call; 0 is the calling thread.
     if unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const parameters) } == 0 {
         return Ok(());
