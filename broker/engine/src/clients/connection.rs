@@ -21,10 +21,7 @@ use crate::scheduling::work_budget::Share;
 use crate::time::{Nanos, PATIENCE_NS};
 use crate::timer::Armed;
 use crate::transport::types::{Broken, Step};
-use crate::transport::{KEEP_BUFFER, Layers};
-
-/// Beyond this much unsent output a consumer gets no further messages until it has read some.
-const HIGH_WATER: usize = 1 << 20;
+use crate::transport::{HIGH_WATER, KEEP_BUFFER, Layers};
 
 /// How long a connection that got a fatal error may take to read it.
 pub const LINGER_NS: Nanos = 1_000_000_000;

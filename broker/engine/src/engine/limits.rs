@@ -1,6 +1,7 @@
 //! Bounds of clients, as the engine meets them: connections, topics, channels, and what is left unfinished or unread.
 
 use crate::engine::Engine;
+use crate::http::MAX_UNTAKEN;
 use crate::http::answer::{Exchange, write_refusal};
 use crate::keys::ConnKey;
 use crate::protocol::codec;
@@ -12,9 +13,6 @@ use crate::time::Nanos;
 
 /// While the limit of unfinished commands is reached, a connection may still keep this much: small commands in two packets go on.
 const SMALL_INPUT: usize = 4 << 10;
-
-/// While the limit of unread output is reached, a client may still leave this much unread.
-const SMALL_OUTPUT: usize = 64 << 10;
 
 impl Engine {
     /// The host grants so many connections. The tables have room for them from the start, or for `TABLES`: a copy of thousands of connections to a larger one
@@ -117,7 +115,7 @@ impl Engine {
 
     /// Whether a client that has left `len` bytes unread must go, for all together leave too much.
     pub(crate) fn leaves_too_much(&mut self, key: ConnKey, len: usize) -> bool {
-        let too_much = self.limits.unread.used() > self.config.max_unread_bytes && len > SMALL_OUTPUT;
+        let too_much = self.limits.unread.used() > self.config.max_unread_bytes && len > MAX_UNTAKEN;
         if too_much {
             self.note_limit(Limit::UnreadBytes, key);
         }

@@ -28,7 +28,8 @@ use crate::keys::ConnKey;
 use crate::memory::{Charge, Meter};
 use crate::time::{Nanos, PATIENCE_NS};
 
-/// Answers that may wait to be taken before no further request is looked at.
+/// Answers that may wait to be taken before no further request is looked at; of NSQ clients too, where memory for
+/// unread output is short.
 pub(crate) const MAX_UNTAKEN: usize = 64 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,8 +13,8 @@ use crate::storage::segment::{self, HEADER, Header, Kind, Segment};
 use crate::storage::store::{Job, TEMPORARY, explain};
 use crate::storage::volume::{Found, Volume};
 
-/// What one write carries.
-const BATCH: usize = 4 << 20;
+/// What one write carries, where nobody waits: what was left when others did may be much.
+pub(crate) const BATCH: usize = 2 << 20;
 
 #[derive(Debug)]
 pub struct DiskQueue {

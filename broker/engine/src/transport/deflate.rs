@@ -4,8 +4,8 @@ use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, 
 
 use crate::transport::types::Broken;
 
-/// Room made for output at a time.
-const STEP: usize = 16 << 10;
+/// Room made for output at a time, and decoded bytes before the commands in them run.
+pub(crate) const STEP: usize = 16 << 10;
 
 #[derive(Debug)]
 pub struct Decoder(Decompress);

@@ -40,8 +40,9 @@ const MAX_KEPT: usize = 128 << 10;
 /// Output buffers of an idle connection are given back beyond this capacity.
 pub(crate) const KEEP_BUFFER: usize = 16 << 10;
 
-/// Sent bytes are cut off the front of the output beyond this.
-const CUT: usize = 1 << 20;
+/// Beyond this much unsent output a consumer gets no further messages until it has read some. Sent bytes are cut off
+/// the front of the output beyond this, too.
+pub(crate) const HIGH_WATER: usize = 1 << 20;
 
 // What the state of a layer takes, charged to the memory limit: deflate as measured (334 KiB); the others idle at a third and less, and grow to this in use.
 const TLS_OR_SNAPPY_BYTES: u64 = 40 << 10;
@@ -338,7 +339,7 @@ impl Layers {
         if self.sealed_at == self.sealed.len() {
             self.sealed.clear();
             self.sealed.shrink_to(KEEP_BUFFER);
-        } else if self.sealed_at > CUT {
+        } else if self.sealed_at > HIGH_WATER {
             self.sealed.drain(..self.sealed_at);
         } else {
             return self.plain_sent;

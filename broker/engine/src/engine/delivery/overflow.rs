@@ -16,10 +16,8 @@ use crate::queueing::disk_ticket::{Fate, Owner, Released};
 use crate::queueing::publish::Publish;
 use crate::queueing::queue::{Refused, Rest};
 use crate::queueing::shared_disk::Storage;
+use crate::storage::disk_queue::BATCH;
 use crate::time::{Nanos, SHORT_PATIENCE_NS};
-
-/// Bytes written at once where nobody waits: what was left when others did may be much.
-const LARGE_PORTION: u64 = 2 << 20;
 
 /// What a write costs, however short, in bytes of a portion. A new file costs four times as much.
 const WRITE_COST: u64 = 2 << 10;
@@ -41,7 +39,7 @@ impl Engine {
     /// Write what overflowed, where nobody else waits: before anything is answered.
     pub(crate) fn write_overflow(&mut self) {
         if !self.work.is_shared() {
-            self.write_listed(LARGE_PORTION);
+            self.write_listed(BATCH as u64);
         }
     }
 

@@ -14,11 +14,9 @@ use crate::protocol::codec;
 use crate::protocol::errors::{self, WireError};
 use crate::protocol::identify::Features;
 use crate::time::{Nanos, SHORT_PATIENCE_NS};
+use crate::transport::deflate::STEP;
 use crate::transport::types::Step;
 use crate::transport::{Layers, Progress};
-
-/// Decoded bytes before the commands in them run.
-const STEP_BYTES: usize = 16 << 10;
 
 /// Decoded bytes of a turn, all connections together; what is more waits, but for `LEAST_BYTES` of each.
 const TURN_BYTES: usize = 64 << 10;
@@ -121,7 +119,7 @@ impl Engine {
             let stamp = layers.stamp;
             let mut plain = std::mem::take(&mut self.plain);
             plain.clear();
-            let progress = layers.decode(&mut plain, STEP_BYTES.min(budget));
+            let progress = layers.decode(&mut plain, STEP.min(budget));
             if layers.wants_write() {
                 self.mark_dirty(key);
             }
