@@ -40,6 +40,7 @@ lint: build
 	cargo fmt --all --check
 	cargo fmt --manifest-path broker/fuzz/Cargo.toml --check
 	cargo clippy --quiet --locked --workspace --all-targets -- -D warnings
+	for features in "" lab packet-clock; do cargo clippy --quiet --locked -p srtm-engine --all-targets --no-default-features --features "$$features" -- -D warnings || exit; done
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -60,6 +61,7 @@ test: lint
 # The long forms of what `make test` holds, too.
 test-full: lint
 	cargo test --quiet --locked --workspace
+	cargo test --quiet --locked -p srtm-engine --no-default-features
 	$(PYTEST)
 
 # The tests that need PostgreSQL alone; `make test` runs them too where it is installed.

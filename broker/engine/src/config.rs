@@ -4,10 +4,10 @@ use serde::Deserialize;
 
 use crate::time::Nanos;
 
-/// Whose word counts for when a message arrived.
+/// Whose word counts for when a message arrived (`io::arrival_clock`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ArrivalClock {
+pub enum ClockSource {
     /// The kernel's stamp of a read: one for all that is merged in it.
     Kernel,
     /// The stamp of each segment, from a ring of packets.
@@ -68,7 +68,7 @@ pub enum TlsVersion {
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     pub tcp_address: String,
-    pub arrival_clock: ArrivalClock,
+    pub arrival_clock: ClockSource,
     pub http_address: String,
     pub https_address: String,
     pub http_idle_timeout_ms: u64,
@@ -131,6 +131,9 @@ const LONGEST_MS: u64 = 3_155_760_000_000;
 impl Config {
     /// What the types do not say.
     pub fn check(&self) -> Result<(), BadSetting> {
+        if !cfg!(feature = "lab") && self.lab_service_time_ns > 0 {
+            return Err(BadSetting::new("lab_service_time_ns", "needs a build with the cargo feature lab"));
+        }
         if !self.https_address.is_empty() && self.tls_cert_pem.is_empty() {
             return Err(BadSetting::new("https_address", "needs a certificate and a key (tls_cert, tls_key)"));
         }
@@ -162,7 +165,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             tcp_address: "127.0.0.1:4150".into(),
-            arrival_clock: ArrivalClock::Kernel,
+            arrival_clock: ClockSource::Kernel,
             http_address: String::new(),
             https_address: String::new(),
             http_idle_timeout_ms: 0,
@@ -224,6 +227,13 @@ impl Default for Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(not(feature = "lab"))]
+    #[test]
+    fn a_service_time_needs_a_build_with_its_feature() {
+        let refused = Config { lab_service_time_ns: 1, ..Config::default() }.check().expect_err("no such feature");
+        assert_eq!(refused.to_string(), "lab_service_time_ns: needs a build with the cargo feature lab");
+    }
 
     #[test]
     fn no_span_is_so_long_that_its_end_cannot_be_counted_in_nanoseconds() {

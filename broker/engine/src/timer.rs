@@ -18,8 +18,8 @@ pub enum Timer {
     Connection(ConnKey),
     /// When what is on disk is to be synced, or tried again.
     Disk,
-    /// When the server of the simulated service time is done with the first of its line.
-    Lab,
+    /// When a message has been served (`scheduling::service_time`).
+    ServiceTime,
     /// When some of the topics that are watched are to be looked at.
     WatchList,
     /// When somebody may be told that what he published has left.

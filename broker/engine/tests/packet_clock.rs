@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use srtm_engine::config::{ArrivalClock, Config};
+use srtm_engine::config::{ClockSource, Config};
 use srtm_engine::io::clock::monotonic;
 use srtm_engine::io::handle::Handle;
 use srtm_engine::io::listener::Ports;
@@ -29,7 +29,7 @@ fn may_open_rings() -> bool {
 
 fn open(address: &str) -> std::io::Result<(Handle, Ports)> {
     let http_address = "127.0.0.1:0".into();
-    let config = Config { tcp_address: address.into(), http_address, arrival_clock: ArrivalClock::Packet, ..Config::default() };
+    let config = Config { tcp_address: address.into(), http_address, arrival_clock: ClockSource::Packet, ..Config::default() };
     let handle = Handle::new(config)?;
     let ports = handle.start().map_err(|refused| refused.error)?;
     Ok((handle, ports))

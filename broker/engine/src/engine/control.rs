@@ -13,6 +13,7 @@ use crate::queueing::channel::Channel;
 use crate::queueing::message::Message;
 use crate::queueing::queue::Queue;
 use crate::queueing::topic::{Limit, Limiter, Topic};
+use crate::scheduling::service_time::ServiceTime;
 use crate::scheduling::work_budget::CREATION_UNITS;
 use crate::telemetry::arrival_bins::Bins;
 use crate::time::Nanos;
@@ -97,7 +98,7 @@ impl Engine {
         if let Some(mut topic) = self.topics.remove(key) {
             topic.queue.clear();
         }
-        self.forget_served(key);
+        self.server.forget(key);
         for channel in channels {
             self.drop_channel(channel, name);
         }
@@ -114,14 +115,8 @@ impl Engine {
         if let Some(limiter) = &mut topic.limiter {
             limiter.drop_waiting();
         }
-        self.forget_served(key);
+        self.server.forget(key);
         true
-    }
-
-    fn forget_served(&mut self, key: TopicKey) {
-        if let Some(server) = &mut self.lab {
-            server.forget(key);
-        }
     }
 
     pub fn pause_topic(&mut self, name: &str, paused: bool, now: Nanos) -> bool {

@@ -16,7 +16,6 @@ pub mod control;
 pub mod delivery;
 pub mod http;
 pub mod input;
-pub mod lab;
 pub mod leases;
 pub mod limits;
 pub mod session;
@@ -48,10 +47,11 @@ use crate::queueing::channel::Channel;
 use crate::queueing::message::Builder;
 use crate::queueing::shared_disk::Storage;
 use crate::queueing::topic::Topic;
+use crate::scheduling::Server;
 use crate::scheduling::client_limits::Limits;
 use crate::scheduling::departures::Departures;
 use crate::scheduling::handshake_queue::Handshakes;
-use crate::scheduling::lab_server::LabServer;
+use crate::scheduling::service_time::ServiceTime;
 use crate::scheduling::work_budget::Work;
 use crate::telemetry::counters::Counters;
 use crate::telemetry::latency::Sample;
@@ -87,7 +87,7 @@ pub struct Engine {
     pub(crate) disk: Option<Storage>,
     pub tls: Handshakes,
     pub(crate) http: Service,
-    pub(crate) lab: Option<Box<LabServer>>, // simulated service time
+    pub(crate) server: Server,
 
     pub(crate) ids: IdMaker,
     pub(crate) builder: Builder,
@@ -110,7 +110,7 @@ impl Engine {
             list_is_final: false,
             refusal: (!config.accepting).then(|| config.not_accepting_reason.clone()),
             ids: IdMaker::new(config.node_id),
-            lab: LabServer::new(config.lab_service_time_ns).map(Box::new),
+            server: Server::new(config.lab_service_time_ns),
             config,
             conns: SlotMap::with_key(),
             topics: SlotMap::with_key(),

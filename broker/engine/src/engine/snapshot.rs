@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::clients::connection::Connection;
-use crate::config::ArrivalClock;
+use crate::config::ClockSource;
 use crate::engine::Engine;
 use crate::keys::{ConnKey, TopicKey};
 use crate::protocol::identify::Compression;
 use crate::queueing::channel::Channel;
 use crate::queueing::topic::{Limiter, Topic};
+use crate::scheduling::service_time::ServiceTime;
 use crate::telemetry::e2e_latency::{self, E2eView};
 use crate::telemetry::latency::Summaries;
 use crate::time::Nanos;
@@ -215,9 +216,9 @@ impl Engine {
 
     fn topic_view(&mut self, key: TopicKey, channel: &str, clients: bool, now: Nanos) -> TopicView {
         let source = match self.config.arrival_clock {
-            ArrivalClock::Packet => "packet",
-            ArrivalClock::Kernel if self.counters.timestamp_fallbacks == 0 => "kernel",
-            ArrivalClock::Kernel => "read",
+            ClockSource::Packet => "packet",
+            ClockSource::Kernel if self.counters.timestamp_fallbacks == 0 => "kernel",
+            ClockSource::Kernel => "read",
         };
         let topic = &mut self.topics[key];
         let latency = topic.latency.as_mut().map(|latency| latency.summaries(now)).unwrap_or_default();
@@ -230,7 +231,7 @@ impl Engine {
             topic_name: topic.name.to_string(),
             paused: topic.paused,
             held: topic.held,
-            depth: topic.queue.len() + topic.waiting() + self.lab.as_ref().map_or(0, |server| server.waiting(key)),
+            depth: topic.queue.len() + topic.waiting() + self.server.waiting(key),
             backend_depth: topic.queue.backend_len(),
             dropped: topic.queue.dropped(),
             message_count: topic.counters.messages,

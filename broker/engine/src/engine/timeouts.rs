@@ -7,6 +7,7 @@ use crate::keys::{ChannelKey, ConnKey, VISITS_A_TURN};
 use crate::protocol::codec;
 use crate::protocol::errors::WireError;
 use crate::scheduling::client_limits::{Limit, UNFINISHED_NS};
+use crate::scheduling::service_time::ServiceTime;
 use crate::time::Nanos;
 use crate::timer::Timer;
 
@@ -37,7 +38,7 @@ impl Engine {
                 }
                 Timer::Deferred(key) => self.handle_deferred(key, at, now),
                 Timer::Disk => self.handle_disk_timer(at),
-                Timer::Lab => self.handle_lab(at, now),
+                Timer::ServiceTime => self.handle_served(at, now),
                 Timer::WatchList => self.handle_watch_list(at, now),
                 Timer::Departures => self.handle_departures(at, now),
                 Timer::MessageTimeout(key) => self.handle_message_timeouts(key, at, now),
@@ -60,7 +61,7 @@ impl Engine {
         self.timers.retain(|at, timer| match timer {
             Timer::Release(key) => self.topics.get(key).is_some_and(|topic| topic.armed.is_for(at)),
             Timer::Disk => self.disk.as_ref().is_some_and(|storage| storage.armed.is_for(at)),
-            Timer::Lab => self.lab.as_ref().is_some_and(|server| server.armed.is_for(at)),
+            Timer::ServiceTime => self.server.is_due_at(at),
             Timer::WatchList => self.watch_list.is_due_at(at),
             Timer::Departures => self.departures.is_due_at(at),
             Timer::Deferred(key) => self.channels.get(key).is_some_and(|channel| channel.armed.is_for(at)),
@@ -69,6 +70,13 @@ impl Engine {
                 self.conns.get(key).and_then(|conn| conn.subscription.as_ref()).is_some_and(|sub| sub.armed.is_for(at))
             }
         });
+    }
+
+    /// What has been served goes on to its channels.
+    fn handle_served(&mut self, at: Nanos, now: Nanos) {
+        for (key, message) in self.server.served(at, now, &mut self.timers) {
+            self.enqueue(key, message, now);
+        }
     }
 
     fn handle_deferred(&mut self, key: ChannelKey, at: Nanos, now: Nanos) {

@@ -4,13 +4,13 @@
 //! writes.
 
 pub mod alarm;
+pub mod arrival_clock;
 pub mod clock;
 pub mod errors;
 pub mod files;
 pub mod handle;
 pub mod host;
 pub mod listener;
-pub mod packet_clock;
 pub mod progress;
 pub mod reactor;
 pub mod shared;

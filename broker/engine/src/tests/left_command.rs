@@ -1,9 +1,7 @@
 //! Who asks whether what it has published has left is told as soon as it has, and no earlier.
 
 use super::pair::*;
-use crate::config::Config;
 use crate::keys::ConnKey;
-use crate::queueing::topic::Limit;
 
 const LOOK: i64 = 10 * MS; // a look, and the turns around it
 
@@ -59,10 +57,11 @@ fn messages_that_came_after_the_question_are_not_waited_for() {
     assert_eq!(later(&mut pair, key), left(7), "b is out, x waits");
 }
 
+#[cfg(feature = "lab")]
 #[test]
 fn what_waits_for_its_token_or_for_the_server_has_not_left() {
-    let mut pair = Pair::with(Config { lab_service_time_ns: 300 * MS as u64, ..Config::default() });
-    pair.limit("t", Limit { full: true, ..limit(10, 1, 1) });
+    let mut pair = Pair::with(crate::config::Config { lab_service_time_ns: 300 * MS as u64, ..Default::default() });
+    pair.limit("t", crate::queueing::topic::Limit { full: true, ..limit(10, 1, 1) });
     let consumer = pair.subscribe("t", "c", 10);
     let key = asking(&mut pair);
     assert_eq!(pair.ask(key, mpub("t", &["a", "b"])), [ok()]);

@@ -17,6 +17,7 @@ mod handshakes;
 mod hostile;
 mod http;
 mod input;
+#[cfg(feature = "lab")]
 mod lab;
 mod large_messages;
 mod large_mpub;

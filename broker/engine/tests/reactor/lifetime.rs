@@ -149,3 +149,12 @@ fn a_panic_on_the_engines_thread_is_told_and_nobody_hangs() {
     });
     assert!(handle.stop(PATIENCE));
 }
+
+#[cfg(not(feature = "packet-clock"))]
+#[test]
+fn a_packet_clock_needs_a_build_with_its_feature() {
+    let arrival_clock = srtm_engine::config::ClockSource::Packet;
+    let handle = Handle::new(Config { tcp_address: "127.0.0.1:0".into(), arrival_clock, ..Config::default() }).expect("a handle");
+    let refused = handle.start().map(drop).expect_err("no such feature").error;
+    assert_eq!(refused.to_string(), "arrival_clock: packet needs a build with the cargo feature packet-clock");
+}

@@ -12,6 +12,7 @@ use crate::engine::Engine;
 use crate::keys::{ConnKey, TopicKey, VISITS_A_TURN};
 use crate::queueing::queue::Queue;
 use crate::scheduling::departures::Question;
+use crate::scheduling::service_time::ServiceTime;
 use crate::time::{Nanos, SHORT_PATIENCE_NS};
 use crate::timer::Timer;
 
@@ -64,7 +65,7 @@ impl Engine {
             return in_channels;
         }
         let waiting = topic.limiter.as_ref().and_then(|limiter| limiter.backlog.head()).map(|message| message.times.arrival);
-        let served = self.lab.as_ref().and_then(|server| server.first_of(key)).map(|message| message.times.arrival);
+        let served = self.server.first_of(key).map(|message| message.times.arrival);
         let before = [waiting, served, first_of(&topic.queue)].into_iter().flatten().min();
         in_channels.into_iter().chain(wanted(before, channels().any(|channel| !channel.consumers.is_empty()))).min()
     }

@@ -12,6 +12,7 @@ use crate::queueing::disk_ticket::Owner;
 use crate::queueing::queue::{Queue, Unsaved};
 use crate::queueing::shared_disk::{Disk, Storage};
 use crate::queueing::topic::Topic;
+use crate::scheduling::service_time::ServiceTime;
 use crate::storage::disk_queue::DiskQueue;
 use crate::storage::store::Store;
 use crate::time::{NS_PER_S, Nanos};
@@ -224,9 +225,9 @@ impl Engine {
     pub fn save(&mut self) -> Result<(), String> {
         let Some(disk) = self.shared_disk() else { return Ok(()) };
         let (mut unsaved, wall_offset) = (Unsaved::default(), self.clock.offset());
-        for (key, message) in self.lab.iter_mut().flat_map(|server| server.drain()) {
+        for (key, message) in self.server.drain() {
             if let Some(topic) = self.topics.get_mut(key) {
-                topic.queue.push_back(message); // it has paid, and waits for nothing but this server
+                topic.queue.push_back(message); // it has its token, and waits for this server alone
             }
         }
         for topic in self.topics.values_mut() {

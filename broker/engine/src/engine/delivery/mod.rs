@@ -19,6 +19,7 @@ use crate::keys::{ChannelKey, ConnKey, TopicKey};
 use crate::queueing::channel::{Channel, InFlight};
 use crate::queueing::message::Message;
 use crate::queueing::queue::Queue;
+use crate::scheduling::service_time::ServiceTime;
 use crate::scheduling::work_budget::message_units;
 use crate::time::Nanos;
 use crate::timer::{Timer, Timers};
@@ -39,15 +40,14 @@ impl Engine {
     pub(crate) fn release(&mut self, key: TopicKey, message: Message, now: Nanos) {
         let Some(topic) = self.topics.get_mut(key) else { return };
         topic.counters.released += 1;
-        let Some(server) = &mut self.lab else { return self.enqueue(key, message, now) };
-        let due = message.times.due;
-        let done = server.enter(key, message, due);
-        self.timers.arm(&mut server.armed, done, Timer::Lab);
+        if let Some(message) = self.server.serve(key, message, &mut self.timers) {
+            self.enqueue(key, message, now);
+        }
     }
 
     /// The same for messages of this turn that came together: where they all go to the queue of one channel, what they have in common is looked up once.
     pub(crate) fn release_all(&mut self, key: TopicKey, messages: Range<usize>, now: Nanos) {
-        let straight = self.lab.is_none();
+        let straight = self.server.is_none();
         let topic = self.topics.get_mut(key).filter(|topic| straight && topic.flows() && topic.queue.is_empty());
         let only = topic.and_then(|topic| if let [only] = topic.channels[..] { Some((topic, only)) } else { None });
         let Some((topic, only)) = only else {
@@ -140,7 +140,7 @@ impl Engine {
     /// Let go all of these, for their topic's bucket is gone. Where they could all go on at once they take their place in its queue, in memory as before, and
     /// go on in portions.
     pub(crate) fn release_waiting(&mut self, key: TopicKey, messages: impl Iterator<Item = Message>, now: Nanos) {
-        let straight = self.lab.is_none();
+        let straight = self.server.is_none();
         let Some(topic) = self.topics.get_mut(key).filter(|topic| straight && topic.flows() && topic.queue.can_keep()) else {
             return messages.for_each(|message| self.release(key, message, now));
         };

@@ -1,11 +1,10 @@
 //! The ports: who comes is let in, a few in a turn, or told why not; a port may rest, or not have opened yet.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use slotmap::Key;
 
-use super::port::is_clocked;
 use super::{LISTENER, Reactor, Socket};
 use crate::arrival::unread_since::Unread;
 use crate::engine::Engine;
@@ -35,7 +34,7 @@ impl Reactor {
                 break;
             }
             match port.listener.accept() {
-                Ok(Some((mut fd, peer))) => {
+                Ok(Some((fd, peer))) => {
                     let remote = peer.map_or_else(|| "@".to_owned(), shown); // as Go shows who has no address
                     if let Err(unwanted) = self.engine.admit(&remote) {
                         refuse(&mut self.engine, &fd, port.listener.speaks, &unwanted, now);
@@ -51,13 +50,7 @@ impl Reactor {
                         self.engine.handle_broken(key);
                         continue;
                     }
-                    if let (Some(packets), Some(peer), true) = (&mut self.packets, peer, is_clocked(port.listener.speaks)) {
-                        let stream = TcpStream::from(fd);
-                        if let Ok(local) = stream.local_addr() {
-                            packets.accept(key, peer, local, &mut self.clock);
-                        }
-                        fd = stream.into();
-                    }
+                    self.arrivals.accept(key, port.listener.speaks, &fd, peer, &mut self.clock);
                     self.sockets.insert(
                         key,
                         Socket {

@@ -27,15 +27,17 @@ use slotmap::{Key, KeyData, SecondaryMap};
 use self::port::Port;
 use crate::arrival::stamps::Stamps;
 use crate::arrival::unread_since::{Unread, Waits};
-use crate::config::ArrivalClock;
+use crate::config::ClockSource;
 use crate::engine::Engine;
 use crate::engine::input::READ_BUFFER;
 use crate::event::Event;
 use crate::io::alarm::Alarm;
+#[cfg(feature = "packet-clock")]
+use crate::io::arrival_clock::packet_clock::PacketClock;
+use crate::io::arrival_clock::{ArrivalClock, ReadClock};
 use crate::io::clock::{self, ClockMap};
 use crate::io::host::realtime;
 use crate::io::listener::Listener;
-use crate::io::packet_clock::PacketClock;
 use crate::io::shared::Shared;
 use crate::io::socket::{self, Block, Epoll, Received};
 use crate::io::worker::Worker;
@@ -86,7 +88,7 @@ pub struct Reactor {
     shared: Arc<Shared>,
     clock: ClockMap,
     waits: Waits,
-    packets: Option<PacketClock>,
+    arrivals: Box<dyn ArrivalClock>,
     buffer: Vec<u8>,
     read_bytes: usize, // in this turn
     dirty: Vec<ConnKey>,
@@ -107,9 +109,12 @@ impl Reactor {
         let alarm = Alarm::new()?;
         epoll.add_edges(alarm.as_raw_fd(), ALARM)?;
         let waits = Waits::default();
-        let packets = match engine.config.arrival_clock {
-            ArrivalClock::Kernel => None,
-            ArrivalClock::Packet => Some(PacketClock::open(&port::clocked(&listeners)?)?),
+        let arrivals: Box<dyn ArrivalClock> = match engine.config.arrival_clock {
+            ClockSource::Kernel => Box::new(ReadClock),
+            #[cfg(feature = "packet-clock")]
+            ClockSource::Packet => Box::new(PacketClock::open(&listeners)?),
+            #[cfg(not(feature = "packet-clock"))]
+            ClockSource::Packet => return Err(crate::io::arrival_clock::needs_feature()),
         };
         let ports = port::listened_to(listeners, &epoll, Unread::new(&waits, clock::monotonic()))?;
         epoll.add(shared.wake.as_raw_fd(), WAKE)?;
@@ -126,7 +131,7 @@ impl Reactor {
             shared,
             clock: ClockMap::sample(),
             waits,
-            packets,
+            arrivals,
             buffer: vec![0; READ_BUFFER],
             read_bytes: 0,
             dirty: Vec::new(),
@@ -149,10 +154,7 @@ impl Reactor {
             self.engine.clock.set_offset(self.clock.offset());
             self.note_suspension(false, now);
             (self.engine.counters.clock_steps, self.engine.counters.stamps_corrected) = (self.clock.steps, self.clock.corrected);
-            if let Some(packets) = &mut self.packets {
-                packets.drain(&mut self.clock);
-                (self.engine.counters.packets_lost, self.engine.counters.packet_fallbacks) = (packets.lost(), packets.fallbacks());
-            }
+            self.arrivals.begin_turn(&mut self.clock, &mut self.engine.counters);
             let mut commands = false;
             self.read_bytes = 0;
             for hold in 0.. {
@@ -166,7 +168,7 @@ impl Reactor {
                     }
                 }
                 // Whoever was stopped just behind the wait learns of what came meanwhile by another one: it may be earlier than what was read.
-                let missed = self.packets.as_mut().is_some_and(PacketClock::missed) && hold == 0;
+                let missed = self.arrivals.missed() && hold == 0;
                 let all = ready < self.epoll.capacity() && !missed;
                 let holds = !all && hold < MAX_HOLDS && self.engine.decides_in_order();
                 if !holds || self.engine.memory_is_full() || self.engine.has_enough_to_do() {
@@ -291,11 +293,7 @@ impl Reactor {
                     }
                     None => clock::monotonic(),
                 };
-                let shared = Stamps::shared(stamp, since);
-                let stamps = match &mut self.packets {
-                    None => shared,
-                    Some(packets) => packets.stamps(key, len, &mut self.clock).unwrap_or(shared),
-                };
+                let stamps = self.arrivals.stamps(key, len, Stamps::shared(stamp, since), &mut self.clock);
                 let work = self.engine.work_so_far();
                 self.engine.handle_bytes(key, &self.buffer[..len], stamps, now);
                 if !is_stamped && self.engine.counters.sharing.reads > publish_reads {
@@ -415,9 +413,7 @@ impl Reactor {
                 }
                 self.leaving.push_back(socket);
             }
-            if let Some(packets) = &mut self.packets {
-                packets.forget(key);
-            }
+            self.arrivals.forget(key);
         }
         self.leaving.drain(..closes.min(self.leaving.len()));
     }

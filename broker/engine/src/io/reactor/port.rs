@@ -30,14 +30,3 @@ pub(super) fn listened_to(listeners: Vec<Listener>, epoll: &Epoll, waiting: Unre
     }
     Ok(ports)
 }
-
-/// Whose bytes are those of its commands: what comes inside of TLS is not where the packets say.
-pub(super) fn is_clocked(speaks: Speaks) -> bool {
-    matches!(speaks, Speaks::Nsq | Speaks::Http)
-}
-
-/// The numbers of the ports whose arrivals packets can tell.
-pub(super) fn clocked(listeners: &[Listener]) -> std::io::Result<Vec<u16>> {
-    let ports: Vec<u16> = listeners.iter().filter(|listener| is_clocked(listener.speaks)).filter_map(Listener::port).collect();
-    if ports.is_empty() { Err(std::io::Error::other("the packet clock needs a TCP port")) } else { Ok(ports) }
-}

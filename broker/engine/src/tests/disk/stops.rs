@@ -183,6 +183,7 @@ fn after_a_start_nothing_moves_before_the_topics_are_released() {
     assert_eq!(world.pair.bodies(other), ["b"], "a channel that was there when the topic moved on");
 }
 
+#[cfg(feature = "lab")]
 #[test]
 fn a_stop_in_good_order_keeps_what_the_laboratorys_server_holds() {
     let mut world = World::with(Config { mem_queue_size: 10, lab_service_time_ns: 1_000_000_000, ..Config::default() });

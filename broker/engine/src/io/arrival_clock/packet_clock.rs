@@ -1,22 +1,22 @@
 //! The packet clock: exact arrivals of the bytes of some ports' connections, from a ring of the packets that brought
 //! them.
-//!
-//! Imports `arrival`, `keys`, `time`, and `io`'s clock and host. Begin with `PacketClock`; `ring` is the kernel's side.
-
-pub mod ring;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
 
 use slotmap::SecondaryMap;
 
 use crate::arrival::flow_table::Flows;
 use crate::arrival::packet_filter::{Flow, parse};
 use crate::arrival::stamps::Stamps;
+use crate::io::arrival_clock::ArrivalClock;
+use crate::io::arrival_clock::packet_ring::Ring;
 use crate::io::clock::{self, ClockMap};
 use crate::io::host::denied::Refused;
-use crate::io::packet_clock::ring::Ring;
+use crate::io::listener::{Listener, Speaks};
 use crate::keys::ConnKey;
+use crate::telemetry::counters::Counters;
 use crate::time::Nanos;
 
 pub struct PacketClock {
@@ -25,13 +25,15 @@ pub struct PacketClock {
     spans: Vec<(usize, Nanos)>,
     drained: Nanos,                     // what is in the ring came after this
     clocked: SecondaryMap<ConnKey, ()>, // connections to its ports, seen from their opening on or not
-    fallbacks: u64,
+    fallbacks: u64,                     // reads of these that took the kernel's stamp: packets of them were not seen
 }
 
 impl PacketClock {
-    /// For connections to `ports`. Without CAP_NET_RAW, or where the kernel has no such rings, the error holds `Refused`.
-    pub fn open(ports: &[u16]) -> io::Result<Self> {
-        let ring = Ring::open(ports).map_err(|error| {
+    /// For connections to the ports of `listeners`.
+    ///
+    /// Without CAP_NET_RAW, or where the kernel has no such rings, the error holds `Refused`.
+    pub fn open(listeners: &[Listener]) -> io::Result<Self> {
+        let ring = Ring::open(&ports(listeners)?).map_err(|error| {
             let why = match error.kind() {
                 io::ErrorKind::PermissionDenied => "needs the capability CAP_NET_RAW, which this process does not have".to_owned(),
                 _ => format!("needs a packet ring, which the kernel refuses ({error})"),
@@ -49,7 +51,7 @@ impl PacketClock {
     }
 
     /// Take in what came since the last time.
-    pub fn drain(&mut self, clock: &mut ClockMap) {
+    fn drain(&mut self, clock: &mut ClockMap) {
         let now = clock::monotonic();
         let (flows, since) = (&mut self.flows, self.drained);
         self.ring.drain(|packet| {
@@ -59,18 +61,17 @@ impl PacketClock {
         });
         self.drained = now;
     }
+}
 
-    /// Packets that the ring had no room for.
-    pub fn lost(&self) -> u64 {
-        self.ring.lost()
+impl ArrivalClock for PacketClock {
+    fn begin_turn(&mut self, clock: &mut ClockMap, counters: &mut Counters) {
+        self.drain(clock);
+        (counters.packets_lost, counters.packet_fallbacks) = (self.ring.lost(), self.fallbacks);
     }
 
-    /// Reads of connections to its ports of which packets were not seen: they took the kernel's stamp.
-    pub fn fallbacks(&self) -> u64 {
-        self.fallbacks
-    }
-
-    pub fn accept(&mut self, key: ConnKey, peer: SocketAddr, local: SocketAddr, clock: &mut ClockMap) {
+    fn accept(&mut self, key: ConnKey, speaks: Speaks, fd: &OwnedFd, peer: Option<SocketAddr>, clock: &mut ClockMap) {
+        let Some(peer) = peer.filter(|_| is_clocked(speaks)) else { return };
+        let Ok(local) = fd.try_clone().and_then(|copy| TcpStream::from(copy).local_addr()) else { return };
         let end = |address: SocketAddr| (address.ip().to_canonical(), address.port());
         let flow = Flow { from: end(peer), to: end(local) };
         if !self.flows.is_opened(&flow) {
@@ -80,22 +81,19 @@ impl PacketClock {
         self.clocked.insert(key, ());
     }
 
-    /// The connection is gone, or nothing more of it is for anybody.
-    pub fn forget(&mut self, key: ConnKey) {
+    fn forget(&mut self, key: ConnKey) {
         self.flows.forget(key);
         self.clocked.remove(key);
     }
 
-    /// Whether something came, before the last `drain`, to connections that were not read after it: the wait did not report them yet.
-    pub fn missed(&mut self) -> bool {
+    fn missed(&mut self) -> bool {
         self.flows.missed()
     }
 
-    /// Arrivals of the `len` bytes that were just read; `None` where packets of them were not seen, and of connections to other ports.
-    pub fn stamps(&mut self, key: ConnKey, len: usize, clock: &mut ClockMap) -> Option<Stamps<'_>> {
+    fn stamps<'a>(&'a mut self, key: ConnKey, len: usize, of_read: Stamps<'a>, clock: &mut ClockMap) -> Stamps<'a> {
         if !self.flows.knows(key) {
             self.fallbacks += u64::from(self.clocked.contains_key(key));
-            return None;
+            return of_read;
         }
         if !self.flows.covers(key, len) {
             self.drain(clock); // they came since the last look
@@ -104,8 +102,20 @@ impl PacketClock {
         if !self.flows.take(key, len, &mut self.spans) {
             self.ring.count_lost();
             self.fallbacks += 1;
-            return None;
+            return of_read;
         }
-        Stamps::exact(&self.spans)
+        Stamps::exact(&self.spans).unwrap_or(of_read)
     }
+}
+
+/// Whether packets carry the bytes of its commands: those of a TLS stream are elsewhere in them.
+fn is_clocked(speaks: Speaks) -> bool {
+    matches!(speaks, Speaks::Nsq | Speaks::Http)
+}
+
+/// The numbers of the ports whose arrivals packets can tell.
+fn ports(listeners: &[Listener]) -> io::Result<Vec<u16>> {
+    let clocked = listeners.iter().filter(|listener| is_clocked(listener.speaks));
+    let ports: Vec<u16> = clocked.filter_map(Listener::port).collect();
+    if ports.is_empty() { Err(io::Error::other("the packet clock needs a TCP port")) } else { Ok(ports) }
 }
