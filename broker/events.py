@@ -33,14 +33,14 @@ class ChannelDeleted(msgspec.Struct, frozen=True, tag="channel_deleted"):
     channel: str
 
 
-class UnassignedPublisherSeen(msgspec.Struct, frozen=True, tag="stranger"):
+class UnassignedPublisherSeen(msgspec.Struct, frozen=True, tag="unassigned_publisher"):
     """A publisher sends that is not assigned to this broker. Once per publisher, topic and assignment."""
 
     topic: str
     publisher_id: str
 
 
-class RateChanged(msgspec.Struct, frozen=True, tag="moved"):
+class RateChanged(msgspec.Struct, frozen=True, tag="rate_changed"):
     """The rate of arrivals changed. Detected only in topics that are polled or watched."""
 
     topic: str
@@ -51,7 +51,7 @@ class RateChanged(msgspec.Struct, frozen=True, tag="moved"):
     waiting: int  # for tokens, now
 
 
-class Unsteady(msgspec.Struct, frozen=True, tag="restless"):
+class Unsteady(msgspec.Struct, frozen=True, tag="unsteady"):
     """The traffic of a watched topic is no longer steady: its rate drifts, or messages waited for some bins."""
 
     topic: str

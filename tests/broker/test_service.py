@@ -189,6 +189,6 @@ async def test_strangers_and_starved_topics_reach_the_distributor_at_once(tmp_pa
     url = f"http://{await serve_http(nursery, answer)}"
     await nursery.start(service.serve, config(tmp_path, distributors=(url,)))
     await until(lambda: engines[0].accepting)
-    engines[0].emit(type="stranger", topic="t", publisher_id="p")
+    engines[0].emit(type="unassigned_publisher", topic="t", publisher_id="p")
     await until(lambda: {"topic": "t", "publisher_id": "p"} in strangers)
     nursery.cancel_scope.cancel()

@@ -28,7 +28,7 @@ def test_a_field_of_the_wrong_type_is_told_where_it_is():
 
 def test_events_come_typed_and_once():
     engine = FakeEngine()
-    engine.emit(type="stranger", topic="t", publisher_id="p")
+    engine.emit(type="unassigned_publisher", topic="t", publisher_id="p")
     engine.emit(type="starved", topic="t", waiting=4)
     engine.emit(type="lapsed", topic="t", waiting=0)
     engine.emit(type="failed", reason="epoll")

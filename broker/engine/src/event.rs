@@ -22,13 +22,13 @@ pub enum Event {
         channel: String,
     },
     /// Publishes here but is not assigned here; once per publisher and `set_publishers`.
-    Stranger {
+    UnassignedPublisher {
         topic: String,
         publisher_id: String,
     },
     /// The rate of arrivals is not what it was: `arrivals` came in the `span_ns` from `since_ns` on (monotonic clock), `waiting` wait for tokens now, under the
     /// share of `version`. Only while somebody asks for histories, or the topic is watched.
-    Moved {
+    RateChanged {
         topic: String,
         version: u64,
         since_ns: Nanos,
@@ -37,7 +37,7 @@ pub enum Event {
         waiting: usize,
     },
     /// A topic that is watched does not rest: its rate has drifted since, or messages have waited for some bins.
-    Restless {
+    Unsteady {
         topic: String,
     },
     /// Messages wait under a share of nothing; once per share.

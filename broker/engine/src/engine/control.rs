@@ -248,7 +248,7 @@ impl Engine {
         topic.publishers = Some(publishers.into_iter().map(String::into_boxed_str).collect());
         topic.assignment_version = version;
         topic.generation += 1;
-        topic.strangers.clear();
+        topic.unassigned.clear();
     }
 
     /// Tell the aware connections on which a publisher serves a topic where it belongs; gives how many were told.

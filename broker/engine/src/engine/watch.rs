@@ -17,7 +17,7 @@ impl Engine {
         for name in no_longer {
             self.watch_list.names.remove(name);
             if let Some(limiter) = self.topic_key(name).and_then(|key| self.topics.get_mut(key)?.limiter.as_mut()) {
-                limiter.history.leave(now);
+                limiter.history.end_steady(now);
             }
         }
         for name in topics {
@@ -38,7 +38,7 @@ impl Engine {
 
     fn watch_topic(&mut self, key: TopicKey, now: Nanos) {
         if let Some(limiter) = self.topics.get_mut(key).and_then(|topic| topic.limiter.as_mut())
-            && limiter.history.rest(now)
+            && limiter.history.watch_steady(now)
         {
             self.plan_look(key, now);
         }
@@ -83,7 +83,7 @@ impl Engine {
         {
             limiter.history.watch(now);
             limiter.turn_history(edge);
-            self.events.extend(limiter.moved(&topic.name));
+            self.events.extend(limiter.take_event(&topic.name));
         }
     }
 

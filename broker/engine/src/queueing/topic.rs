@@ -191,12 +191,12 @@ impl Limiter {
     }
 
     /// The word that the rate of arrivals of this topic has changed, once for each change, or that it does not rest any more.
-    pub fn moved(&mut self, topic: &str) -> Option<Event> {
-        let is_restless = self.history.take_restless();
-        let Some(moved) = self.history.take_moved() else { return is_restless.then(|| Event::Restless { topic: topic.into() }) };
-        let (since_ns, span_ns, arrivals) = (moved.since, moved.span, moved.arrivals);
+    pub fn take_event(&mut self, topic: &str) -> Option<Event> {
+        let is_unsteady = self.history.take_unsteady();
+        let Some(change) = self.history.take_rate_change() else { return is_unsteady.then(|| Event::Unsteady { topic: topic.into() }) };
+        let (since_ns, span_ns, arrivals) = (change.since, change.span, change.arrivals);
         let (version, waiting) = (self.limit.version, self.backlog.len());
-        Some(Event::Moved { topic: topic.into(), version, since_ns, span_ns, arrivals, waiting })
+        Some(Event::RateChanged { topic: topic.into(), version, since_ns, span_ns, arrivals, waiting })
     }
 
     /// Before anything happens at `at`.
@@ -271,9 +271,9 @@ pub struct Topic {
     pub limiter: Option<Box<Limiter>>,
     pub publishers: Option<HashSet<Box<str>>>, // assigned to this broker; None: nobody said
     pub assignment_version: u64,
-    pub next_trace: u64,              // sequence number with which the trace of the next limiter begins
-    pub generation: u64,              // grows whenever what connections cache of the topic is no longer true
-    pub strangers: HashSet<Box<str>>, // told since the last assignment
+    pub next_trace: u64,               // sequence number with which the trace of the next limiter begins
+    pub generation: u64,               // grows whenever what connections cache of the topic is no longer true
+    pub unassigned: HashSet<Box<str>>, // publishers reported since the last assignment
     pub armed: Armed,
     pub counters: Counters,
     pub latency: Option<Box<Latency>>, // from the first delivery on: four histograms are not small
@@ -294,7 +294,7 @@ impl Topic {
             assignment_version: 0,
             next_trace: 0,
             generation: 0,
-            strangers: HashSet::new(),
+            unassigned: HashSet::new(),
             armed: Armed::default(),
             counters: Counters::default(),
             latency: None,

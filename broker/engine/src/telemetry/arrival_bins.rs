@@ -68,14 +68,14 @@ pub struct History {
     in_slot: u64, // messages
     detector: ChangeDetector,
     watched_until: Nanos,
-    moved: Option<Moved>,
-    rest: Option<Box<SteadyWatch>>, // it is watched, whoever asks
-    restless: bool,
+    rate_change: Option<RateChange>,
+    steady: Option<Box<SteadyWatch>>, // it is watched, whoever asks
+    unsteady: bool,
 }
 
 /// The rate of arrivals has changed: what came since, until a moment ago.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moved {
+pub struct RateChange {
     pub since: Nanos,
     pub span: Nanos,
     pub arrivals: u64,
@@ -105,9 +105,9 @@ impl History {
             in_slot: 0,
             detector: ChangeDetector::default(),
             watched_until: Nanos::MIN,
-            moved: None,
-            rest: None,
-            restless: false,
+            rate_change: None,
+            steady: None,
+            unsteady: false,
         }
     }
 
@@ -125,32 +125,32 @@ impl History {
         self.watched_until = self.watched_until.max(now + NS_PER_S);
     }
 
-    /// From `now` on it rests: it is watched until `leave`. False: it did before.
-    pub fn rest(&mut self, now: Nanos) -> bool {
-        if self.rest.is_some() {
+    /// From `now` on it rests: it is watched until `end_steady`. False: it did before.
+    pub fn watch_steady(&mut self, now: Nanos) -> bool {
+        if self.steady.is_some() {
             return false;
         }
         self.watch(now);
         self.watched_until = Nanos::MAX;
-        self.rest = Some(Box::new(SteadyWatch::new(self.present.number + 1)));
+        self.steady = Some(Box::new(SteadyWatch::new(self.present.number + 1)));
         true
     }
 
     /// It is watched no longer than as if somebody had asked at `now`.
-    pub fn leave(&mut self, now: Nanos) {
-        if self.rest.take().is_some() {
+    pub fn end_steady(&mut self, now: Nanos) {
+        if self.steady.take().is_some() {
             self.watched_until = now + NS_PER_S;
         }
     }
 
     /// When it is to be looked at, if it rests.
     pub fn look_due(&self) -> Option<Nanos> {
-        self.rest.as_ref().map(|rest| rest.due)
+        self.steady.as_ref().map(|steady| steady.due)
     }
 
     pub fn set_look_due(&mut self, due: Nanos) {
-        if let Some(rest) = &mut self.rest {
-            rest.due = due;
+        if let Some(steady) = &mut self.steady {
+            steady.due = due;
         }
     }
 
@@ -160,13 +160,13 @@ impl History {
     }
 
     /// Whether it rested and, by the bins that are over, does so no longer; once.
-    pub fn take_restless(&mut self) -> bool {
-        std::mem::take(&mut self.restless)
+    pub fn take_unsteady(&mut self) -> bool {
+        std::mem::take(&mut self.unsteady)
     }
 
     /// Once for each change.
-    pub fn take_moved(&mut self) -> Option<Moved> {
-        self.moved.take()
+    pub fn take_rate_change(&mut self) -> Option<RateChange> {
+        self.rate_change.take()
     }
 
     /// Open the slot and the bin of `at`. `supply`: the rate in force, micro-msg/s, and `standing`: how things are at the instants when bins begin, while nothing has happened
@@ -189,7 +189,7 @@ impl History {
             }
         }
         self.end = (last + 1) * BIN_NS;
-        self.restless |= self.rest.as_mut().is_some_and(|rest| rest.ends_before(last));
+        self.unsteady |= self.steady.as_mut().is_some_and(|steady| steady.ends_before(last));
         while self.over.front().is_some_and(|bin| bin.number < last - KEPT) {
             self.over.pop_front();
         }
@@ -224,16 +224,16 @@ impl History {
 
     /// `slot`: how many behind the present one.
     fn note_slot(&mut self, count: u64, slot: i64) {
-        if let Some(moved) = self.detector.note(count) {
-            let span = Nanos::from(moved.slots) * SLOT_NS;
-            self.moved = Some(Moved { since: self.slot_end + slot * SLOT_NS - span, span, arrivals: moved.arrivals });
+        if let Some(rate_change) = self.detector.note(count) {
+            let span = Nanos::from(rate_change.slots) * SLOT_NS;
+            self.rate_change = Some(RateChange { since: self.slot_end + slot * SLOT_NS - span, span, arrivals: rate_change.arrivals });
         }
     }
 
     fn close(&mut self) {
         self.present.unfinished = thousandths(self.largest);
-        if let Some(rest) = &mut self.rest {
-            rest.note(self.present.number, self.present.arrivals, self.present.waiting);
+        if let Some(steady) = &mut self.steady {
+            steady.note(self.present.number, self.present.arrivals, self.present.waiting);
         }
         if !self.present.is_empty() {
             self.over.push_back(self.present);
@@ -334,17 +334,17 @@ mod tests {
     fn a_change_shows_within_two_slots_with_what_came_in_the_second() {
         let mut history = steady_and_watched();
         fed(&mut history, 49, &[20, 90, 180]);
-        assert_eq!(history.take_moved(), None, "the last slot is not over");
+        assert_eq!(history.take_rate_change(), None, "the last slot is not over");
         history.turn(52 * SLOT_NS, SUPPLY, idle);
-        assert_eq!(history.take_moved(), Some(Moved { since: 51 * SLOT_NS, span: SLOT_NS, arrivals: 180 }));
-        assert_eq!(history.take_moved(), None);
+        assert_eq!(history.take_rate_change(), Some(RateChange { since: 51 * SLOT_NS, span: SLOT_NS, arrivals: 180 }));
+        assert_eq!(history.take_rate_change(), None);
     }
 
     #[test]
     fn what_comes_late_and_all_at_once_is_no_change() {
         let mut history = steady_and_watched();
         fed(&mut history, 49, &[20, 0, 40, 20, 20, 20, 20]);
-        assert_eq!(history.take_moved(), None);
+        assert_eq!(history.take_rate_change(), None);
     }
 
     #[test]
@@ -352,7 +352,7 @@ mod tests {
         let mut history = steady_and_watched();
         fed(&mut history, 49, &[20]);
         history.turn(55 * SLOT_NS, SUPPLY, idle);
-        assert_eq!(history.take_moved().map(|moved| moved.arrivals), Some(0));
+        assert_eq!(history.take_rate_change().map(|rate_change| rate_change.arrivals), Some(0));
     }
 
     #[test]
@@ -360,7 +360,7 @@ mod tests {
         let mut history = History::new(0);
         fed(&mut history, 0, &[20; 60]);
         fed(&mut history, 60, &[180; 60]);
-        assert_eq!(history.take_moved(), None);
+        assert_eq!(history.take_rate_change(), None);
     }
 
     #[test]

@@ -44,7 +44,7 @@ const OUTLIER: f64 = 9.0;
 
 /// What came since a change: in the last `slots` slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moved {
+pub struct Change {
     pub arrivals: u64,
     pub slots: u32,
 }
@@ -77,10 +77,10 @@ impl Last {
     }
 
     /// What came since `rate` (messages a slot) changed; `None`: that cannot be told yet.
-    fn moved_from(&self, rate: f64, index: f64) -> Option<Moved> {
+    fn change_from(&self, rate: f64, index: f64) -> Option<Change> {
         let (mut arrivals, mut clearest, mut best, mut inner) = (0, None, 0.0, 0.0);
         for slots in 1..=self.slots.min(KEPT) {
-            let without = Moved { arrivals, slots: slots as u32 - 1 };
+            let without = Change { arrivals, slots: slots as u32 - 1 };
             arrivals += self.counts[(self.slots - slots) % KEPT];
             let says = log_likelihood_ratio(arrivals as f64, rate * slots as f64) / index;
             if says > best {
@@ -132,7 +132,7 @@ enum Verdict {
     AsBefore,
     /// Something changed, or was only late: the next slots tell.
     Unconfirmed,
-    Moved(Moved),
+    Changed(Change),
 }
 
 /// Of one stream.
@@ -152,12 +152,12 @@ impl ChangeDetector {
     }
 
     /// Messages of the next slot. `Some`: the rate is no longer what it was.
-    pub fn note(&mut self, count: u64) -> Option<Moved> {
+    pub fn note(&mut self, count: u64) -> Option<Change> {
         let verdict = if self.is_settled() { self.tested(count) } else { Verdict::AsBefore };
         match verdict {
-            Verdict::Moved(moved) => {
-                self.begin_anew(moved);
-                return Some(moved);
+            Verdict::Changed(change) => {
+                self.begin_anew(change);
+                return Some(change);
             }
             Verdict::Unconfirmed => self.learn(count as f64, OUTLYING * self.rate.max(LEAST)),
             Verdict::AsBefore => self.learn(count as f64, f64::MAX),
@@ -211,7 +211,7 @@ impl ChangeDetector {
         if self.sums.iter().all(|sum| *sum <= THRESHOLD) {
             return Verdict::AsBefore;
         }
-        self.last.moved_from(self.rate.max(LEAST), index).map_or(Verdict::Unconfirmed, Verdict::Moved)
+        self.last.change_from(self.rate.max(LEAST), index).map_or(Verdict::Unconfirmed, Verdict::Changed)
     }
 
     /// `most`: the rate learns no more than that of it.
@@ -222,9 +222,9 @@ impl ChangeDetector {
     }
 
     /// Batches stay what they are; the rate is that of the slots since.
-    fn begin_anew(&mut self, moved: Moved) {
-        *self = Self { rate: moved.arrivals as f64 / f64::from(moved.slots), dispersion: self.dispersion, ..Self::default() };
-        self.slots = moved.slots.min(LEARNING - 1);
+    fn begin_anew(&mut self, change: Change) {
+        *self = Self { rate: change.arrivals as f64 / f64::from(change.slots), dispersion: self.dispersion, ..Self::default() };
+        self.slots = change.slots.min(LEARNING - 1);
     }
 }
 
@@ -303,7 +303,7 @@ mod tests {
         let mut detector = settled(SLOWEST, 20);
         detector.note(5_000);
         assert!((0..1_000).all(|_| detector.note(20).is_none()));
-        let moved = (0..10).find_map(|_| detector.note(80)).expect("four times as many");
-        assert_eq!(moved.arrivals, 80 * u64::from(moved.slots));
+        let change = (0..10).find_map(|_| detector.note(80)).expect("four times as many");
+        assert_eq!(change.arrivals, 80 * u64::from(change.slots));
     }
 }

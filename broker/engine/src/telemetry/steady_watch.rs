@@ -30,7 +30,7 @@ impl SteadyWatch {
         }
     }
 
-    /// All bins before `number` are over and noted. Whether the rest is: traffic is not what it was, or messages wait. Then it begins anew.
+    /// All bins before `number` are over and noted. Whether the steady state has ended: traffic has changed, or messages wait. Then it begins again.
     pub fn ends_before(&mut self, number: i64) -> bool {
         self.is_over |= self.drift.pass(number);
         if self.is_over {
@@ -47,25 +47,25 @@ mod tests {
 
     #[test]
     fn a_queue_that_stands_for_three_bins_ends_it_once_and_a_burst_that_passes_does_not() {
-        let mut rest = SteadyWatch::new(0);
+        let mut watch = SteadyWatch::new(0);
         for number in 0..100 {
-            rest.note(number, 1, u64::from(number % 3 > 0));
-            assert!(!rest.ends_before(number + 1));
+            watch.note(number, 1, u64::from(number % 3 > 0));
+            assert!(!watch.ends_before(number + 1));
         }
         for (number, ends) in [(100, false), (101, false), (102, true), (103, false)] {
-            rest.note(number, 1, 1);
-            assert_eq!(rest.ends_before(number + 1), ends, "{number}");
+            watch.note(number, 1, 1);
+            assert_eq!(watch.ends_before(number + 1), ends, "{number}");
         }
     }
 
     #[test]
     fn a_drift_ends_it_without_any_further_message() {
-        let mut rest = SteadyWatch::new(0);
+        let mut watch = SteadyWatch::new(0);
         for number in 0..500 {
-            rest.note(number, 1, 0);
+            watch.note(number, 1, 0);
         }
-        assert!(!rest.ends_before(749));
-        assert!(rest.ends_before(750));
-        assert!(!rest.ends_before(2_000), "the rate is learnt anew");
+        assert!(!watch.ends_before(749));
+        assert!(watch.ends_before(750));
+        assert!(!watch.ends_before(2_000), "the rate is learnt anew");
     }
 }

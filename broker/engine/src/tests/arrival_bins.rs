@@ -154,10 +154,10 @@ fn a_change_of_the_rate_is_told_at_once_while_histories_are_asked_for() {
             pair.ask(publisher, mpub("t", &vec!["x"; bodies]));
             pair.advance(SLOT_NS);
         }
-        told.push(pair.engine.poll_events().into_iter().filter(|event| matches!(event, Event::Moved { .. })).collect::<Vec<_>>());
+        told.push(pair.engine.poll_events().into_iter().filter(|event| matches!(event, Event::RateChanged { .. })).collect::<Vec<_>>());
     }
     assert_eq!(told[0], []);
-    let [Event::Moved { topic, version, span_ns, arrivals, waiting, .. }] = &told[1][..] else { panic!("{told:?}") };
+    let [Event::RateChanged { topic, version, span_ns, arrivals, waiting, .. }] = &told[1][..] else { panic!("{told:?}") };
     assert_eq!((topic.as_str(), *version, *span_ns, *arrivals), ("t", 3, SLOT_NS, 60));
     assert!(*waiting > 60, "{waiting}");
 }
@@ -166,7 +166,7 @@ fn a_change_of_the_rate_is_told_at_once_while_histories_are_asked_for() {
 fn moved(pair: &mut Pair, name: &str) -> Vec<u64> {
     let events = pair.engine.poll_events();
     let told = events.into_iter().filter_map(|event| match event {
-        Event::Moved { topic, span_ns, arrivals, .. } if topic == name => Some(arrivals / (span_ns / SLOT_NS) as u64),
+        Event::RateChanged { topic, span_ns, arrivals, .. } if topic == name => Some(arrivals / (span_ns / SLOT_NS) as u64),
         _ => None,
     });
     told.collect()
@@ -238,8 +238,8 @@ fn at_rest(pair: &mut Pair, limit: crate::queueing::topic::Limit, apart: i64) ->
 /// What the engine has told of topics that it watches: whether each is that the rate has changed.
 fn said(pair: &mut Pair) -> Vec<bool> {
     let told = pair.engine.poll_events().into_iter().filter_map(|event| match event {
-        Event::Moved { .. } => Some(true),
-        Event::Restless { .. } => Some(false),
+        Event::RateChanged { .. } => Some(true),
+        Event::Unsteady { .. } => Some(false),
         _ => None,
     });
     told.collect()

@@ -229,7 +229,7 @@ fn a_publisher_of_another_broker_is_a_stranger_once_an_assignment() {
     for key in [mine, other, anonymous, other] {
         assert_eq!(pair.ask(key, pub_("t", "x")), [ok()]);
     }
-    let stranger = Event::Stranger { topic: "t".into(), publisher_id: "other".into() };
+    let stranger = Event::UnassignedPublisher { topic: "t".into(), publisher_id: "other".into() };
     assert_eq!(pair.engine.poll_events(), std::slice::from_ref(&stranger));
     pair.limit("t", limit(1_000, 10, 1));
     assert_eq!(pair.topic()["bucket"]["undeclared"], 3);

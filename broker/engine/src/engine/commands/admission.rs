@@ -76,7 +76,7 @@ impl Engine {
         topic.counters.received += u64::from(count);
         if let Some(limiter) = &mut topic.limiter {
             limiter.note_arrivals(count, effective);
-            self.events.extend(limiter.moved(&topic.name));
+            self.events.extend(limiter.take_event(&topic.name));
         }
         let undeclared = u64::from(count) * u64::from(!source.declared);
         topic.counters.undeclared += undeclared;

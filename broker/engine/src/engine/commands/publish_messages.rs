@@ -14,8 +14,8 @@ use crate::queueing::publish::{Asked, Outcome, Publish, Source};
 use crate::scheduling::work_budget::message_units;
 use crate::time::Nanos;
 
-/// Stranger events that one assignment of a topic may cause: more would only be noise, and a hostile client could make up ids for ever.
-const MAX_STRANGERS: usize = 100_000;
+/// `UnassignedPublisher` events that one assignment of a topic may cause: more would only be noise, and a hostile client could make up ids for ever.
+const MAX_UNASSIGNED: usize = 100_000;
 
 /// What became messages.
 #[derive(Debug, Default)]
@@ -113,10 +113,10 @@ impl Engine {
         let entry = Published { topic: topic_key, name: name.into(), count, generation: topic.generation, declared, trace_index };
         if !declared
             && let Some(id) = client_id
-            && topic.strangers.len() < MAX_STRANGERS
-            && topic.strangers.insert(id.clone())
+            && topic.unassigned.len() < MAX_UNASSIGNED
+            && topic.unassigned.insert(id.clone())
         {
-            self.events.push(Event::Stranger { topic: name.into(), publisher_id: id.into() });
+            self.events.push(Event::UnassignedPublisher { topic: name.into(), publisher_id: id.into() });
         }
         Ok(conn.published.remember(cached, entry))
     }
