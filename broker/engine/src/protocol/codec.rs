@@ -1,8 +1,9 @@
-//! NSQ protocol V2, both ways, without I/O: bytes -> `Command`, frames -> bytes.
+//! NSQ protocol V2 in both directions, without I/O: bytes to `Command`, frames to bytes.
 //!
-//! A command is a line of words ended by `\n`, for some followed by a 4-byte size and that many bytes. A frame is
-//! `size(4) type(4) data`, and a message's data is `timestamp(8) attempts(2) id(16) body`; everything is big-endian. `parse` keeps one contract: a whole
-//! command and its length, or `None` for "more bytes, please", or the error that ends this connection. It never looks at a clock.
+//! A command is a line of words that ends in `\n`. Some commands have a 4-byte size and that many bytes behind it. A
+//! frame is `size(4) type(4) data`; a message's data is `timestamp(8) attempts(2) id(16) body`. Numbers are big-endian.
+//!
+//! `parse` gives a whole command and its length, or `None` if bytes are missing, or the error that ends the connection.
 
 use std::io::BufRead;
 
@@ -12,10 +13,10 @@ use crate::protocol::errors::{self, WireError, quoted};
 
 pub const MAGIC: &[u8; 4] = b"  V2";
 
-/// Longest command line including its newline; nsqd drops the connection beyond it, without a word.
+/// Bytes of the longest command line, newline included. nsqd, too, closes the connection beyond it without an answer.
 const MAX_LINE: usize = 16_384;
 
-/// Longest secret of an AUTH: it is kept for as long as the connection.
+/// Bytes of the longest secret of an AUTH. The secret is kept as long as the connection.
 const MAX_SECRET: u32 = 64 << 10;
 
 const MAX_NAME: usize = 64;
@@ -33,7 +34,7 @@ pub const OK: &[u8] = b"OK";
 pub const CLOSE_WAIT: &[u8] = b"CLOSE_WAIT";
 pub const HEARTBEAT: &[u8] = b"_heartbeat_";
 
-/// Where a connection stands; the numbers are those of nsqd's stats.
+/// The state of a connection; the numbers are those of nsqd's stats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     Init = 0,
@@ -80,7 +81,7 @@ pub enum Command<'a> {
     Touch(Option<MessageId>, &'a [u8]),
     Cls,
     Nop,
-    /// Ours: when what the connection has published to `topic` has left, to be told with `number`.
+    /// Ours: asks to be told, with `number`, when all that the connection has published to `topic` has left.
     Left {
         topic: &'a str,
         number: u64,
@@ -89,11 +90,11 @@ pub enum Command<'a> {
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum ParseError {
-    /// Tell the client; the connection ends if the error is fatal (here they all are).
+    /// Tell the client. A fatal error ends the connection; all errors of the grammar are fatal.
     Wire(WireError),
-    /// The same, of an MPUB of more messages than `max_mpub_messages`.
+    /// The same, for an MPUB of more than `max_mpub_messages` messages.
     TooManyMessages(WireError),
-    /// Close without a word.
+    /// Close the connection without an answer.
     LineTooLong,
 }
 
@@ -103,7 +104,7 @@ impl From<WireError> for ParseError {
     }
 }
 
-/// The messages of an MPUB that are left, already checked: `count` times size(4) and bytes, or by HTTP as many lines.
+/// Remaining messages of an MPUB, already checked: `count` times size(4) and bytes, or `count` lines (HTTP).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bodies<'a> {
     pub count: u32,
@@ -112,17 +113,17 @@ pub struct Bodies<'a> {
 }
 
 impl<'a> Bodies<'a> {
-    /// Of all that are left, with what stands before and between them.
+    /// Bytes of all remaining messages, with what stands before and between them.
     pub fn bytes(&self) -> usize {
         self.rest.len()
     }
 
-    /// Those behind the first `count`, which take so many `bytes`.
+    /// The messages behind the first `count`, which take `bytes`.
     pub(crate) fn behind(self, count: u32, bytes: usize) -> Self {
         Self { count: self.count.saturating_sub(count), rest: self.rest.get(bytes..).unwrap_or_default(), ..self }
     }
 
-    /// `rest` is known to begin with `count` messages.
+    /// The `count` messages that `rest` begins with. They were checked.
     pub(crate) fn checked(count: u32, rest: &'a [u8]) -> Self {
         Self { count, rest, lines: false }
     }
@@ -162,7 +163,7 @@ impl<'a> Iterator for Bodies<'a> {
     }
 }
 
-/// How many messages of an MPUB, each with its size, are known to be well-formed, and the bytes that they take behind the count.
+/// How many messages of an MPUB are known to be well-formed, and the bytes that they take behind the count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Seen {
     pub messages: u32,
@@ -170,12 +171,12 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// What is not known of `rest`, all that stands behind the count.
+    /// The part of `rest`, all that stands behind the count, that is not checked yet.
     pub fn behind(self, rest: &[u8]) -> &[u8] {
         rest.get(self.bytes..).unwrap_or_default()
     }
 
-    /// So many messages more at `most`: up to one that `config` does not allow, or that does not end.
+    /// Check up to `most` further messages, up to one that `config` does not allow, or that is not complete.
     pub fn look(self, rest: &[u8], most: u32, config: &Config) -> Self {
         let (mut seen, mut at) = (self, self.behind(rest));
         for _ in 0..most {
@@ -191,31 +192,31 @@ impl Seen {
     }
 }
 
-/// Of the MPUB that `input` begins with, or any command with a body, if all of it is there: its count of messages, and what stands behind that.
+/// The count of messages of the MPUB that `input` begins with, and what stands behind it. `None` if it is not complete.
 pub fn whole_mpub(input: &[u8]) -> Option<(u32, &[u8])> {
     let (begin, len) = announced(input)?;
     let (count, rest) = input.get(begin..)?.get(..len)?.split_first_chunk::<4>()?;
     Some((u32::from_be_bytes(*count), rest))
 }
 
-/// How long the command is that `input` begins with, as far as that can be told: its line, and the body that its size announces.
+/// Length of the command that `input` begins with, as far as known: its line, and the body that its size announces.
 pub fn announced_len(input: &[u8]) -> Option<usize> {
     announced(input).map(|(begin, len)| begin + len)
 }
 
-/// Where the body of the command begins that `input` begins with, and how long it will be.
+/// Offset and length of the body of the command that `input` begins with.
 fn announced(input: &[u8]) -> Option<(usize, usize)> {
     let line = input[..input.len().min(MAX_LINE)].iter().position(|&c| c == b'\n')? + 1;
     let size = input.get(line..)?.first_chunk::<4>()?;
     Some((line + 4, u32::from_be_bytes(*size) as usize))
 }
 
-/// To which topic the publish goes that `input` begins with.
+/// Topic of the publish that `input` begins with.
 pub fn announced_topic(input: &[u8]) -> Option<&str> {
     name(input.split(|&c| matches!(c, b' ' | b'\r' | b'\n')).nth(1)?)
 }
 
-/// Of the PUB or DPUB that `input` begins with: its topic, what has come of its body, and how long that will be.
+/// Of the PUB or DPUB that `input` begins with: its topic, what has come of its body, and the body's length.
 pub fn announced_publish(input: &[u8]) -> Option<(&str, &[u8], usize)> {
     let (begin, len) = announced(input)?;
     let line = input.strip_prefix(b"D").unwrap_or(input).strip_prefix(b"PUB ")?;
@@ -226,7 +227,7 @@ pub fn announced_publish(input: &[u8]) -> Option<(&str, &[u8], usize)> {
 
 type Parsed<'a> = Result<Option<(Command<'a>, usize)>, ParseError>;
 
-/// The first command in `buf` and how many bytes it took.
+/// The first command in `buf`, and how many bytes it takes.
 pub fn parse<'a>(buf: &'a [u8], context: Context<'_>) -> Parsed<'a> {
     if let Some(finished) = usual_fin(buf, context) {
         return Ok(Some(finished));
@@ -261,7 +262,7 @@ pub fn parse<'a>(buf: &'a [u8], context: Context<'_>) -> Parsed<'a> {
     }
 }
 
-/// Half of all commands of a busy broker, without a search for their words: a FIN as clients write it.
+/// A FIN as clients usually write it: half of all commands of a busy broker, parsed without a search for words.
 fn usual_fin<'a>(buf: &'a [u8], context: Context<'_>) -> Option<(Command<'a>, usize)> {
     let line = buf.first_chunk::<21>().filter(|line| line.starts_with(b"FIN ") && line[20] == b'\n')?;
     let word = &line[4..20];
@@ -312,7 +313,7 @@ impl<'a, W: Iterator<Item = &'a [u8]>> Rest<'a, '_, W> {
         Ok(Some((Command::Mpub { topic, bodies }, len)))
     }
 
-    /// Refused as soon as the count is there: the rest is not waited for.
+    /// Refuse an MPUB of too many messages as soon as its count is there, without waiting for the rest.
     fn few_enough(&self) -> Result<(), ParseError> {
         let most = self.context.config.max_mpub_messages;
         let count = self.tail.get(4..).and_then(|rest| rest.first_chunk::<4>()).map_or(0, |count| u32::from_be_bytes(*count));
@@ -354,7 +355,8 @@ impl<'a, W: Iterator<Item = &'a [u8]>> Rest<'a, '_, W> {
         }
     }
 
-    /// FIN, REQ and TOUCH: `make` gets the id (`None`: not one of ours), its bytes and, for REQ, the delay in ms.
+    /// FIN, REQ and TOUCH: `make` gets the id (`None`: the engine made no such id), its bytes and, for REQ, the delay
+    /// in ms.
     fn message_id(mut self, command: &'static str, make: fn(Option<MessageId>, &'a [u8], u64) -> Command<'a>) -> Parsed<'a> {
         self.allowed(command, &[State::Subscribed, State::Closing])?;
         let timed = command == "REQ";
@@ -467,18 +469,18 @@ pub fn is_ephemeral(name: &str) -> bool {
     name.as_bytes().ends_with(EPHEMERAL)
 }
 
-/// Decimal digits only; the empty word is 0 and an overflow wraps, as in nsqd.
+/// A number of decimal digits. The empty word is 0, and an overflow wraps, as in nsqd.
 fn number(word: &[u8]) -> Option<u64> {
     word.iter().try_fold(0u64, |sum, &c| c.is_ascii_digit().then(|| sum.wrapping_mul(10).wrapping_add(u64::from(c - b'0'))))
 }
 
-/// The same of a body that was checked before.
+/// The messages of a body that was checked before.
 fn known_bodies(body: &[u8]) -> Bodies<'_> {
     let (count, rest) = body.split_first_chunk::<4>().unwrap_or((&[0; 4], &[]));
     Bodies::checked(u32::from_be_bytes(*count), rest)
 }
 
-/// All or nothing: an MPUB with one bad message queues none.
+/// Check all messages of an MPUB: one bad message refuses all.
 fn check_bodies<'a>(body: &'a [u8], seen: Seen, config: &Config) -> Result<Bodies<'a>, WireError> {
     let Some((count, rest)) = body.split_first_chunk::<4>() else {
         return Err(WireError::new(errors::E_BAD_BODY, "MPUB failed to read message count"));
@@ -517,13 +519,13 @@ pub fn encode_frame(out: &mut Vec<u8>, frame_type: FrameType, data: &[u8]) {
     out.extend_from_slice(data);
 }
 
-/// Offset of the two bytes of `attempts` in a message frame: the only ones that differ between deliveries.
+/// Offset of the two bytes of `attempts` in a message frame: only these differ between deliveries.
 const ATTEMPTS_AT: usize = 16;
 
 /// Bytes of a message frame before its body.
 pub const MESSAGE_HEADER: usize = 34;
 
-/// The head of a message frame whose body has `len` bytes, attempts still 0.
+/// The head of a message frame whose body has `len` bytes, with 0 attempts.
 pub fn message_header(wall_ns: i64, id: MessageId, len: usize) -> [u8; MESSAGE_HEADER] {
     let mut header = [0; MESSAGE_HEADER];
     header[..4].copy_from_slice(&((MESSAGE_HEADER - 4 + len) as u32).to_be_bytes());
@@ -533,7 +535,7 @@ pub fn message_header(wall_ns: i64, id: MessageId, len: usize) -> [u8; MESSAGE_H
     header
 }
 
-/// Append a message frame, attempts still 0.
+/// Append a message frame with 0 attempts.
 pub fn build_message(out: &mut Vec<u8>, wall_ns: i64, id: MessageId, body: &[u8]) {
     out.extend_from_slice(&message_header(wall_ns, id, body.len()));
     out.extend_from_slice(body);

@@ -1,10 +1,10 @@
-//! The wire-error table: every error frame that the engine can emit is made here (`docs/protocol.md` lists them for clients).
+//! Errors on the wire: every error frame of the engine is made here. `docs/protocol.md` lists them for clients.
 //! `refuse` of `engine::commands` answers with it, and ends the input of the connection if the error is fatal.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// An error frame: `CODE description`. Fatal ones close the connection after it.
+/// An error frame: `CODE description`. A fatal one closes the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WireError {
     pub code: &'static str,
@@ -36,7 +36,7 @@ pub const E_AUTH_FAILED: &str = "E_AUTH_FAILED";
 pub const E_UNAUTHORIZED: &str = "E_UNAUTHORIZED";
 pub const E_IDENTIFY_FAILED: &str = "E_IDENTIFY_FAILED";
 pub const E_AUTH_DISABLED: &str = "E_AUTH_DISABLED";
-/// Ours: the topic's token bucket refused the publish; the connection goes on.
+/// Ours: the topic's token bucket refused the publish. The connection goes on.
 pub const E_RATE_LIMITED: &str = "E_RATE_LIMITED";
 
 /// The codes that leave the connection open.

@@ -1,6 +1,7 @@
-//! AUTH: what an auth server grants to a connection, and whether a command is covered by it. Asking the server is Python's part.
+//! AUTH: what an auth server grants to a connection, and whether that covers a command. Python asks the server.
 //!
-//! Topic and channel patterns are regular expressions in Go's syntax, searched unanchored; publishing is checked with the empty channel, as nsqd does.
+//! Patterns of topics and channels are regular expressions in Go's syntax, searched unanchored. A publish is checked
+//! with the empty channel, as in nsqd.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,13 +11,13 @@ use serde::Deserialize;
 
 use crate::time::{NS_PER_S, Nanos};
 
-/// Memory that one compiled pattern may take, and again its caches: ordinary ones take a tenth.
+/// Bytes that one compiled pattern may take, and again its caches. Ordinary patterns take a tenth.
 const MAX_PATTERN_BYTES: usize = 128 << 10;
 
-/// Compiled patterns that are kept for all connections; with more in use, all are forgotten and compiled again when they are met.
+/// Compiled patterns that are kept for all connections. Beyond that all are dropped, and compiled again when needed.
 const MAX_PATTERNS: usize = 512;
 
-/// Topics that are remembered of a connection: those it may publish to, and those it publishes to.
+/// Topics remembered per connection: those that it may publish to, and those that it publishes to.
 pub(crate) const MAX_REMEMBERED: usize = 16;
 
 /// An auth server's answer.
@@ -31,7 +32,7 @@ struct Answer {
     authorizations: Vec<Rule>,
 }
 
-/// One authorization: what may be done on which topics and channels.
+/// One authorization: what is allowed on which topics and channels.
 #[derive(Debug, Deserialize)]
 struct Rule {
     topic: String,
@@ -55,10 +56,10 @@ pub(crate) struct Grant {
     identity_url: Box<str>,
     rules: Vec<Rule>,
     pub(crate) expires: Nanos,
-    publishes: Vec<Box<str>>, // topics that the rules were found to cover: no pattern is searched twice on the message path
+    publishes: Vec<Box<str>>, // topics that the rules cover: no pattern is searched twice
 }
 
-/// A connection that said AUTH. The secret is kept to ask again with.
+/// A connection that said AUTH. The secret is kept, to ask the server again.
 pub struct Auth {
     pub(crate) secret: Box<[u8]>,
     pub(crate) grant: Option<Grant>, // None: the server is being asked for the first time
@@ -71,7 +72,7 @@ impl fmt::Debug for Auth {
 }
 
 impl Auth {
-    /// Who the server says it is, and the page about them; `None`: not known yet.
+    /// The client's name and page, as the server gave them; `None`: not known yet.
     pub fn identity(&self) -> Option<(&str, &str)> {
         self.grant.as_ref().map(|grant| (&*grant.identity, &*grant.identity_url))
     }
@@ -84,7 +85,7 @@ pub(crate) struct Patterns(HashMap<Box<str>, Regex>);
 impl Patterns {
     fn get(&mut self, text: &str) -> Result<&Regex, regex::Error> {
         if !self.0.contains_key(text) {
-            // As Go's: classes such as \w are ASCII's (names are, too), and take no tables of all scripts.
+            // As in Go, classes such as \w are ASCII's, as names are. They need no tables of all scripts.
             let mut builder = RegexBuilder::new(text);
             let compiled = builder.unicode(false).size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES).build()?;
             if self.0.len() == MAX_PATTERNS {
@@ -95,7 +96,7 @@ impl Patterns {
         Ok(&self.0[text])
     }
 
-    /// A pattern that does not compile matches nothing; it was refused when the answer came.
+    /// Whether `pattern` matches. One that does not compile matches nothing; it was refused when the answer came.
     fn matches(&mut self, pattern: &str, text: &str) -> bool {
         self.get(pattern).is_ok_and(|regex| regex.is_match(text.as_bytes()))
     }
@@ -146,7 +147,7 @@ impl Grant {
         allowed
     }
 
-    /// Whether it covers nothing.
+    /// Whether nothing is granted.
     pub(crate) fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }

@@ -34,7 +34,7 @@ struct Srtm {
     left: Option<bool>,
 }
 
-/// What is granted of what was asked for; nothing without feature negotiation.
+/// What the connection gets of the features that it asked for; nothing without feature negotiation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Features {
     pub tls: bool,
@@ -67,7 +67,7 @@ pub struct Identity {
     negotiated: bool,
 }
 
-/// What of an identity every command or its answer depends on.
+/// The parts of an identity that every command or its answer depends on.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms {
     pub heartbeats: bool,
@@ -75,10 +75,10 @@ pub struct Terms {
     pub left: bool, // as in `Identity`
 }
 
-/// Level of deflate that a client gets that names none.
+/// Level of deflate for a client that names none.
 const DEFLATE_LEVEL: u8 = 6;
 
-/// Bytes of `client_id`, `hostname`, `user_agent`, `topology_region` and `topology_zone`.
+/// Bytes of `client_id`, `hostname`, `user_agent`, `topology_region` or `topology_zone` at most.
 const LONGEST_TEXT: usize = 256;
 
 const FAILED: &str = "IDENTIFY failed to decode JSON body";
@@ -146,7 +146,7 @@ fn features(request: &Request, config: &Config) -> Result<Features, WireError> {
     })
 }
 
-/// They are kept for as long as somebody may ask who published: not to be had for megabytes.
+/// Refuse texts that are too long: they are kept as long as somebody may ask who published.
 fn check_length(text: &str) -> Result<(), WireError> {
     if text.len() <= LONGEST_TEXT {
         return Ok(());
@@ -172,7 +172,7 @@ fn buffer_timeout_ms(asked: i64, config: &Config) -> Result<u64, WireError> {
     }
 }
 
-/// Size and timeout: "unbuffered" (-1) shows as size 1 and no timeout.
+/// Size (bytes) and timeout (ms) of the output buffer. "Unbuffered" (-1) shows as size 1 and no timeout.
 fn buffer_size(asked: i64, timeout_ms: u64, config: &Config) -> Result<(u32, u64), WireError> {
     match asked {
         -1 => Ok((1, 0)),
@@ -192,7 +192,7 @@ impl Identity {
         Terms { heartbeats: self.heartbeat_ms.is_some(), receipts: self.receipts, left: self.left }
     }
 
-    /// What a connection is before it says IDENTIFY.
+    /// The identity of a connection before it says IDENTIFY.
     pub fn unknown(config: &Config) -> Self {
         Self {
             client_id: None,
