@@ -1,4 +1,5 @@
-//! Answers: status, headers, body -> bytes. The bodies of nsqd's routes are `{"message":"CODE"}`; what is not even a request is told with problem+json.
+//! Answers: status, headers and body to bytes. The bodies of nsqd's routes are `{"message":"CODE"}`. What is not a
+//! request is answered with problem+json.
 
 use std::io::Write;
 
@@ -9,7 +10,7 @@ pub const NSQ_HEADER: (&str, &str) = ("X-NSQ-Content-Type", "nsq; version=1.0");
 pub const TEXT: &str = "text/plain; charset=utf-8";
 pub const JSON: &str = "application/json; charset=utf-8";
 
-/// What of a request its answer depends on.
+/// What an answer depends on of its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exchange {
     pub afterwards: Afterwards,
@@ -18,7 +19,7 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// For what could not be read as a request.
+    /// For bytes that could not be read as a request.
     pub const LAST: Self = Self { afterwards: Afterwards::Closed, head_only: false };
 
     pub fn closes(self) -> bool {
@@ -26,7 +27,7 @@ impl Exchange {
     }
 }
 
-/// An answer that is not bytes yet.
+/// An answer before it is bytes.
 #[derive(Debug, Clone)]
 pub struct Answer<'a> {
     pub status: u16,
@@ -56,12 +57,12 @@ impl Answer<'_> {
     }
 }
 
-/// An action of nsqd's that was done.
+/// Answer that one of nsqd's actions was done.
 pub fn write_ok(out: &mut Vec<u8>, exchange: Exchange, date: &Date) {
     Answer { status: 200, content_type: TEXT, headers: &[NSQ_HEADER], body: b"OK" }.write(out, exchange, date);
 }
 
-/// A refusal in nsqd's form.
+/// Refuse in nsqd's form.
 #[cold]
 pub fn write_refusal(out: &mut Vec<u8>, status: u16, code: &str, headers: &[(&str, &str)], exchange: Exchange, date: &Date) {
     let mut body = Vec::new();
@@ -71,7 +72,7 @@ pub fn write_refusal(out: &mut Vec<u8>, status: u16, code: &str, headers: &[(&st
     Answer { status, content_type: JSON, headers: &headers, body: &body }.write(out, exchange, date);
 }
 
-/// What was not even a request.
+/// Refuse bytes that are not a request.
 #[cold]
 pub fn write_malformed(out: &mut Vec<u8>, malformed: Malformed, date: &Date) {
     let Malformed { status, rule } = malformed;
@@ -83,7 +84,7 @@ pub fn write_malformed(out: &mut Vec<u8>, malformed: Malformed, date: &Date) {
     Answer { status, content_type: "application/problem+json", headers: &[], body: body.as_bytes() }.write(out, Exchange::LAST, date);
 }
 
-/// The phrase of a status; none for those that nobody here gives.
+/// The phrase of a status; empty for those that nobody here gives.
 pub fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",

@@ -4,7 +4,7 @@ use httparse::Status;
 
 use crate::http::request::{MAX_HEAD, Malformed};
 
-/// Longest line between chunks, its extension included.
+/// Bytes of the longest line between chunks, its extension included: Go's limit.
 const MAX_LINE: usize = 4 << 10;
 
 const MALFORMED: Malformed = Malformed { status: 400, rule: "the chunked body must be well-formed" };
@@ -20,7 +20,7 @@ enum Next {
     Over,
 }
 
-/// Where a chunked body stands, and what of it has come.
+/// The state of a chunked body, and what of it has come.
 #[derive(Debug, Default)]
 pub struct Chunked {
     next: Next,
@@ -39,7 +39,7 @@ impl Chunked {
         self.next == Next::Over
     }
 
-    /// Take what `bytes` has of the body, up to its end; gives how many bytes that were. The body may have `limit` bytes.
+    /// Decode `bytes` up to the end of the body, which may have `limit` bytes. Gives how many bytes that took.
     pub fn decode(&mut self, bytes: &[u8], limit: usize) -> Result<usize, Fault> {
         let mut at = 0;
         while self.next != Next::Over {
@@ -63,7 +63,7 @@ impl Chunked {
         Ok(at)
     }
 
-    /// `line`: with its end, which is CRLF; a proxy before us may see no end in a lone LF.
+    /// Take a line with its end, which must be CRLF: a proxy in front may not take a lone LF for an end.
     fn take_line(&mut self, line: &[u8], limit: usize) -> Result<(), Fault> {
         let text = line.strip_suffix(b"\r\n").ok_or(Fault::Malformed(MALFORMED))?;
         match self.next {
@@ -84,11 +84,11 @@ impl Chunked {
     }
 }
 
-/// Size in hexadecimal, and how long the extension behind it is.
+/// The size, in hexadecimal, and the length of the extension behind it.
 fn size(line: &[u8]) -> Option<(u64, usize)> {
     let digits = line.iter().take_while(|c| c.is_ascii_hexdigit()).count();
     match httparse::parse_chunk_size(line) {
-        // The library takes no digits as zero, and so as the end of the body.
+        // The library takes no digits for 0, which would end the body.
         Ok(Status::Complete((_, size))) if (1..=15).contains(&digits) => Some((size, line[digits..].trim_ascii().len())),
         _ => None,
     }

@@ -1,8 +1,8 @@
-//! The Date header, made anew once a second.
+//! The Date header, made once a second.
 
 use std::time::{Duration, SystemTime};
 
-/// The last second of year 9999: the format has no room for a later one.
+/// The last second of the year 9999 (unix time): the format has no later one.
 const LAST_SECOND: i64 = 253_402_300_799;
 
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl Date {
     }
 }
 
-/// A clock outside 1970 to 9999 gives the nearest date that the format has.
+/// A clock outside of 1970 to 9999 gives the nearest date that the format has.
 fn text(second: i64) -> String {
     let since_1970 = Duration::from_secs(second.clamp(0, LAST_SECOND).unsigned_abs());
     httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + since_1970)

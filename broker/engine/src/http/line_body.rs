@@ -1,9 +1,9 @@
-//! A body of known length with a message a line, but for empty ones, counted as it comes in: looked through when it is whole, 5 MB would hold everybody up
-//! for a millisecond.
+//! A body with one message per line, empty lines excepted, counted while it comes in. Counting 5 MB at once would hold
+//! up all others for about 1 ms.
 
 use crate::protocol::codec::Bodies;
 
-/// What is known of the lines that have come.
+/// The lines that have come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LineBody {
     seen: usize, // bytes of the body
@@ -13,7 +13,7 @@ pub(crate) struct LineBody {
 }
 
 impl LineBody {
-    /// So much of the body has come.
+    /// Count the complete lines of `body`, which begins with the bytes of the last call.
     pub fn look(&mut self, body: &[u8]) {
         let Some(end) = body[self.seen..].iter().rposition(|&c| c == b'\n') else {
             self.seen = body.len();
@@ -23,7 +23,7 @@ impl LineBody {
         *self = Self { seen: body.len(), at: end, ..self.with(&body[self.at..end]) };
     }
 
-    /// All of `body`, which begins with what was seen: its messages, and the length of the longest.
+    /// The messages of the whole `body`, and the bytes of the longest.
     pub fn whole(self, body: &[u8]) -> (u32, usize) {
         let all = self.with(body.get(self.at..).unwrap_or_default());
         (all.count, all.longest)

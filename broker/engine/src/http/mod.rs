@@ -8,11 +8,10 @@
 //! time: while Python answers it, the connection's input is deferred (`engine/input.rs`), so answers go out in order
 //! whoever gives them.
 
-pub mod line_body;
-
 pub mod answer;
 pub mod chunked;
 pub mod date;
+pub mod line_body;
 pub mod query;
 pub mod request;
 
@@ -28,8 +27,8 @@ use crate::keys::ConnKey;
 use crate::memory::{Charge, Meter};
 use crate::time::{Nanos, PATIENCE_NS};
 
-/// Answers that may wait to be taken before no further request is looked at; of NSQ clients too, where memory for
-/// unread output is short.
+/// Bytes of answers that a client may leave unread: by HTTP before a further request is read, by NSQ where memory
+/// for unread output is short.
 pub(crate) const MAX_UNTAKEN: usize = 64 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +36,7 @@ pub enum Stage {
     /// Connections wait in the kernel until the service around the engine is ready.
     Bound,
     Open,
-    /// No request is begun any more.
+    /// No further request begins.
     Closing,
 }
 
@@ -71,7 +70,7 @@ impl Default for Service {
     }
 }
 
-/// A request that Python answers, by `Engine::respond` with its `id`.
+/// A request that Python answers, through `Engine::respond` with its `id`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Handed {
     pub id: u64,
@@ -82,7 +81,7 @@ pub struct Handed {
     pub over_tls: bool,
 }
 
-/// What a connection of the HTTP port has besides the two streams.
+/// What a connection of the HTTP port has besides its two streams.
 #[derive(Debug)]
 pub struct Http {
     pub(crate) over_tls: bool,
@@ -99,7 +98,7 @@ pub struct Http {
     pub(crate) answer_charge: Option<Charge>, // for an answer of Python's, until it is taken
 }
 
-/// The request that is coming in is a large message: `len` bytes behind a head of `body_at`.
+/// A large message that is coming in: `len` bytes behind a head of `body_at` bytes.
 #[derive(Debug)]
 pub(crate) struct Coming {
     pub topic: Box<str>,
@@ -134,25 +133,25 @@ impl Http {
         }
     }
 
-    /// The request that Python is still to answer.
+    /// The request that Python has not answered yet.
     pub fn owed(&self) -> Option<u64> {
         self.owed.map(|(id, _)| id)
     }
 
-    /// How long the request under way is, where its head is whole and says so.
+    /// Bytes of the request under way, if its head is complete and tells them.
     pub(crate) fn announced_len(&self) -> Option<usize> {
         Some(self.wanted).filter(|wanted| *wanted > 0)
     }
 
-    /// Of the large message that `input` begins with: its topic, what has come of its body, and how long that will be.
+    /// Of the large message that `input` begins with: its topic, what has come of its body, and the body's length.
     pub(crate) fn announced_publish<'a>(&'a self, input: &'a [u8]) -> Option<(&'a str, &'a [u8], usize)> {
         let Coming { topic, body_at, len } = self.coming.as_ref()?;
         let body = input.get(*body_at..)?;
         Some((topic, &body[..body.len().min(*len)], *len))
     }
 
-    /// Whether `input`, which has grown, may hold a whole request now. A head is parsed again only when it has a line more: byte by byte would cost its
-    /// length squared.
+    /// Whether `input`, which has grown, may hold a whole request now. A head is parsed again when it has a new line:
+    /// parsing it at each byte would cost its length squared.
     pub(crate) fn is_worth_a_look(&mut self, input: &[u8]) -> bool {
         if self.wanted > 0 {
             let whole = input.len() >= self.wanted;
@@ -167,17 +166,17 @@ impl Http {
         worth
     }
 
-    /// Whether requests are answered without more TLS than there is.
+    /// Whether this connection has the TLS that `required` demands.
     pub(crate) fn is_safe_enough(&self, required: TlsRequired) -> bool {
         self.over_tls || required != TlsRequired::True
     }
 
-    /// The request under way is whole: the next one begins.
+    /// The request under way is complete; the next one begins.
     pub(crate) fn start_over(&mut self, now: Nanos) {
         (self.looked, self.wanted, self.coming, self.begun, self.idle_since) = (0, 0, None, None, now);
     }
 
-    /// The request under way may take as long as it likes, until `Engine::note_unfinished`.
+    /// Let the request under way take any time, until `Engine::note_unfinished`.
     pub(crate) fn stop_clock(&mut self) {
         self.begun = None;
     }
@@ -186,7 +185,9 @@ impl Http {
         self.begun.is_some_and(|begun| begun + PATIENCE_NS <= now)
     }
 
-    /// When to look after this connection: its request has not come in, its client takes nothing, or it has been idle for long enough.
+    /// When to look at this connection: its request is late, its client takes nothing, or it has been idle for too
+    /// long.
+    ///
     /// `waits`: requests of it are kept.
     pub fn deadline(&self, blocked_since: Option<Nanos>, waits: bool) -> Option<Nanos> {
         let blocked = blocked_since.map(|since| since + PATIENCE_NS);

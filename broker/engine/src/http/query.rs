@@ -1,4 +1,4 @@
-//! The query string by Go's net/url rules: the first value of a name wins; a `;` or a broken escape spoils the whole.
+//! The query string by Go's net/url rules: the first value of a name counts; a `;` or a broken escape spoils all.
 
 use std::borrow::Cow;
 
@@ -24,7 +24,7 @@ pub fn arguments<'a, const N: usize>(query: &'a str, names: [&str; N]) -> Result
     Ok(found)
 }
 
-/// Without `%XX` and `+`. Bytes that are not UTF-8 are no text.
+/// Decode `%XX` and `+`. Bytes that are not UTF-8 are refused.
 fn decoded(text: &str) -> Result<Cow<'_, str>, Broken> {
     if !text.bytes().any(|c| matches!(c, b'%' | b'+')) {
         return Ok(Cow::Borrowed(text));

@@ -1,10 +1,11 @@
-//! The head of a request: bytes -> method, target, headers, and how its body is framed. What could be read in two ways is refused (RFC 9112, 6.3).
+//! The head of a request: bytes to method, target, headers, and how its body is framed. What could be read in two ways
+//! is refused (RFC 9112, 6.3).
 
 use std::mem::MaybeUninit;
 
 use httparse::{Error, Header, Status};
 
-/// Longest head, request line included.
+/// Bytes of the longest head, request line included.
 pub const MAX_HEAD: usize = 64 << 10;
 
 pub const MAX_HEADERS: usize = 100;
@@ -12,7 +13,7 @@ pub const MAX_HEADERS: usize = 100;
 /// Room for the headers of one head.
 pub type Room<'b> = [MaybeUninit<Header<'b>>; MAX_HEADERS];
 
-/// Why a request is not even looked at: the answer's status, and the rule that it breaks. The connection ends with it.
+/// Why bytes are no request: the answer's status, and the rule that they break. The connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed {
     pub status: u16,
@@ -29,7 +30,7 @@ pub enum Framing {
     Chunked,
 }
 
-/// What becomes of the connection after the answer.
+/// What happens to the connection after the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Afterwards {
     KeptAlive,
@@ -57,7 +58,7 @@ impl<'b> Head<'_, 'b> {
     }
 }
 
-/// The head at the start of `bytes`; `None`: more bytes, please.
+/// The head at the start of `bytes`; `None`: bytes are missing.
 pub fn parse<'h, 'b>(bytes: &'b [u8], room: &'h mut Room<'b>) -> Result<Option<Head<'h, 'b>>, Malformed> {
     let mut request = httparse::Request::new(&mut []);
     let len = match request.parse_with_uninit_headers(bytes, room) {
@@ -88,7 +89,7 @@ pub fn parse<'h, 'b>(bytes: &'b [u8], room: &'h mut Room<'b>) -> Result<Option<H
     }))
 }
 
-/// Path and query of a target, be it `/path?query`, `http://host/path?query` or `*`.
+/// Path and query of a target: `/path?query`, `http://host/path?query` or `*`.
 fn split_target(target: &str) -> Option<(&str, &str)> {
     let path = match target.split_once("://") {
         Some((scheme, rest)) if !scheme.contains('/') => rest.find('/').map_or("/", |at| &rest[at..]),
@@ -99,7 +100,7 @@ fn split_target(target: &str) -> Option<(&str, &str)> {
     (path.starts_with('/') || path == "*").then_some((path, query))
 }
 
-/// The headers that say how to read the rest.
+/// The headers that tell how to read the rest.
 #[derive(Default)]
 struct Fields {
     host: bool,
@@ -173,7 +174,7 @@ impl Fields {
     }
 }
 
-/// Decimal digits only: no sign, no list.
+/// A number of decimal digits, without sign or list.
 fn length(value: &[u8]) -> Option<u64> {
     if value.is_empty() || value.len() > 18 {
         return None;
