@@ -1,16 +1,16 @@
-//! Bytes that wait to be decoded: put in at the end, taken from the front, given back when empty.
+//! Bytes that wait to be decoded: added at the end, taken from the front.
 
 use std::collections::VecDeque;
 
 use crate::time::Nanos;
 
-/// An empty queue keeps this much.
+/// Bytes of capacity that an empty queue keeps.
 const KEEP: usize = 4 << 10;
 
-/// Bytes kept for a connection whose input waits before no more are read. (One read may exceed it.)
+/// Bytes kept for a connection whose input waits; beyond them it is read no further. (One read may exceed it.)
 pub(crate) const MAX_KEPT_BYTES: usize = 64 << 10;
 
-/// Reads kept apart, each with its stamp, before no more are read.
+/// Reads kept apart, each with its stamp; beyond them the connection is read no further.
 pub(crate) const MAX_KEPT_READS: usize = 256;
 
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ impl Queue {
         self.tail().extend_from_slice(bytes);
     }
 
-    /// What waits, and nothing else, to append to.
+    /// A buffer of exactly what waits, to append to.
     pub fn tail(&mut self) -> &mut Vec<u8> {
         self.compact();
         &mut self.bytes
@@ -58,7 +58,7 @@ impl Queue {
     }
 }
 
-/// What came while a connection shakes hands, read by read.
+/// Reads of a connection during its handshake.
 #[derive(Debug, Default)]
 pub struct Kept {
     bytes: Queue,
@@ -74,7 +74,7 @@ impl Kept {
         self.reads.push_back((bytes.len(), stamp));
     }
 
-    /// Put behind these what came after them.
+    /// Add reads that came later.
     pub(crate) fn append(&mut self, mut later: Self) {
         self.bytes.push(later.bytes.waiting());
         self.reads.append(&mut later.reads);
@@ -92,12 +92,12 @@ impl Kept {
         self.len() > MAX_KEPT_BYTES || self.reads.len() >= MAX_KEPT_READS
     }
 
-    /// The oldest read, or what is left of it.
+    /// The oldest read, or the rest of it.
     pub(crate) fn first(&self) -> Option<(&[u8], Nanos)> {
         self.reads.front().map(|(len, stamp)| (&self.bytes.waiting()[..*len], *stamp))
     }
 
-    /// So many bytes of the oldest read are used.
+    /// Drop the first `used` bytes of the oldest read.
     pub(crate) fn take(&mut self, used: usize) {
         self.bytes.take(used);
         if let Some((len, _)) = self.reads.front_mut() {

@@ -16,7 +16,7 @@
 //!     public key 30 len ..
 //! ```
 
-/// Tags of DER that are told apart.
+/// Tags of DER elements.
 mod tag {
     pub const OBJECT_ID: u8 = 0x06;
     pub const BMP_STRING: u8 = 0x1e; // two bytes a character
@@ -58,7 +58,7 @@ fn elements(mut input: &[u8]) -> impl Iterator<Item = Element<'_>> {
     })
 }
 
-/// Subject and public key.
+/// The subject and the public key.
 fn parts(certificate: &[u8]) -> Option<(Element<'_>, Element<'_>)> {
     let (certificate, _) = element(certificate).filter(|(certificate, _)| certificate.tag == tag::SEQUENCE)?;
     let (signed, _) = element(certificate.content).filter(|(signed, _)| signed.tag == tag::SEQUENCE)?;
@@ -68,7 +68,7 @@ fn parts(certificate: &[u8]) -> Option<(Element<'_>, Element<'_>)> {
     (subject.tag == tag::SEQUENCE && key.tag == tag::SEQUENCE).then_some((subject, key))
 }
 
-/// Its SubjectPublicKeyInfo, in DER; `None`: this is no certificate.
+/// The SubjectPublicKeyInfo, in DER; `None`: this is no certificate.
 pub fn public_key(certificate: &[u8]) -> Option<&[u8]> {
     parts(certificate).map(|(_, key)| key.whole)
 }

@@ -1,10 +1,11 @@
-//! Raw deflate (RFC 1951), one continuous stream each way, sync-flushed at each write turn so that the other side can decode at once.
+//! Raw deflate (RFC 1951): one continuous stream each way, flushed at each write turn, so that the other side can
+//! decode.
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
 use crate::transport::types::Broken;
 
-/// Room made for output at a time, and decoded bytes before the commands in them run.
+/// Bytes of room that are made for output at a time, and that are decoded before the commands in them run.
 pub(crate) const STEP: usize = 16 << 10;
 
 #[derive(Debug)]
@@ -16,7 +17,7 @@ impl Default for Decoder {
     }
 }
 
-/// How far one call got.
+/// Where one call stopped.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Decoded {
     pub used: usize,
@@ -25,7 +26,7 @@ pub struct Decoded {
 }
 
 impl Decoder {
-    /// Decode `input` into `out` until it is used up or `out` holds `limit` bytes (or up to 16 KiB more).
+    /// Decode `input` into `out` until it is used up, or `out` holds `limit` bytes (or up to 16 KiB more).
     pub fn decode(&mut self, input: &[u8], out: &mut Vec<u8>, limit: usize) -> Result<Decoded, Broken> {
         let before = self.0.total_in();
         loop {
@@ -50,7 +51,7 @@ impl Decoder {
 pub struct Encoder(Compress);
 
 impl Encoder {
-    /// `level` 1 to 9.
+    /// `level`: 1 to 9.
     pub fn new(level: u8) -> Self {
         Self(Compress::new(Compression::new(u32::from(level.clamp(1, 9))), false))
     }

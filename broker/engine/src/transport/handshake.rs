@@ -1,4 +1,5 @@
-//! A step of a TLS handshake, to be taken wherever there is time for it: a signature costs about a millisecond. It has all that it needs, and shares nothing.
+//! A step of a TLS handshake. A signature costs about 1 ms, so steps run beside the reactor; a step has all that it
+//! needs, and shares nothing.
 
 use crate::keys::ConnKey;
 use crate::time::Nanos;
@@ -7,7 +8,7 @@ use crate::transport::buffer::Kept;
 use crate::transport::tls::Tls;
 use crate::transport::types::Broken;
 
-/// A session, and what it has not seen yet.
+/// A session, and the bytes that it has not seen yet.
 #[derive(Debug)]
 pub struct Handshake {
     pub(crate) key: ConnKey,
@@ -22,7 +23,7 @@ impl Handshake {
         Self { key, tls, kept, stamp, outcome: Ok(()) }
     }
 
-    /// Shake hands as far as the bytes go; what lies behind the handshake is left as it is.
+    /// Shake hands as far as the bytes go. Bytes behind the handshake stay as they are.
     #[must_use]
     pub fn run(mut self) -> Self {
         while self.outcome.is_ok()
@@ -35,7 +36,7 @@ impl Handshake {
         self
     }
 
-    /// The session again, and all that it has not seen: what was left, then what came `meanwhile`.
+    /// Give back the session, and all bytes that it has not seen: first the rest, then what came `meanwhile`.
     fn end(mut self, meanwhile: Kept) -> (Box<Tls>, Kept, Nanos, Result<(), Broken>) {
         self.kept.append(meanwhile);
         (self.tls, self.kept, self.stamp, self.outcome)
@@ -43,7 +44,7 @@ impl Handshake {
 }
 
 impl Layers {
-    /// Bytes of the socket while it shakes hands.
+    /// Keep bytes that the socket gave during the handshake.
     pub fn keep(&mut self, bytes: &[u8], stamp: Nanos) {
         self.begun = true;
         self.kept.push(bytes, stamp);
@@ -54,19 +55,20 @@ impl Layers {
         self.away.is_none() && !self.kept.is_empty()
     }
 
-    /// Whether its handshake goes on without news from the socket.
+    /// Whether the handshake goes on without further bytes from the socket.
     pub fn is_shaking(&self) -> bool {
         self.away.is_some() || self.wants_handshake()
     }
 
-    /// The next step of the handshake, to be taken elsewhere.
+    /// Give the next step of the handshake, which is taken elsewhere.
     pub fn give_handshake(&mut self, key: ConnKey) -> Option<Handshake> {
         let tls = self.tls.take_if(|tls| tls.is_handshaking())?;
         self.away = Some(self.kept.len());
         Some(Handshake::new(key, tls, std::mem::take(&mut self.kept), self.stamp))
     }
 
-    /// It has been taken. Once the handshake is over, what lies behind it is to be had by `receive_kept`; after an error there is nothing more.
+    /// Take back a step that was taken. After the handshake, `receive_kept` gives the bytes behind it; after an error
+    /// there are none.
     pub fn take_handshake(&mut self, step: Handshake) -> Result<(), Broken> {
         let (tls, kept, stamp, outcome) = step.end(std::mem::take(&mut self.kept));
         (self.away, self.tls, self.stamp) = (None, Some(tls), stamp);

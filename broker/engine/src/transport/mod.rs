@@ -40,19 +40,19 @@ const MAX_KEPT: usize = 128 << 10;
 /// Output buffers of an idle connection are given back beyond this capacity.
 pub(crate) const KEEP_BUFFER: usize = 16 << 10;
 
-/// Beyond this much unsent output a consumer gets no further messages until it has read some. Sent bytes are cut off
-/// the front of the output beyond this, too.
+/// Bytes of unsent output beyond which a consumer gets no further messages, and of sent output beyond which it is cut
+/// off the front.
 pub(crate) const HIGH_WATER: usize = 1 << 20;
 
-// What the state of a layer takes, charged to the memory limit: deflate as measured (334 KiB); the others idle at a third and less, and grow to this in use.
+// Bytes charged for the state of a layer. Deflate was measured (334 KiB); the others take a third of this when idle.
 const TLS_OR_SNAPPY_BYTES: u64 = 40 << 10;
 const DEFLATE_BYTES: u64 = 336 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// Everything that is whole has been decoded.
+    /// All complete records and chunks are decoded.
     Drained,
-    /// Stopped at the limit: there is more.
+    /// Decoding stopped at the limit: there is more.
     More,
     /// The client has ended its stream.
     Ended,
@@ -101,12 +101,12 @@ pub struct Layers {
 }
 
 impl Layers {
-    /// TLS from the next byte on, both ways, as an HTTPS port has it. `deadline` of the handshake.
+    /// TLS from the next byte on, both ways, as on an HTTPS port. `deadline`: of the handshake.
     pub fn tls_server(config: Arc<ServerConfig>, deadline: Nanos) -> Result<Self, Broken> {
         Ok(Self { tls_out: true, negotiated: false, ..Self::new(Some(config), None, deadline)? })
     }
 
-    /// What IDENTIFY granted: input goes through it at once, output step by step (`start`).
+    /// The layers that IDENTIFY granted. Input passes them at once, output step by step (`start`).
     pub fn new(tls: Option<Arc<ServerConfig>>, compression: Option<Compression>, deadline: Nanos) -> Result<Self, Broken> {
         let (decoder, encoder) = match compression {
             None => (None, None),
@@ -149,7 +149,7 @@ impl Layers {
         self.tls.is_some() || self.away.is_some()
     }
 
-    /// Whether IDENTIFY asked for them, so that `OK` answers each step and an error frame a failure.
+    /// Whether IDENTIFY asked for them, so that `OK` answers each step, and an error frame a failure.
     pub fn are_negotiated(&self) -> bool {
         self.negotiated
     }
@@ -162,12 +162,12 @@ impl Layers {
         self.compression
     }
 
-    /// `None`: no TLS, or not yet.
+    /// The TLS session. `None`: there is no TLS, or the handshake is not over.
     pub fn session(&self) -> Option<&Session> {
         self.session.as_ref()
     }
 
-    /// The handshake is over: keep what it settled.
+    /// Keep what the handshake settled.
     pub fn note_session(&mut self) {
         self.session = self.tls.as_ref().and_then(|tls| tls.session());
     }
@@ -177,7 +177,7 @@ impl Layers {
         self.session.as_ref()?.peer_name.as_deref()
     }
 
-    /// Bytes that it takes: its state, roughly, and what is not decoded yet.
+    /// Bytes charged for the layers: their state, and what is not decoded yet.
     pub fn memory(&self) -> u64 {
         let compression = match self.compression {
             None => 0,
@@ -188,31 +188,31 @@ impl Layers {
         state + (self.received.len() + self.decrypted.len() + self.kept.len() + self.away.unwrap_or(0)) as u64
     }
 
-    // ---- input -------------------------------------------------------------------------------------------------------------------------
+    // ---- input ----
 
-    /// Bytes of the socket, the last of which arrived at `stamp`.
+    /// Take bytes of the socket, the last of which arrived at `stamp`.
     pub fn receive(&mut self, bytes: &[u8], stamp: Nanos) {
         self.begun = true;
         self.stamp = stamp;
         self.received.push(bytes);
     }
 
-    /// Whether it has received anything.
+    /// Whether anything was received.
     pub fn has_begun(&self) -> bool {
         self.begun
     }
 
-    /// Whether decoding could go on without news from the socket.
+    /// Whether decoding can go on without further bytes from the socket.
     pub fn has_more(&self) -> bool {
         self.more
     }
 
-    /// Whether to read on from the socket.
+    /// Whether to read further from the socket.
     pub fn wants_input(&self) -> bool {
         !self.more && self.received.len() <= MAX_KEPT && !self.kept.is_full()
     }
 
-    /// What there is waits for a later turn.
+    /// Leave what there is to a later turn.
     pub fn postpone(&mut self) {
         self.more = true;
     }
@@ -263,9 +263,9 @@ impl Layers {
         Ok(())
     }
 
-    // ---- output ------------------------------------------------------------------------------------------------------------------------
+    // ---- output ----
 
-    /// From here on output goes through one layer more (or through none any more); what was said before must be sealed.
+    /// Switch the layers of the output, from here on. What was written before must be sealed.
     pub fn start(&mut self, step: Step) -> Result<(), Broken> {
         match step {
             Step::Tls => self.tls_out = true,
@@ -280,7 +280,7 @@ impl Layers {
         Ok(())
     }
 
-    /// Whether what there is to say must wait for the session.
+    /// Whether output must wait for the session.
     pub fn holds_output(&self) -> bool {
         self.tls_out && self.away.is_some()
     }
@@ -290,7 +290,8 @@ impl Layers {
         self.tls_out && self.tls.as_ref().is_some_and(|tls| tls.wants_write())
     }
 
-    /// Everything that is to go out in this turn, up to `plain_end` of the plain stream, with one flush at its end. `last`: nothing comes after it.
+    /// Seal the output of a turn, up to `plain_end` of the plain stream, with one flush at its end. `last`: nothing
+    /// comes after it.
     pub fn seal(&mut self, plain: &[u8], plain_end: u64, last: bool) -> Result<(), Broken> {
         if self.closed {
             return Ok(());
@@ -323,7 +324,7 @@ impl Layers {
         Ok(())
     }
 
-    /// What the socket is to get.
+    /// Bytes for the socket.
     pub fn unsent(&self) -> &[u8] {
         &self.sealed[self.sealed_at..]
     }

@@ -1,6 +1,8 @@
-//! The snappy framing format, both ways: chunks of `type(1) length(3, little-endian) data`, each with a masked CRC-32C of what it holds.
+//! The snappy framing format, both ways: chunks of `type(1) length(3, little-endian) data`, each with a masked CRC-32C
+//! of its content.
 //!
-//! Source: google/snappy, framing_format.txt. A stream begins with its identifier, which may come again anywhere: pynsq starts a stream for every command.
+//! Source: google/snappy, framing_format.txt. A stream begins with its identifier, which may come again anywhere: pynsq
+//! starts a stream for every command.
 
 use snap::raw;
 
@@ -10,10 +12,10 @@ const STREAM_ID: &[u8; 10] = b"\xff\x06\x00\x00sNaPpY";
 const HEADER: usize = 4;
 const CHECKSUM: usize = 4;
 
-/// What one chunk may hold, uncompressed.
+/// Bytes of one chunk at most, uncompressed.
 const MAX_CHUNK: usize = 65_536;
 
-/// What a chunk is; as a number, the first of its types.
+/// The kind of a chunk; as a number, the first of its types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Compressed = 0x00,
@@ -46,7 +48,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Decode the first chunk of `input` into `out`; gives the bytes it took, 0: it is not whole yet.
+    /// Decode the first chunk of `input` into `out`; gives the bytes that it takes, 0 if it is not complete.
     pub fn decode(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<usize, Broken> {
         if self.skip > 0 {
             let len = self.skip.min(input.len());
@@ -73,7 +75,7 @@ impl Decoder {
         Ok(HEADER + len)
     }
 
-    /// What can be said before the chunk is there, so that nobody waits for (and keeps) what cannot be right.
+    /// Refuse a chunk that cannot be right before it is complete, so that nobody keeps it and waits.
     fn check_header(&self, kind: Kind, len: usize) -> Result<(), Broken> {
         let fits = match kind {
             Kind::Compressed => (CHECKSUM..=CHECKSUM + raw::max_compress_len(MAX_CHUNK)).contains(&len),
@@ -92,7 +94,7 @@ impl Decoder {
     }
 }
 
-/// Of a chunk that is not what its checksum says nothing is left in `out`: it would be run as commands.
+/// Decode a chunk. If its checksum is wrong, nothing of it stays in `out`: it would run as commands.
 fn decode_chunk(kind: Kind, data: &[u8], out: &mut Vec<u8>) -> Result<(), Broken> {
     let start = out.len();
     let unpacked = unpack(kind, data, out);
@@ -153,7 +155,7 @@ impl Encoder {
         let data = start + HEADER + CHECKSUM;
         out.resize(data + raw::max_compress_len(piece.len()), 0);
         let compressed = self.raw.compress(piece, &mut out[data..]).map_err(|_| Broken::new("snappy: cannot compress"))?;
-        // What hardly shrinks goes as it is, as the reference implementations do.
+        // As in the reference implementations, what hardly shrinks is not compressed.
         let (kind, len) =
             if compressed < piece.len() - piece.len() / 8 { (Kind::Compressed, compressed) } else { (Kind::Uncompressed, piece.len()) };
         out.truncate(data + compressed);

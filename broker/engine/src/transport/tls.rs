@@ -1,7 +1,8 @@
-//! TLS, the server's side: what the certificates and policies of a configuration mean (`server_config`), and one connection of it (`Tls`).
+//! TLS, the server's side: what the certificates and policies of a configuration mean (`server_config`), and one
+//! connection (`Tls`).
 //!
-//! rustls does the protocol, without I/O. The server's own certificate is not judged, only matched with its key: the suites of NSQ's clients use
-//! self-signed, expired ones, and whether to trust it is the client's affair. Versions are 1.2 and 1.3; rustls has no older ones.
+//! rustls does the protocol, without I/O. The server's certificate is matched with its key, not judged: test suites of
+//! NSQ's clients use self-signed, expired ones, and the client decides whether to trust it. Versions are 1.2 and 1.3.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use crate::transport::buffer::Queue;
 use crate::transport::common_name::{common_name, public_key};
 use crate::transport::types::Broken;
 
-/// What TLS connections have in common; `None`: no certificate is configured.
+/// What all TLS connections share. `None`: no certificate is configured.
 pub fn server_config(config: &Config) -> Result<Option<Arc<ServerConfig>>, BadSetting> {
     if config.tls_cert_pem.is_empty() && config.tls_key_pem.is_empty() {
         let needless = config.tls_required == TlsRequired::False;
@@ -78,7 +79,7 @@ fn client_verifier(config: &Config, provider: &Arc<CryptoProvider>) -> Result<Ar
     }
 }
 
-/// The one certificate of a server, whatever a client asks for.
+/// The server's one certificate, whatever a client asks for.
 #[derive(Debug)]
 struct OwnCertificate(Arc<CertifiedKey>);
 
@@ -88,7 +89,7 @@ impl ResolvesServerCert for OwnCertificate {
     }
 }
 
-/// The policy `require`: whoever has a certificate and its key.
+/// The policy `require`: any certificate, with its key.
 #[derive(Debug)]
 struct AnyCertificate(WebPkiSupportedAlgorithms);
 
@@ -129,7 +130,7 @@ impl ClientCertVerifier for AnyCertificate {
     }
 }
 
-/// What people may see of a connection's TLS, in the words of Go's library.
+/// A connection's TLS as people see it, in the words of Go's library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Session {
     pub version: &'static str,
@@ -154,7 +155,7 @@ impl Tls {
         self.connection.is_handshaking()
     }
 
-    /// Whether it has something to send besides what it is given: a handshake's messages, an alert.
+    /// Whether there is something to send besides plain bytes: messages of a handshake, an alert.
     pub fn wants_write(&self) -> bool {
         self.connection.wants_write()
     }
@@ -167,7 +168,9 @@ impl Tls {
         if used == 0 { Err(Broken::new("TLS: no record is read")) } else { Ok(used) }
     }
 
-    /// Decrypt what is whole of `sealed` into `plain`, until that holds `limit` bytes (or up to a record more). True: the client has ended its stream.
+    /// Decrypt complete records of `sealed` into `plain`, until that holds `limit` bytes (or up to a record more).
+    ///
+    /// True: the client has ended its stream.
     pub fn decode(&mut self, sealed: &mut Queue, plain: &mut Vec<u8>, limit: usize) -> Result<bool, Broken> {
         let mut ended = std::mem::take(&mut self.untaken) && self.take_plain(plain)?;
         while !sealed.is_empty() && !ended && plain.len() < limit {
@@ -178,7 +181,7 @@ impl Tls {
         Ok(ended)
     }
 
-    /// Decrypt what it has; true: the client has ended its stream.
+    /// Take what was decrypted. True: the client has ended its stream.
     fn take_plain(&mut self, plain: &mut Vec<u8>) -> Result<bool, Broken> {
         let state = self.connection.process_new_packets().map_err(|error| Broken::tls(&error))?;
         let start = plain.len();
@@ -187,7 +190,7 @@ impl Tls {
         Ok(state.peer_has_closed())
     }
 
-    /// Append `plain` as records, after whatever else there is to send.
+    /// Append `plain` as records, after all else that there is to send.
     pub fn encode(&mut self, mut plain: &[u8], sealed: &mut Vec<u8>) -> Result<(), Broken> {
         self.drain(sealed)?;
         while !plain.is_empty() {
@@ -201,13 +204,13 @@ impl Tls {
         Ok(())
     }
 
-    /// Append the notice that nothing more comes.
+    /// Append the notice that nothing more comes (close_notify).
     pub fn close(&mut self, sealed: &mut Vec<u8>) -> Result<(), Broken> {
         self.connection.send_close_notify();
         self.drain(sealed)
     }
 
-    /// Append what it has to say of its own.
+    /// Append what TLS itself has to send.
     pub fn drain(&mut self, sealed: &mut Vec<u8>) -> Result<(), Broken> {
         while self.connection.wants_write() {
             self.connection.write_tls(sealed).map_err(|error| Broken::tls(&error))?;
@@ -215,7 +218,7 @@ impl Tls {
         Ok(())
     }
 
-    /// `None` until the handshake is over.
+    /// The session; `None` until the handshake is over.
     pub fn session(&self) -> Option<Session> {
         let suite = self.connection.negotiated_cipher_suite().filter(|_| !self.is_handshaking())?;
         let suite = suite.suite().as_str().unwrap_or("");

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-/// The stream makes no sense (any more): the connection ends.
+/// The stream cannot be decoded: the connection ends.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Broken(String);
@@ -19,7 +19,7 @@ impl Broken {
     }
 }
 
-/// A step of the output's way to its layers, in the order in which clients expect them.
+/// A step of the output towards its layers, in the order in which clients expect them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     Tls,
