@@ -1,6 +1,9 @@
-//! What came to a limited topic, in bins of a tenth of a second: arrivals, what waited for tokens when the bin began, the largest unfinished work in it, the access delay of
-//! what was decided in it; and the rate of the share in force at its end. A few additions a message; bins are closed by whatever happens next, exactly as things stood at
-//! their edges. While somebody asks for them, a change of the rate of arrivals shows sooner than a bin is over: in slots, fifths of a bin (`telemetry/change_detector.rs`). Pure.
+//! History of a limited topic in bins of 100 ms.
+//!
+//! A bin has its arrivals, the messages that waited for tokens as it began, the largest unfinished work, the access
+//! delays of what was decided in it, and the rate of the share in force at its end. The next event closes a bin, with
+//! the values at its edges. While somebody asks for bins, a change of the rate shows sooner than a bin is over: in
+//! slots, fifths of a bin (`telemetry/change_detector.rs`). Pure.
 
 use std::collections::VecDeque;
 
@@ -15,13 +18,13 @@ use crate::time::{NS_PER_S, Nanos};
 pub const BIN_NS: Nanos = 100_000_000;
 pub const SLOT_NS: Nanos = BIN_NS / 5;
 
-/// Slots without a message in a row that count: after so many a rate of nothing is well known.
+/// Slots without a message that count in a row: after as many, a rate of 0 is well known.
 const LONGEST_SLEEP: i64 = 1_000;
 
-/// Bins that are kept: whoever reads them may be late by so many.
+/// Bins that are kept: a reader may be late by as many.
 const KEPT: i64 = 128;
 
-/// The stamps of a turn may be so much older than it: a bin is given out no earlier.
+/// 10 ms: stamps of a turn may be so much older than the turn, so a bin is given out no earlier after its end.
 pub(crate) const SETTLE_NS: Nanos = 10_000_000;
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -39,7 +42,7 @@ impl Bin {
     }
 }
 
-/// What stands as a bin begins.
+/// The values at the beginning of a bin.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Standing {
     pub waiting: usize,
@@ -51,12 +54,12 @@ pub fn open_at(now: Nanos) -> i64 {
     (now - SETTLE_NS).div_euclid(BIN_NS)
 }
 
-/// When number `open_at` becomes that one.
+/// When `open_at` becomes `number`.
 pub fn opens_at(number: i64) -> Nanos {
     number * BIN_NS + SETTLE_NS
 }
 
-/// Bins of one topic; of those that are over, the ones in which nothing was are missing.
+/// Bins of one topic. Of those that are over, empty ones are left out.
 #[derive(Debug)]
 pub struct History {
     end: Nanos, // of the present bin
@@ -73,7 +76,7 @@ pub struct History {
     unsteady: bool,
 }
 
-/// The rate of arrivals has changed: what came since, until a moment ago.
+/// A change of the rate of arrivals: what came since, until a moment ago.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateChange {
     pub since: Nanos,
@@ -81,7 +84,7 @@ pub struct RateChange {
     pub arrivals: u64,
 }
 
-/// Bins that are over, `first` and those that follow it. Columns of equal length.
+/// Bins that are over: `first`, and those that follow it. Columns of equal length.
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub struct Bins {
     pub first: i64,
@@ -89,7 +92,7 @@ pub struct Bins {
     pub waiting: Vec<u64>,
     pub unfinished: Vec<f64>,    // messages
     pub delay_ns: Vec<u64>,      // sum over the messages decided in the bin, as things stood then
-    pub supply: Vec<(i64, f64)>, // (number of the first bin at whose end it was in force, msg/s); of the first ones it may not be known
+    pub supply: Vec<(i64, f64)>, // (first bin at whose end it was in force, msg/s); unknown of early bins
 }
 
 impl History {
@@ -111,21 +114,21 @@ impl History {
         }
     }
 
-    /// Whether `turn` is due before something that happens at `at` is noted.
+    /// Whether `turn` must run before an event at `at` is noted.
     pub fn is_behind(&self, at: Nanos) -> bool {
         at >= self.slot_end
     }
 
-    /// Somebody asks at `now`: for a while changes are looked for.
+    /// Somebody asks for bins at `now`: look for changes for a while.
     pub fn watch(&mut self, now: Nanos) {
         if now >= self.watched_until {
             self.detector = ChangeDetector::default();
         }
-        // Changes are looked for until a second after a question for bins.
+        // 1 s from then on.
         self.watched_until = self.watched_until.max(now + NS_PER_S);
     }
 
-    /// From `now` on it rests: it is watched until `end_steady`. False: it did before.
+    /// Note at `now` that the topic is steady: it is watched until `end_steady`. False: it was steady before.
     pub fn watch_steady(&mut self, now: Nanos) -> bool {
         if self.steady.is_some() {
             return false;
@@ -136,14 +139,14 @@ impl History {
         true
     }
 
-    /// It is watched no longer than as if somebody had asked at `now`.
+    /// Watch it no longer than if somebody had asked at `now`.
     pub fn end_steady(&mut self, now: Nanos) {
         if self.steady.take().is_some() {
             self.watched_until = now + NS_PER_S;
         }
     }
 
-    /// When it is to be looked at, if it rests.
+    /// When to look at the topic, if it is steady.
     pub fn look_due(&self) -> Option<Nanos> {
         self.steady.as_ref().map(|steady| steady.due)
     }
@@ -154,23 +157,25 @@ impl History {
         }
     }
 
-    /// As far as is known, silence says nothing before.
+    /// The instant before which silence means nothing, as far as is known.
     pub fn speaks_at(&self) -> Nanos {
         self.detector.calm_slots().map_or(Nanos::MAX, |slots| self.slot_end + Nanos::from(slots) * SLOT_NS)
     }
 
-    /// Whether it rested and, by the bins that are over, does so no longer; once.
+    /// Whether it was steady and, by the bins that are over, is so no longer; true once.
     pub fn take_unsteady(&mut self) -> bool {
         std::mem::take(&mut self.unsteady)
     }
 
-    /// Once for each change.
+    /// The change of the rate, once for each.
     pub fn take_rate_change(&mut self) -> Option<RateChange> {
         self.rate_change.take()
     }
 
-    /// Open the slot and the bin of `at`. `supply`: the rate in force, micro-msg/s, and `standing`: how things are at the instants when bins begin, while nothing has happened
-    /// since the present bin's last event.
+    /// Open the slot and the bin of `at`.
+    ///
+    /// `supply`: the rate in force, in micro-messages per second. `standing`: gives the values at the instants when
+    /// bins begin, as nothing has happened since the last event.
     #[cold]
     pub fn turn(&mut self, at: Nanos, supply: u64, standing: impl Fn(Nanos) -> Standing) {
         self.turn_slots(at);
@@ -178,7 +183,7 @@ impl History {
             return;
         }
         let last = at.div_euclid(BIN_NS);
-        self.supply.note(self.present.number, supply, last - KEPT); // in force at its end at the latest, as nothing has happened since
+        self.supply.note(self.present.number, supply, last - KEPT);
         self.close();
         for number in (self.present.number + 1).max(last - KEPT)..=last {
             let Standing { waiting, unfinished } = standing(number * BIN_NS);
@@ -207,7 +212,7 @@ impl History {
         self.slot_end += slots * SLOT_NS;
     }
 
-    /// The present one, and those after it in which nothing came: in one step those that say nothing.
+    /// Pass the present slot to the detector, and the empty ones behind it; those that mean nothing in one step.
     fn note_slots(&mut self, slots: i64) {
         self.note_slot(self.in_slot, 0);
         let slots = slots.min(LONGEST_SLEEP);
@@ -222,7 +227,7 @@ impl History {
         }
     }
 
-    /// `slot`: how many behind the present one.
+    /// Pass a slot to the detector; `slot`: how many behind the present one.
     fn note_slot(&mut self, count: u64, slot: i64) {
         if let Some(rate_change) = self.detector.note(count) {
             let span = Nanos::from(rate_change.slots) * SLOT_NS;
@@ -240,23 +245,23 @@ impl History {
         }
     }
 
-    /// `count` messages have come.
+    /// Note that `count` messages have come.
     pub fn came(&mut self, count: u32) {
         self.present.arrivals += u64::from(count);
         self.in_slot += u64::from(count);
     }
 
-    /// A message waits so long for its tokens.
+    /// Note that a message waits `delay` for its tokens.
     pub fn delayed(&mut self, delay: Nanos) {
         self.present.delay_ns = self.present.delay_ns.saturating_add(delay.max(0) as u64);
     }
 
-    /// The unfinished work has reached `units`.
+    /// Note that the unfinished work has reached `units`.
     pub fn reached(&mut self, units: i128) {
         self.largest = self.largest.max(units);
     }
 
-    /// Bins from number `since` on, before number `until`, all of which are over; `None`: nothing was in any of them.
+    /// Bins from number `since` on and before `until`, all of which are over. `None`: all are empty.
     pub fn between(&self, since: i64, until: i64) -> Option<Bins> {
         let first = since.max(self.present.number - KEPT);
         let there = |number| self.over.partition_point(|bin| bin.number < number);
@@ -313,7 +318,7 @@ mod tests {
         assert_eq!(history.between(2, 2), None, "the present one is not over");
     }
 
-    /// `counts` messages, each at the middle of a slot from slot `first` on.
+    /// `counts` messages, each at the middle of a slot, from slot `first` on.
     fn fed(history: &mut History, first: i64, counts: &[u32]) {
         for (slot, count) in (first..).zip(counts) {
             history.turn(slot * SLOT_NS + SLOT_NS / 2, SUPPLY, idle);

@@ -1,15 +1,18 @@
-//! Whether a rate of arrivals is still what it was: CUSUM of likelihood ratios on counts in short slots. Pure.
+//! Detects changes of a rate of arrivals: CUSUM of likelihood ratios on counts in short slots. Pure.
 //!
-//! Each test is a sum of log-likelihood ratios between Poisson counts of the rate so far and of one that is larger or smaller by its ratio, kept above zero; a change is
-//! said when a sum passes the threshold. Before any change that takes e^threshold slots on average at least, whatever the rate (Lorden, "Procedures for reacting to a change
-//! in distribution", 1971). Messages that come in batches are counted by the batch: counts are divided by their index of dispersion, estimated beside the rate.
+//! Each test sums log-likelihood ratios between Poisson counts of the present rate and of one that is larger or smaller
+//! by the test's ratio; the sum stays above 0. A change is detected when a sum passes the threshold. A false alarm then
+//! takes e^threshold slots in the mean at least, whatever the rate (Lorden, "Procedures for reacting to a change in
+//! distribution", 1971). Messages in batches count by the batch: counts are divided by their index of dispersion,
+//! estimated beside the rate.
 //!
-//! What a change is told with is the rate since: of those last slots that speak most clearly against the rate so far, without the first of them, which is part of the old
-//! kind. So a change waits for the first slot that is all of the new kind; what was only late, and comes in one slot, is none.
+//! A change comes with the new rate: that of the last slots that speak most clearly against the old rate, without the
+//! first of them, which is partly of the old rate. So a change waits for the first slot that is all of the new rate.
+//! Messages that were only late, and come in one slot, are no change.
 
 use std::f64::consts::LN_2;
 
-/// Of six ratios of a changed rate to that before: the logarithm, and by which part of it the rate grows.
+/// Six ratios of a new rate to the old one: the logarithm, and the part by which the rate grows.
 const TESTS: [(f64, f64); 6] = [
     (2.0 * LN_2, 3.0),               // 4
     (0.405_465_108_108_164_4, 0.5),  // 1.5
@@ -19,30 +22,34 @@ const TESTS: [(f64, f64); 6] = [
     (-2.0 * LN_2, -0.75),
 ];
 
-/// A false alarm in e^18 slots of each test, were rate and dispersion known: 15 days of slots of 20 ms. (Estimated, they cost more where batches are large.)
+/// A false alarm in e^18 slots per test, if rate and dispersion are known: 15 days of slots of 20 ms. They are
+/// estimated, which costs more with large batches.
 const THRESHOLD: f64 = 18.0;
-/// Times the rate that is learnt at most of a slot that would be a change, were it confirmed: it may be no more than a burst that was held up.
+/// From a slot that would be a change if confirmed, the rate learns at most this multiple of itself: it may be a burst
+/// that was held up.
 const OUTLYING: f64 = 4.0;
-/// So much these must say by themselves.
+/// The slots that confirm a change must reach this sum by themselves.
 const CONFIRMED: f64 = 3.0;
-/// Slots that are looked back.
+/// Slots that are kept to look back.
 const KEPT: usize = 64;
-/// Slots over which the rate is averaged, once there were so many.
+/// Slots over which the rate is averaged, once there were as many.
 const SLOWEST: u32 = 500;
-/// What a slot without a message leaves of the rate, then.
+/// Then a slot without a message leaves this part of the rate.
 const KEEPS: f64 = 1.0 - 1.0 / SLOWEST as f64;
-/// Slots with messages over which the dispersion is: it is what publishers are like, not what they do now.
+/// Slots with messages over which the dispersion is averaged. It tells what publishers are like, not what they do now.
 const SLOWEST_DISPERSION: f64 = 2_000.0;
-/// Slots after a change until which the new rate is only looked at: traffic that comes every second is no change each time.
+/// Slots after a change in which the new rate is only learnt, so that traffic that comes every second is no change each
+/// time.
 const LEARNING: u32 = 50;
-/// Messages a slot: from nothing, every rate is infinitely more.
+/// The least rate, in messages per slot: compared with 0, every rate is infinitely larger.
 const LEAST: f64 = 0.02;
 /// Messages for which a dispersion of 1 counts at the beginning.
 const PRIOR: f64 = 2.0;
-/// Of one pair of slots in the index of dispersion, in multiples of it: a leap of the rate says nothing about its noise.
+/// The most that one pair of slots adds to the index of dispersion, in multiples of it: a leap of the rate tells
+/// nothing about its noise.
 const OUTLIER: f64 = 9.0;
 
-/// What came since a change: in the last `slots` slots.
+/// What came since a change, in the last `slots` slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change {
     pub arrivals: u64,
@@ -76,7 +83,7 @@ impl Last {
         self.slots += slots;
     }
 
-    /// What came since `rate` (messages a slot) changed; `None`: that cannot be told yet.
+    /// What came since `rate` (messages per slot) changed; `None`: that cannot be told yet.
     fn change_from(&self, rate: f64, index: f64) -> Option<Change> {
         let (mut arrivals, mut clearest, mut best, mut inner) = (0, None, 0.0, 0.0);
         for slots in 1..=self.slots.min(KEPT) {
@@ -93,13 +100,14 @@ impl Last {
     }
 }
 
-/// Of Poisson counts: `count` against what is `expected`, where the true mean is what was counted.
+/// Of Poisson counts: `count` against `expected`, where the true mean is `count`.
 fn log_likelihood_ratio(count: f64, expected: f64) -> f64 {
     let log = if count > 0.0 { count * (count / expected).ln() } else { 0.0 };
     log - count + expected
 }
 
-/// From the differences between a slot and the next, which a slow change of the rate leaves as they are.
+/// The index of dispersion, from differences between consecutive slots: a slow change of the rate leaves them as they
+/// are.
 #[derive(Debug, Clone, Copy)]
 struct Dispersion {
     index: f64,
@@ -127,15 +135,15 @@ impl Dispersion {
     }
 }
 
-/// What a slot says.
+/// What a slot tells.
 enum Verdict {
     AsBefore,
-    /// Something changed, or was only late: the next slots tell.
+    /// The rate changed, or messages were only late: the next slots tell.
     Unconfirmed,
     Changed(Change),
 }
 
-/// Of one stream.
+/// The detector of one stream.
 #[derive(Debug, Default)]
 pub struct ChangeDetector {
     rate: f64,  // messages a slot
@@ -151,7 +159,7 @@ impl ChangeDetector {
         self.slots >= LEARNING
     }
 
-    /// Messages of the next slot. `Some`: the rate is no longer what it was.
+    /// Note the messages of the next slot. `Some`: the rate has changed.
     pub fn note(&mut self, count: u64) -> Option<Change> {
         let verdict = if self.is_settled() { self.tested(count) } else { Verdict::AsBefore };
         match verdict {
@@ -165,7 +173,8 @@ impl ChangeDetector {
         None
     }
 
-    /// Slots without a message that can follow before a change can be said, as far as is known now; `None`: any number. Fewer than can, rather than more.
+    /// Empty slots that can follow before a change is possible, as far as is known; `None`: any number. Rather too few
+    /// than too many.
     pub fn calm_slots(&self) -> Option<u32> {
         if !self.is_settled() {
             return Some(LEARNING - self.slots);
@@ -178,7 +187,8 @@ impl ChangeDetector {
         slots.min_by(f64::total_cmp).map(|slots| slots.min(f64::from(u32::MAX)) as u32)
     }
 
-    /// As `note`, of so many slots without a message that follow another, none of which says a change (`calm_slots`): in one step where that can be.
+    /// Note empty slots that follow an empty slot, none of which can be a change (`calm_slots`); in one step where
+    /// possible.
     pub fn note_calm(&mut self, slots: u32) {
         let stepped = SLOWEST.saturating_sub(self.slots).min(slots);
         for _ in 0..stepped {
@@ -187,7 +197,7 @@ impl ChangeDetector {
         self.skip(slots - stepped);
     }
 
-    /// Slots without a message that follow another, with the rate learnt as slowly as it ever is: all that they do is a geometric series.
+    /// Note empty slots in one step: with the rate learnt as slowly as it ever is, they are a geometric series.
     fn skip(&mut self, slots: u32) {
         let fading = if self.rate > LEAST { (((LEAST / self.rate).ln() / KEEPS.ln()).ceil() as u32).min(slots) } else { 0 };
         let index = self.dispersion.index;
@@ -214,14 +224,14 @@ impl ChangeDetector {
         self.last.change_from(self.rate.max(LEAST), index).map_or(Verdict::Unconfirmed, Verdict::Changed)
     }
 
-    /// `most`: the rate learns no more than that of it.
+    /// Learn the rate from a slot; at most `most` messages of it.
     fn learn(&mut self, count: f64, most: f64) {
         self.slots = self.slots.saturating_add(1);
         self.rate += (count.min(most) - self.rate) / f64::from(self.slots.min(SLOWEST));
         self.dispersion.note(count);
     }
 
-    /// Batches stay what they are; the rate is that of the slots since.
+    /// Begin again with the rate of the slots since the change. The dispersion stays.
     fn begin_anew(&mut self, change: Change) {
         *self = Self { rate: change.arrivals as f64 / f64::from(change.slots), dispersion: self.dispersion, ..Self::default() };
         self.slots = change.slots.min(LEARNING - 1);
@@ -232,7 +242,7 @@ impl ChangeDetector {
 mod tests {
     use super::*;
 
-    /// Slots of a steady stream, behind which everything about it is known.
+    /// Slots of a steady stream, after which everything about it is known.
     fn settled(slots: u32, count: u64) -> ChangeDetector {
         let mut detector = ChangeDetector::default();
         assert!((0..slots).all(|_| detector.note(count).is_none()));

@@ -1,8 +1,8 @@
-//! What an engine counts besides its topics: connections, stamps, clocks.
+//! Counters of an engine besides those of its topics: connections, stamps, clocks.
 
 use crate::arrival::stamps::Sharing;
 
-/// Since the engine began.
+/// Counts since the engine began.
 #[derive(Debug, Default)]
 pub struct Counters {
     pub clock_steps: u64,      // of the wall clock, seen by the reactor

@@ -1,15 +1,16 @@
-//! Whether a rate of arrivals that was known has drifted since: too slowly for `telemetry/change_detector.rs`, whose idea of the rate goes along. Pure.
+//! Detects that a rate of arrivals drifts, too slowly for `telemetry/change_detector.rs`, which learns the rate
+//! meanwhile. Pure.
 
-/// From which the rate is known.
+/// Bins from which the rate is known: 50 s.
 const KNOWN_BINS: i64 = 500;
-/// In each of which it is compared.
+/// Bins of a window that is compared with the known rate: 25 s.
 const WINDOW_BINS: i64 = 250;
-/// In one of 150,000 windows by chance: a word of drift costs some seconds of reports.
+/// Standard errors that are a drift: by chance in one of 150,000 windows. A false one costs some seconds of reports.
 const SIGMAS: f64 = 4.5;
-/// Part of the rate: less makes no difference to a share.
+/// Part of the rate that is a drift: less makes no difference to a share.
 const LEAST: f64 = 0.05;
 
-/// Messages in bins.
+/// Messages of some bins.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counts {
     bins: f64,
@@ -22,13 +23,13 @@ impl Counts {
         self.sum / self.bins
     }
 
-    /// Squared differences from the mean of them, summed.
+    /// Sum of the squared differences from their mean.
     fn scatter(self) -> f64 {
         self.squares - self.sum * self.mean()
     }
 }
 
-/// From a bin on with which the rate began to count as known.
+/// The detector of one topic, from the bin on with which its rate began to be known.
 #[derive(Debug)]
 pub struct DriftDetector {
     known: Option<Counts>,
@@ -41,7 +42,8 @@ impl DriftDetector {
         Self { known: None, present: Counts::default(), end: first + KNOWN_BINS }
     }
 
-    /// `count` messages in bin `number`, behind those that were noted; nothing in those between. True: the rate is another than it was at first.
+    /// Note `count` messages in bin `number`, behind those that were noted; bins between them are empty. True: the rate
+    /// has drifted.
     pub fn note(&mut self, number: i64, count: u64) -> bool {
         let has_drifted = self.pass(number);
         let count = count as f64;
@@ -50,7 +52,7 @@ impl DriftDetector {
         has_drifted
     }
 
-    /// All bins before `number` are over. True as in `note`.
+    /// Note that all bins before `number` are over. True: the rate has drifted.
     pub fn pass(&mut self, number: i64) -> bool {
         let mut has_drifted = false;
         while number >= self.end {
@@ -65,7 +67,8 @@ impl DriftDetector {
     }
 }
 
-/// The noise is taken as if both were of one rate, and not below that of single messages at random, of which few bins may show too little.
+/// Whether the rates differ. The noise is that of one rate for both, and no less than that of single messages at
+/// random, of which few bins may show too little.
 fn is_other(known: Counts, window: Counts) -> bool {
     let bins = known.bins + window.bins;
     let variance = ((known.scatter() + window.scatter()) / bins).max((known.sum + window.sum) / bins);
@@ -96,7 +99,7 @@ mod tests {
         })
     }
 
-    /// How often it is said of so many bins that the rate is another.
+    /// How often a drift is detected in so many bins.
     fn said(drift: &mut DriftDetector, first: i64, bins: usize, counts: impl Iterator<Item = u64>) -> usize {
         (first..).zip(counts.take(bins)).filter(|(number, count)| drift.note(*number, *count)).count()
     }

@@ -1,4 +1,5 @@
-//! End-to-end processing latency of a channel, as nsqd's `e2e_processing_latency`: from a message's publish to its FIN, over a sliding window.
+//! End-to-end processing latency of a channel (nsqd's `e2e_processing_latency`): from publish to FIN, over a sliding
+//! window.
 
 use std::collections::VecDeque;
 
@@ -8,16 +9,16 @@ use serde::Serialize;
 use crate::telemetry::latency::{histogram, note};
 use crate::time::Nanos;
 
-/// The window moves in steps of this part of it.
+/// The window moves by this fraction of it.
 const SLOTS: i64 = 6;
 
-/// Kept only where percentiles are asked for: a slot with samples takes some 20 KiB.
+/// Kept where percentiles are asked for: a slot with samples takes about 20 KiB.
 #[derive(Debug, Default)]
 pub struct E2e {
     slots: VecDeque<(i64, Histogram<u32>)>, // ascending numbers (now / slot); those without a sample are missing
 }
 
-/// What the snapshot shows: `values_ns` in the order of the percentiles asked for.
+/// The view in a snapshot: `values_ns` in the order of the percentiles asked for.
 #[derive(Debug, Serialize)]
 pub struct E2eView {
     count: u64,
@@ -49,7 +50,7 @@ fn slot_ns(window_ns: Nanos) -> Nanos {
     (window_ns / SLOTS).max(1)
 }
 
-/// Several channels seen as one; `shares` above 0 and at most 1.
+/// Several channels seen as one. `shares`: percentiles, above 0 and at most 1.
 pub fn view<'a>(parts: impl Iterator<Item = &'a E2e>, shares: &[f64], window_ns: Nanos, now: Nanos) -> E2eView {
     let mut sum: Histogram<u32> = histogram(2);
     for part in parts {

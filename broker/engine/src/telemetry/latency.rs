@@ -1,4 +1,5 @@
-//! The four latency histograms of a topic (nanoseconds, HDR): since start with three digits, and over the last 60 s in slots with two.
+//! The four latency histograms of a topic (ns, HDR): since start with three digits, and over the last 60 s in slots
+//! with two.
 
 use std::collections::VecDeque;
 
@@ -9,7 +10,7 @@ use serde::Serialize;
 
 use crate::time::Nanos;
 
-/// One delivery, cut into its parts: `total = access + consumer_wait + processing`.
+/// One delivery in its parts: `total = access + consumer_wait + processing`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
     pub access: Nanos,        // arrival to due: the bucket
@@ -26,7 +27,7 @@ impl Sample {
     }
 }
 
-/// Latencies of 5 s go together.
+/// 5 s: latencies of as long share a slot.
 pub(crate) const SLOT_NS: Nanos = 5_000_000_000;
 const SLOTS: i64 = 12;
 const RECENT_SLOTS: i64 = 2;
@@ -44,7 +45,8 @@ pub struct Latency {
     known: Known,
 }
 
-/// As asked for last: quantiles cost more than the messages of a topic in which there are few, and all topics are asked for once a second.
+/// The view as of the last call. Quantiles cost more than the messages of a small topic, and all topics are asked for
+/// every second.
 #[derive(Debug, Default)]
 struct Known {
     recorded: u64, // so far
@@ -57,7 +59,7 @@ pub(crate) fn histogram<C: hdrhistogram::Counter>(digits: u8) -> Histogram<C> {
     Histogram::new(digits).expect("valid number of digits")
 }
 
-/// Waits of more than a day count as one day: a message that nobody wanted must not make the histogram grow.
+/// 1 day: longer waits count as one, so that a message that nobody takes does not make the histogram grow.
 const LONGEST_NS: u64 = 86_400_000_000_000;
 
 pub(crate) fn note<C: hdrhistogram::Counter>(histogram: &mut Histogram<C>, value: u64, count: C) {
@@ -72,7 +74,7 @@ impl Default for Latency {
 }
 
 impl Latency {
-    /// `count` deliveries that are alike: those of a batch that one write took.
+    /// Note `count` equal deliveries: those of a batch that one write took.
     pub fn record(&mut self, sample: Sample, count: u32, now: Nanos) {
         let number = now / SLOT_NS;
         if self.slots.back().is_none_or(|slot| slot.number != number) {

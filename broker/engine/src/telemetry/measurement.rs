@@ -1,7 +1,8 @@
-//! One measurement of a limited topic, from its trace: what arrived since it began, by interval, late or not, and how long its parts took. Pure.
+//! One measurement of a limited topic, from its trace: what has arrived since it began, by interval, late or not, and
+//! how long its parts took. Pure.
 //!
-//! Entries are taken in order of decision, each once, when it was sent; one that waits holds those behind it up until then, for they are seldom sent
-//! much earlier. So an interval is told whole.
+//! Entries are taken in order of decision, each once it was sent. One that waits holds up those behind it: they are
+//! seldom sent much earlier. So an interval is complete when it is told.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -14,11 +15,13 @@ use crate::telemetry::arrival_bins::SETTLE_NS;
 use crate::telemetry::latency::{histogram, note};
 use crate::time::Nanos;
 
-/// What nobody took for this long after its bucket let it go, or for twice the target, is not measured: no subscriber is there for it, or its first
-/// delivery was lost. Where those before it are still being sent it is on its way, however long that takes: only who has seen it sent knows how late it was.
+/// 2 s: a message that was not sent so long after its release (or twice the target) is not measured.
+///
+/// No subscriber is there for it, or its first delivery was lost. While messages before it are still being sent, it is
+/// on its way, however long that takes.
 const UNSENT_NS: Nanos = 2_000_000_000;
 
-/// Times on the way to and from this broker, by publisher (index in the trace).
+/// Network delays to and from this broker, by publisher (index in the trace).
 #[derive(Debug, Clone, Default)]
 pub struct Network {
     pub publishers: HashMap<u32, Nanos>,
@@ -39,7 +42,7 @@ pub struct Interval {
     pub latency: Nanos, // sum over the messages
 }
 
-/// Messages since the last look, and those of them that were late.
+/// Messages since the last call, and how many of them were late.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Share {
     pub count: u64,
@@ -66,7 +69,8 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// Of what arrives from `began` on; `next`: the sequence number of the trace's next entry. `target` > 0.
+    /// Measure what arrives from `began` on. `next`: the sequence number of the trace's next entry. `target`: in ns,
+    /// above 0.
     pub fn new(next: u64, target: Nanos, began: Nanos) -> Self {
         Self {
             target,
@@ -92,12 +96,13 @@ impl Measurement {
         self.cursor
     }
 
-    /// Entries that are done, as far as the trace still has them.
+    /// Entries that are done and that the trace still has.
     pub fn done(&self) -> Range<u64> {
         self.first..self.cursor
     }
 
-    /// `entries` of the trace from sequence number `first` on, and its `last_sent`, read at `now`. True: all of them are done.
+    /// Take `entries` of the trace from sequence number `first` on, and its `last_sent`, read at `now`. True: all are
+    /// done.
     pub fn take(&mut self, first: u64, entries: &[Entry], last_sent: LastSent, now: Nanos) -> bool {
         self.lost += first.saturating_sub(self.cursor);
         self.cursor = self.cursor.max(first);
@@ -119,7 +124,7 @@ impl Measurement {
         true
     }
 
-    /// Whether the entry at the cursor, which is not sent yet, is waited for no longer.
+    /// Whether the entry at the cursor, which is not sent yet, is no longer waited for.
     fn is_given_up(&self, entry: &Entry, last_sent: LastSent, now: Nanos) -> bool {
         let is_on_its_way = last_sent.sequence < self.cursor;
         let quiet_since = if is_on_its_way { entry.released.max(last_sent.at) } else { entry.released };
@@ -153,7 +158,8 @@ impl Measurement {
         }
     }
 
-    /// Intervals that are over and all sent, since the last time. `end`: the measurement is over, so the last one is too.
+    /// Intervals that are over and sent, since the last call. `end`: the measurement is over, and so is the last
+    /// interval.
     pub fn intervals(&mut self, end: bool) -> Vec<Interval> {
         if end && self.open.is_some_and(|open| self.waits_in != Some(open.number)) {
             self.whole.extend(self.open.take());
@@ -161,13 +167,13 @@ impl Measurement {
         std::mem::take(&mut self.whole)
     }
 
-    /// Messages since it began, and their percentile of access, of processing, and of both with the network.
+    /// Messages since it began, and the percentile of access, of processing, and of both with the network (ns).
     pub fn percentiles(&self, percentile: f64) -> (u64, [u64; 3]) {
         let of = |histogram: &Histogram<u64>| histogram.value_at_percentile(percentile);
         (self.total.len(), [of(&self.access), of(&self.processing), of(&self.total)])
     }
 
-    /// Messages since this was asked last, those of them that were late, and their percentile of the total.
+    /// Messages since the last call, how many of them were late, and the percentile of the total (ns).
     pub fn recent(&mut self, percentile: f64) -> (Share, u64) {
         let worst = self.recent_total.value_at_percentile(percentile);
         self.recent_total.reset();
@@ -175,12 +181,12 @@ impl Measurement {
     }
 }
 
-/// Due to sent, without the wait for a subscriber.
+/// From due to sent, without the wait for a subscriber.
 fn processing(entry: &Entry) -> Nanos {
     (entry.sent - entry.due - Nanos::from(entry.wait_us) * 1_000).max(0)
 }
 
-/// What was sent, in order of decision, in differences.
+/// What was sent, in order of decision, as differences.
 #[derive(Debug, Default)]
 pub struct Recording {
     pub publisher: Vec<u32>,

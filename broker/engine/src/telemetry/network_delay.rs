@@ -1,5 +1,6 @@
-//! How long bytes are on their way between clients and this broker: half of the smallest round trip that the kernel has seen on their connections. (The
-//! smoothed one has delayed acknowledgements in it.) Asked for only while somebody measures, of one topic after the other, a few connections in each turn.
+//! Network delay between clients and this broker: half of the smallest round trip that the kernel has seen on their
+//! connections. (Its smoothed one includes delayed acknowledgements.) Asked for while somebody measures, one topic
+//! after the other, a few connections per turn.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use crate::telemetry::latency::SLOT_NS;
 use crate::telemetry::measurement::Network;
 use crate::time::Nanos;
 
-/// Connections whose round trip is asked for in one turn: a system call each.
+/// Connections that one turn asks for their round trip: a system call each.
 const VISITED_A_TURN: usize = 32;
 
 #[derive(Debug, Default)]
@@ -23,8 +24,10 @@ pub(crate) struct NetworkDelay {
 }
 
 impl NetworkDelay {
-    /// Ask for the delay of all clients of a topic, which are among `conns`, unless it was asked for within 5 s, or
-    /// another's is still asked for: the least of all round trips seldom changes.
+    /// Ask for the delay of a topic's clients, which are among `conns`.
+    ///
+    /// Does nothing if it was asked for within 5 s, or another topic is under way: the smallest round trip seldom
+    /// changes.
     pub fn ask(&mut self, topic: TopicKey, conns: impl Iterator<Item = ConnKey>, now: Nanos) {
         if self.asking.is_some() || self.known.get(topic).is_some_and(|(asked, _)| now < asked + SLOT_NS) {
             return;
@@ -33,17 +36,17 @@ impl NetworkDelay {
         self.unvisited.extend(conns);
     }
 
-    /// The topic whose clients are asked for.
+    /// The topic whose clients are being asked for.
     pub fn topic(&self) -> Option<TopicKey> {
         self.asking.map(|(topic, _)| topic)
     }
 
-    /// Those to be visited in this turn.
+    /// The connections to ask for in this turn.
     pub fn next_connections(&mut self) -> Vec<ConnKey> {
         self.unvisited.split_off(self.unvisited.len().saturating_sub(VISITED_A_TURN))
     }
 
-    /// `index`: which publisher of the topic, in its trace.
+    /// Note the delay of a publisher; `index`: in the topic's trace.
     pub fn note_publisher(&mut self, index: u32, delay: Nanos) {
         self.found.publishers.entry(index).and_modify(|shortest| *shortest = delay.min(*shortest)).or_insert(delay);
     }
@@ -52,7 +55,7 @@ impl NetworkDelay {
         self.of_consumers.push(delay);
     }
 
-    /// Once all are visited, what they said is known, if the topic is still there.
+    /// Once all are asked for, keep the result, if the topic is still there.
     pub fn end(&mut self, is_there: impl FnOnce(TopicKey) -> bool) {
         let Some((topic, asked)) = self.asking.filter(|_| self.unvisited.is_empty()) else { return };
         let (mut network, mut delays) = (std::mem::take(&mut self.found), std::mem::take(&mut self.of_consumers));

@@ -1,4 +1,4 @@
-//! The rate of a topic's share at the ends of its history's bins: only where it is another one. Pure.
+//! The rate of a topic's share at the ends of its bins, kept where it changes. Pure.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,8 @@ pub struct ShareRates {
 }
 
 impl ShareRates {
-    /// At the end of bin `number`, and of those that follow it until another is noted. What is older than bin `oldest` is forgotten.
+    /// Note the rate at the end of bin `number`, and of later ones until the next call. What is older than bin `oldest`
+    /// is forgotten.
     pub fn note(&mut self, number: i64, rate_micro: u64, oldest: i64) {
         if self.changes.back().is_none_or(|(_, known)| *known != rate_micro) {
             self.changes.push_back((number, rate_micro));
@@ -18,7 +19,8 @@ impl ShareRates {
         }
     }
 
-    /// The rate at the end of bin `first`, msg/s, and each other one up to that of the last before `until`, with the bin from which on it was in force.
+    /// The rate (msg/s) at the end of bin `first`, and each other one before bin `until`, with the bin at whose end it
+    /// began.
     pub fn between(&self, first: i64, until: i64) -> Vec<(i64, f64)> {
         let from = self.changes.partition_point(|(number, _)| *number <= first).saturating_sub(1);
         let there = self.changes.range(from..).take_while(|(number, _)| *number < until);

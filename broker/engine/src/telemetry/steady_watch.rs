@@ -1,14 +1,14 @@
-//! What is looked for in a topic that rests, beside changes of its traffic: that it drifts, that messages wait. Pure.
+//! What ends the steady state of a topic besides a change of its rate: drift, and messages that wait. Pure.
 
 use crate::telemetry::drift_detector::DriftDetector;
 use crate::time::Nanos;
 
-/// In so many bins in a row something waited at the beginning: it is no passing burst.
+/// Bins in a row at whose beginning messages waited: fewer are a passing burst.
 pub(crate) const QUEUE_BINS: u32 = 3;
 
 #[derive(Debug)]
 pub struct SteadyWatch {
-    /// When the topic is to be looked at.
+    /// When to look at the topic.
     pub due: Nanos,
     drift: DriftDetector,
     queued: u32, // bins in a row that began with something waiting
@@ -21,7 +21,7 @@ impl SteadyWatch {
         Self { due: Nanos::MAX, drift: DriftDetector::new(first), queued: 0, is_over: false }
     }
 
-    /// The next bin is over; those that are left out were empty.
+    /// Note the next bin that is over; those left out were empty.
     pub fn note(&mut self, number: i64, arrivals: u64, waiting: u64) {
         self.queued = if waiting > 0 { self.queued + 1 } else { 0 };
         self.is_over |= self.queued >= QUEUE_BINS;
@@ -30,7 +30,9 @@ impl SteadyWatch {
         }
     }
 
-    /// All bins before `number` are over and noted. Whether the steady state has ended: traffic has changed, or messages wait. Then it begins again.
+    /// Whether the steady state has ended: the rate has drifted, or messages wait. Then it begins again.
+    ///
+    /// All bins before `number` are over and noted.
     pub fn ends_before(&mut self, number: i64) -> bool {
         self.is_over |= self.drift.pass(number);
         if self.is_over {

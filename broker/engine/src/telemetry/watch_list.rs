@@ -1,5 +1,6 @@
-//! Topics at rest, in which changes of traffic are looked for without anybody asking for their histories. Messages show what they mean themselves; each topic is looked at when
-//! its silence could mean something, and else every few seconds. Some at a time, so that no message waits for all of them.
+//! Steady topics, whose traffic is watched although nobody asks for their histories. Messages themselves show changes;
+//! a topic is looked at when its silence could mean one, and otherwise every few seconds. A turn looks at some, so that
+//! no message waits for all.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
@@ -9,7 +10,7 @@ use crate::telemetry::arrival_bins::BIN_NS;
 use crate::time::Nanos;
 use crate::timer::Armed;
 
-/// Longest time between two looks, of one topic this and of another that, so that they do not fall together.
+/// Longest time between two looks, in bins. It differs between topics, so that their looks do not fall together.
 const LONGEST_BINS: std::ops::Range<i64> = 24..48;
 
 #[derive(Debug, Default)]
