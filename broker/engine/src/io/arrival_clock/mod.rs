@@ -27,7 +27,7 @@ pub trait ArrivalClock {
     /// A connection was accepted. `peer` is `None` on a Unix socket.
     fn accept(&mut self, _key: ConnKey, _speaks: Speaks, _fd: &OwnedFd, _peer: Option<SocketAddr>, _clock: &mut ClockMap) {}
 
-    /// The connection is gone, or nothing more of it is for anybody.
+    /// The connection is gone, or its further bytes are dropped unread.
     fn forget(&mut self, _key: ConnKey) {}
 
     /// Whether something came, before this turn began, on connections that were not read in it.
@@ -41,7 +41,7 @@ pub trait ArrivalClock {
     }
 }
 
-/// The kernel's stamp of a read: one for all that is merged in it.
+/// The kernel's stamp of a read: one for all segments that it merges.
 #[derive(Debug)]
 pub struct ReadClock;
 

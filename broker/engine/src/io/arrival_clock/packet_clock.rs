@@ -50,7 +50,7 @@ impl PacketClock {
         })
     }
 
-    /// Take in what came since the last time.
+    /// Note the packets that came since the last call.
     fn drain(&mut self, clock: &mut ClockMap) {
         let now = clock::monotonic();
         let (flows, since) = (&mut self.flows, self.drained);

@@ -1,5 +1,7 @@
-//! A ring of packets shared with the kernel (AF_PACKET, TPACKET_V2): the headers of what comes in for some TCP ports, each with its receive stamp.
-//! Version 2 shows a packet at once; version 3 would keep it back until a block is full or a millisecond is over.
+//! A ring of packets shared with the kernel (AF_PACKET, TPACKET_V2): the headers of what comes in for some TCP ports,
+//! each with its receive stamp.
+//!
+//! Version 2 shows a packet at once. Version 3 would keep it until a block is full or 1 ms is over.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
@@ -12,7 +14,8 @@ use crate::time::Nanos;
 const FRAME: usize = 256;
 const BLOCK: usize = 64 << 10;
 
-/// Packets that fit: 0.8 s at 40,000 a second, in 8 MiB. Beyond that the kernel drops them here (never from their connections) and counts them.
+/// Packets that fit: 0.8 s at 40,000 a second, in 8 MiB. Beyond that the kernel drops and counts them here; their
+/// connections still get them.
 const FRAMES: usize = 32_768;
 
 pub struct Ring {
@@ -29,7 +32,7 @@ pub struct Packet<'a> {
 }
 
 impl Ring {
-    /// Of all interfaces of this network namespace. `PermissionDenied` without CAP_NET_RAW.
+    /// Open a ring for all interfaces of this network namespace. `PermissionDenied` without CAP_NET_RAW.
     pub fn open(ports: &[u16]) -> io::Result<Self> {
         // SAFETY: no pointers; the result is checked before it is owned.
         let fd = check(unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0) })?;
@@ -58,7 +61,7 @@ impl Ring {
         for _ in 0..FRAMES {
             // SAFETY: `next` is below FRAMES, so the frame lies in the mapping, which is as old as `self`.
             let frame = unsafe { self.frames.add(self.next * FRAME) };
-            // SAFETY: a frame begins with its aligned status word, which the kernel changes at any time: hence an atomic.
+            // SAFETY: a frame begins with its aligned status word. The kernel changes it at any time: hence an atomic.
             let status = unsafe { AtomicU32::from_ptr(frame.cast().as_ptr()) };
             let seen = status.load(Ordering::Acquire);
             if seen & libc::TP_STATUS_USER == 0 {
@@ -75,7 +78,8 @@ impl Ring {
         }
     }
 
-    /// Ask the kernel how many packets did not fit. The first packet that fits again says that it is time; a caller who misses one need not wait for it.
+    /// Ask the kernel how many packets did not fit. The first packet that fits again tells to ask; a caller that misses
+    /// one may ask before.
     pub fn count_lost(&mut self) {
         self.lost += lost_since(self.fd.as_raw_fd());
     }
@@ -93,15 +97,17 @@ impl Drop for Ring {
     }
 }
 
-/// What a frame that is ours at present holds; `None` if its numbers make no sense.
+/// The packet in a frame that is ours; `None` if its numbers make no sense.
 fn packet<'a>(frame: NonNull<u8>) -> Option<Packet<'a>> {
-    // SAFETY: the frame is FRAME bytes long, aligned to 16, and begins with this header; the kernel leaves it alone until the status is given back.
+    // SAFETY: the frame is FRAME bytes long, aligned to 16, and begins with this header. The kernel leaves it alone
+    // until the status is given back.
     let header: libc::tpacket2_hdr = unsafe { ptr::read(frame.cast().as_ptr()) };
     let (start, len) = (usize::from(header.tp_net), header.tp_snaplen as usize);
     if start < mem::size_of::<libc::tpacket2_hdr>() || start + len > FRAME {
         return None;
     }
-    // SAFETY: within the frame, as was just checked, and ours until the status is given back, which the caller does after its last use.
+    // SAFETY: within the frame, as was just checked, and ours until the caller gives the status back, after its last
+    // use.
     let bytes = unsafe { slice::from_raw_parts(frame.add(start).as_ptr(), len) };
     Some(Packet { bytes, stamp: Nanos::from(header.tp_sec) * 1_000_000_000 + Nanos::from(header.tp_nsec) })
 }
@@ -132,7 +138,7 @@ fn map(fd: RawFd) -> io::Result<NonNull<u8>> {
     NonNull::new(at.cast()).ok_or_else(|| io::Error::other("a ring at address zero"))
 }
 
-/// From now on packets come in: of every protocol, from every interface, as far as the filter lets them.
+/// Let packets come in: of every protocol and interface, as far as the filter lets them.
 fn bind(fd: RawFd) -> io::Result<()> {
     // SAFETY: all zeros is a valid sockaddr_ll.
     let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
@@ -143,7 +149,7 @@ fn bind(fd: RawFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Packets lost since the last time that somebody asked.
+/// Packets lost since the last call.
 fn lost_since(fd: RawFd) -> u64 {
     let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     let mut len = mem::size_of_val(&stats) as libc::socklen_t;
