@@ -1,4 +1,4 @@
-//! Settings of the engine, compiled once from the JSON that Python hands down. Fields and defaults are those of `broker.config.EngineConfig`.
+//! Settings of the engine, read once from Python's JSON. Fields and defaults are those of `broker.config.EngineConfig`.
 
 use serde::Deserialize;
 
@@ -107,7 +107,7 @@ pub struct Config {
     pub sync_every: u64,
     pub sync_timeout_ms: u64,
     pub trace_entries: usize,
-    pub lab_service_time_ns: u64, // a message leaves no earlier than one server would be done with it; 0: no such server
+    pub lab_service_time_ns: u64, // simulated service time of a message in ns; 0: off
     pub hold_new_topics: bool,
     pub accepting: bool,
     pub not_accepting_reason: String,
@@ -125,11 +125,11 @@ pub struct Config {
     pub topology_aware: bool, // prefer consumers that are near
 }
 
-/// Longer than anything lives: an instant so far ahead is still one that can be counted in nanoseconds.
+/// Upper bound of all durations, small enough that an instant so far ahead fits into nanoseconds.
 const LONGEST_MS: u64 = 3_155_760_000_000;
 
 impl Config {
-    /// What the types do not say.
+    /// Checks the rules that types cannot express.
     pub fn check(&self) -> Result<(), BadSetting> {
         if !cfg!(feature = "lab") && self.lab_service_time_ns > 0 {
             return Err(BadSetting::new("lab_service_time_ns", "needs a build with the cargo feature lab"));

@@ -1,4 +1,4 @@
-//! What happened that Python must know of; pulled by `drain_events`.
+//! Events for Python, which `drain_events` collects.
 
 use serde::Serialize;
 
@@ -40,7 +40,7 @@ pub enum Event {
     Unsteady {
         topic: String,
     },
-    /// Messages wait under a share of nothing; once per share.
+    /// Messages wait under a zero share; once per share.
     Starved {
         topic: String,
         waiting: usize,
@@ -58,18 +58,18 @@ pub enum Event {
         tls: bool,
         common_name: String,
     },
-    /// The disk refuses; once until it works again.
+    /// The disk refuses operations; once until it works again.
     DiskFailed {
         reason: String,
     },
     /// A write succeeded after one that did not.
     DiskWorks,
-    /// A file was not as it was left.
+    /// A file was damaged or missing at the start or at a read.
     DiskRepaired {
         file: String,
         what: String,
     },
-    /// Connections wait, for the process has no descriptors or memory for them; once until all that waited are in.
+    /// Connections wait because the process lacks descriptors or memory; once until all of them are accepted.
     AcceptFailed {
         reason: String,
     },

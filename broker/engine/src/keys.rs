@@ -1,4 +1,4 @@
-//! Keys of what the engine owns. A key stays invalid after its connection, topic or channel is gone: it never names another.
+//! Keys of connections, topics and channels. A key stays invalid after its object is gone: it never names another.
 
 use slotmap::new_key_type;
 

@@ -12,13 +12,13 @@
 //! A message meets the modules in this order:
 //!
 //! 1. `io::reactor`: one `recvmsg`, with the kernel's stamp (`arrival::stamps`).
-//! 2. `transport`: out of TLS and compression, where a client has them.
+//! 2. `transport`: TLS and compression are removed, if the client uses them.
 //! 3. `protocol::codec`: a command. `engine::commands` runs it; `publish_messages` makes its messages.
 //! 4. `engine::commands::admission`: all publishes of the turn, in order of arrival.
 //! 5. `queueing::topic` with `limiter::bucket` and `limiter::backlog`: released now, at an exact instant, or refused.
 //! 6. `queueing::channel`: a queue, in memory or through `storage`.
 //! 7. `engine::delivery`: a ready consumer, into the output of its `clients::connection`.
-//! 8. `io::reactor`: one `send` a consumer and turn; then `telemetry::latency` and `limiter::trace` note it.
+//! 8. `io::reactor`: one `send` a consumer and turn; then `telemetry::latency` and `limiter::trace` record it.
 //!
 //! A message costs one allocation: the frame that all channels and consumers share.
 

@@ -1,9 +1,11 @@
-//! Meters of memory: what holds bytes charges a meter, and its end releases them, so nothing leaks.
+//! Meters of memory: an owner of bytes charges a meter and releases the charge when it is dropped, so nothing leaks.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Bytes held by all messages of an engine. Charged by entries and blocks, released when they are dropped, wherever that is: it cannot leak.
+/// Bytes held by all messages of an engine.
+///
+/// Entries and blocks charge it, and release their bytes when they are dropped, wherever that is.
 #[derive(Debug, Clone, Default)]
 pub struct Meter(Rc<Cell<u64>>);
 
@@ -26,7 +28,7 @@ impl Meter {
     }
 }
 
-/// Bytes held as long as this lives.
+/// A charge of bytes that ends with its drop.
 #[derive(Debug)]
 pub(crate) struct Charge {
     meter: Meter,

@@ -1,4 +1,6 @@
-//! Instants, durations, and the wall clock beside them. `now` is a parameter everywhere outside `io`, and always the last one.
+//! Instants, durations, and the wall clock beside them.
+//!
+//! `now` is a parameter everywhere outside `io`, and always the last one.
 
 /// Nanoseconds of CLOCK_MONOTONIC.
 pub type Nanos = i64;
@@ -14,7 +16,8 @@ pub const SHORT_PATIENCE_NS: Nanos = 5 * NS_PER_S;
 /// A change of the wall clock's offset by more than 1 ms is a step: slewing moves it by 0.05 % at most.
 pub const STEP_NS: Nanos = 1_000_000;
 
-/// What the wall clock and CLOCK_BOOTTIME are ahead of the monotonic clock. It is told, and reads no clock itself.
+/// Offsets of the wall clock and CLOCK_BOOTTIME to the monotonic clock. The caller sets them; nothing here reads a
+/// clock.
 #[derive(Debug)]
 pub struct WallClock {
     offset: i64,      // wall clock minus monotonic clock
@@ -59,7 +62,7 @@ impl WallClock {
         self.floor
     }
 
-    /// CLOCK_BOOTTIME minus CLOCK_MONOTONIC. To be told before every turn while an engine `has_leases`, and before commands.
+    /// Sets CLOCK_BOOTTIME minus CLOCK_MONOTONIC: before every turn while an engine `has_leases`, and before commands.
     pub fn set_suspended(&mut self, suspended: Nanos) {
         self.suspended = suspended;
     }

@@ -1,4 +1,6 @@
-//! All timers of an engine in one table. An owner remembers the instant that it is armed for; an entry that fires at another instant is stale.
+//! All timers of an engine in one table.
+//!
+//! Each owner stores the instant for which it is armed; an entry that fires at another instant is stale.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,13 +18,13 @@ pub enum Timer {
     MessageTimeout(ConnKey),
     /// When a connection is to get a heartbeat, or has been silent for too long, or has lingered long enough.
     Connection(ConnKey),
-    /// When what is on disk is to be synced, or tried again.
+    /// When files need a sync or a retry.
     Disk,
     /// When a message has been served (`scheduling::service_time`).
     ServiceTime,
     /// When some of the topics that are watched are to be looked at.
     WatchList,
-    /// When somebody may be told that what he published has left.
+    /// When a LEFT request may be answered.
     Departures,
 }
 

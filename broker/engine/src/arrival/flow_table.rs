@@ -1,4 +1,4 @@
-//! Which connection a segment belongs to, and what is known of its stream: the packet clock without its packets.
+//! Table of TCP flows: the connection of each segment and the state of its stream.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,8 +9,10 @@ use crate::arrival::tcp_sequence::Sequence;
 use crate::keys::ConnKey;
 use crate::time::Nanos;
 
-/// Connections that were opened but not accepted yet, of which something is kept: as many as may wait to be accepted, and some. Beyond that the oldest is
-/// forgotten, so that a flood of openings costs no more than this; a connection that was forgotten takes the kernel's stamps.
+/// Opened connections, not accepted yet, of which the table keeps state: more than the accept queue holds.
+///
+/// Beyond that the table drops the oldest, which bounds the cost of a SYN flood. A dropped connection takes the
+/// kernel's stamps.
 const MAX_OPENED: usize = 8_192;
 
 #[derive(Debug, Default)]
@@ -84,7 +86,7 @@ impl Flows {
         }
     }
 
-    /// The connection is gone, or its bytes are no longer what is counted.
+    /// Forgets a connection that has closed, or whose bytes cannot be counted any more.
     pub fn forget(&mut self, key: ConnKey) {
         let Some(stream) = self.streams.remove(key) else { return };
         self.fresh -= usize::from(stream.noted == Some(self.round));

@@ -1,4 +1,4 @@
-//! TCP segments in packets: which connection, which bytes of its stream. And the filter that lets only such segments through.
+//! Parser of TCP segments in packets, and the socket filter that admits only such segments.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -25,7 +25,8 @@ pub struct Segment {
     pub urgent: bool,  // urgent data: a byte of it may be missing from what is read
 }
 
-/// The segment at the start of `packet`, which begins with its IP header and may be cut off behind the TCP header. `None`: none that matters.
+/// Parses the segment in `packet`, which begins with its IP header and may end after the TCP header. `None`: not a
+/// segment of interest.
 pub fn parse(packet: &[u8]) -> Option<Segment> {
     match packet.first()? >> 4 {
         4 => parse_v4(packet),
@@ -107,8 +108,9 @@ pub enum Op {
     Return = 0x06,
 }
 
-/// Lets the headers of TCP segments to `ports` through (a hundred at most: jumps are short) that carry bytes or open a connection. A packet begins with its IP
-/// header.
+/// A filter that admits the headers of TCP segments to `ports` that carry bytes or open a connection.
+///
+/// At most 100 ports fit: jumps are short. A packet begins with its IP header.
 pub fn filter(ports: &[u16]) -> Vec<Instruction> {
     const TESTS_V4: usize = 9; // of the ports; what follows lies behind them
     let behind_v4 = TESTS_V4 + ports.len();

@@ -1,4 +1,4 @@
-//! When the bytes of one read arrived, and how far a stamp that several publishes share can be from the truth.
+//! Arrivals of the bytes of one read, and the error bound of a stamp that several publishes share.
 
 use crate::time::Nanos;
 
@@ -65,7 +65,7 @@ pub struct Sharing {
 }
 
 impl Sharing {
-    /// Note a read with publishes; `merged`: one of them ended before the read did.
+    /// Records a read with publishes. `merged`: one of them ended before the read did.
     pub(crate) fn note(&mut self, stamps: &Stamps<'_>, merged: bool) {
         self.reads += 1;
         if merged && stamps.spans.is_empty() {

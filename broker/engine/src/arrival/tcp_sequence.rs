@@ -1,19 +1,22 @@
-//! When each byte of one TCP stream arrived, from the sequence numbers of its segments.
+//! Arrival of each byte of one TCP stream, from the sequence numbers of its segments.
 //!
-//! A byte has arrived when it and all before it are there, so instants never go back along a stream: what came early behind a hole counts from the
-//! filling of the hole, as it does for the kernel, which cannot hand it out before. The first copy of a byte counts, not its retransmission.
+//! A byte has arrived when it and all bytes before it have, so instants never decrease along a stream. Bytes behind a
+//! hole count from its filling, when the kernel can first deliver them. The first copy of a byte counts, not its
+//! retransmission.
 
 use std::collections::VecDeque;
 
 use crate::time::Nanos;
 
-/// Segments apart that are kept of one connection. Beyond that they share the arrival of the latest of them: too late, as the kernel's stamp would be.
+/// Unread segments kept of one connection. Further ones share the arrival of the latest: too late, as the kernel's
+/// stamp would be.
 const MAX_KNOWN: usize = 1_024;
 
 /// Segments behind a hole that are kept.
 const MAX_AHEAD: usize = 64;
 
-/// How far from the expected byte a segment may be: more than any receive window, and far less than half of all sequence numbers.
+/// Bytes between a segment and the expected one at most: more than any receive window, far less than half of the
+/// sequence space.
 const REACH: i64 = 1 << 26;
 
 #[derive(Debug)]
@@ -89,8 +92,9 @@ impl Sequence {
         self.read + len as u64 <= self.covered
     }
 
-    /// The next `len` bytes are read: push the ends of their spans, counted from the first of them, and their arrivals. False: segments of them were
-    /// not seen, and nothing is pushed.
+    /// Consumes the next `len` bytes: pushes the ends of their spans, relative to the first byte, and their arrivals.
+    ///
+    /// Returns false and pushes nothing if segments of them were not seen.
     pub fn take(&mut self, len: usize, spans: &mut Vec<(usize, Nanos)>) -> bool {
         let (start, end) = (self.read, self.read + len as u64);
         self.read = end;
@@ -208,7 +212,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(11), failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Segments of a stream in any order, some twice, some never: an arrival that is told is that of the last missing byte up to there.
+        /// Segments of a stream in any order, repeated or missing. A reported arrival is that of the last missing byte
+        /// up to there.
         #[test]
         fn what_is_told_of_a_shuffled_stream_is_true(
             syn in any::<u32>(),

@@ -1,18 +1,21 @@
-//! Since when the unread bytes of a connection can have been there: what bounds the bias of the kernel's stamp.
+//! Earliest possible arrival of a connection's unread bytes, which bounds the bias of the kernel's stamp.
 //!
-//! The kernel stamps a segment when it comes in; segments that are merged in a receive queue carry the stamp of the last of them. So of a read only
-//! the last byte's arrival is known, and a publish that ended earlier in it gets a stamp that is too late, never too early, by at most the time
-//! from the first unread byte to that stamp. The first unread byte cannot be older than either of these:
+//! The kernel stamps each incoming segment; segments merged in a receive queue carry the stamp of the last. So a read
+//! tells the arrival of its last byte alone. A publish that ended earlier in the read gets a stamp that is too late,
+//! never too early. The error is at most the time from the first unread byte to that stamp. The first unread byte is
+//! not older than either of these:
 //!
-//! * The instant just before the last wait that did not report the connection. A wait names every connection with unread bytes, unless its event buffer
-//!   was too small for all or a signal broke it off: whoever was not read to the end is asked for again, and then named at once, and bytes that come
-//!   behind a read to the end are an edge that the next wait names. So a connection that it did not name had none when the wait looked,
-//!   which was not before it was entered. (While bytes of a connection are not asked for, no wait says anything about it.)
-//! * The stamp of the previous read, if that read left nothing: bytes come in order, and what it returned last came at that stamp.
+//! * The instant just before the last wait that did not report the connection. A wait names every connection with
+//!   unread bytes, unless its event buffer was too small or a signal interrupted it. A connection that was not read to
+//!   its end is registered again, and named at once. Bytes that follow a read to the end are an edge that the next wait
+//!   names. So an unnamed connection had no unread bytes when the wait began. (While reading is off, no wait tells
+//!   anything about the connection.)
+//! * The stamp of the previous read, if that read left nothing. Bytes come in order, and its last byte arrived at that
+//!   stamp.
 //!
-//! "Unread" begins when a segment is queued on its socket, some microseconds after its stamp (more where the soft interrupt had to wait): the bound is exact
-//! but for that. One more exception: the segment that fills a hole can carry the earlier stamp of what came behind it. Behind a wait that slept long the
-//! bound is as long as that sleep, though the truth is the time to wake up: it bounds from above, it does not estimate.
+//! "Unread" begins when a segment is queued on its socket, some microseconds after its stamp, or more if the soft
+//! interrupt waited. The bound is exact but for that delay. A segment that fills a hole can carry the earlier stamp of
+//! a segment behind it. After a long wait the bound is as long as the sleep: it is an upper bound, not an estimate.
 
 use crate::time::Nanos;
 

@@ -1,4 +1,6 @@
-//! One client: where it stands, its settings, its credit, and its two byte streams. Knows nothing of topics but their keys, and nothing of sockets.
+//! One client connection: its phase, settings, credit, and its two byte streams.
+//!
+//! It knows topics by their keys alone, and no sockets.
 
 use std::collections::VecDeque;
 
@@ -23,7 +25,7 @@ use crate::timer::Armed;
 use crate::transport::types::{Broken, Step};
 use crate::transport::{HIGH_WATER, KEEP_BUFFER, Layers};
 
-/// How long a connection that got a fatal error may take to read it.
+/// Nanoseconds that a client has to read a fatal error.
 pub const LINGER_NS: Nanos = 1_000_000_000;
 
 /// Answers that a client may leave unread before what it sends waits until it has read them: a buffer that grew with them would be copied while all wait.
@@ -31,16 +33,16 @@ const MAX_UNREAD_ANSWERS: usize = 256 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// The first four bytes are not there yet.
+    /// The first four bytes have not arrived.
     Magic,
     Open,
-    /// Nothing is read any more; what is in the out buffer still goes, then the stream ends.
+    /// Input has ended; the output buffer is still sent, then the stream ends.
     Flushing,
-    /// Our side has ended; waiting for the peer to read that and close.
+    /// The broker's side has ended; the peer still has to read its output and close.
     Lingering,
 }
 
-/// A delivery on its way out: when the stream has got as far as `end`, it has been sent.
+/// A delivery in the output stream, sent once the stream has reached `end`.
 #[derive(Debug, Clone, Copy)]
 pub struct Mark {
     pub end: u64, // offset in the connection's output stream
@@ -68,7 +70,7 @@ pub struct Subscription {
 }
 
 #[derive(Debug)]
-#[repr(C)] // in this order: what each message asks for stands together at the front, in few cache lines, for there are thousands of connections
+#[repr(C)] // hot fields first: they share few cache lines
 pub struct Connection {
     pub phase: Phase,
     pub state: State,
@@ -100,7 +102,7 @@ pub struct Connection {
     pub connected_wall_ns: i64,
     pub(crate) kept_reads: KeptReads,                  // of `input`, while it waits
     pub(crate) input_charge: Option<(Charge, Charge)>, // for what is in `input`, and for its room besides
-    pub unfinished_since: Option<Nanos>,               // the command that `input` begins with, where no heartbeat watches
+    pub unfinished_since: Option<Nanos>,               // start of the command in `input`, without heartbeats
     pub(crate) unread_charge: Option<Charge>,          // for the output then
     pub linger_until: Nanos,                           // while lingering
 }
@@ -148,14 +150,14 @@ impl Connection {
         &self.identity
     }
 
-    /// It has introduced itself, perhaps anew: what was looked up for who it was holds no longer.
+    /// The client sent IDENTIFY, perhaps again: drops all that was looked up for its earlier identity.
     pub fn identify(&mut self, identity: Identity) {
         self.terms = identity.terms();
         *self.identity = identity;
         self.published.clear();
     }
 
-    /// The id that the client gave itself in IDENTIFY; otherwise its address stands for it, in statistics only.
+    /// The client id from IDENTIFY, or else its address, which serves statistics only.
     pub fn client_id(&self) -> &str {
         self.identity.client_id.as_deref().unwrap_or_else(|| self.remote_host())
     }
@@ -177,19 +179,20 @@ impl Connection {
         self.input_state != InputState::Closing
     }
 
-    /// Whether the next bytes of its stream are commands that may run: not while it waits, and not just behind an IDENTIFY that put layers under it.
+    /// Whether its next bytes are commands that may run. False while its input waits, and just after an IDENTIFY that
+    /// added layers.
     pub fn takes_commands(&self) -> bool {
         self.input_state == InputState::Running && self.layers.as_ref().is_none_or(|layers| layers.has_begun())
     }
 
-    /// Its input goes on to the next state; gives whether that is another one.
+    /// Moves its input to the next state; returns whether the state changed.
     pub(crate) fn note_input(&mut self, event: InputEvent) -> bool {
         let before = self.input_state;
         self.input_state = before.after(event);
         before != self.input_state
     }
 
-    /// Nothing is read any more: what is in the out buffer still goes. Gives whether the input waited.
+    /// Ends its input; the output buffer is still sent. Returns whether the input was waiting.
     pub(crate) fn end_input(&mut self) -> bool {
         let waited = self.input_state.waits();
         self.phase = Phase::Flushing;
@@ -200,12 +203,12 @@ impl Connection {
         waited
     }
 
-    /// Whether it waits, and so much of it is kept that it is read no further.
+    /// Whether its input waits and has reached the bound of kept bytes, so that reading must stop.
     pub fn keeps_enough(&self) -> bool {
         self.input_state.waits() && self.kept_reads.is_full()
     }
 
-    /// Whether there are sealed bytes that have not been decoded although they could be.
+    /// Whether encrypted or compressed bytes could be decoded now.
     pub fn has_more_input(&self) -> bool {
         self.layers.as_ref().is_some_and(|layers| layers.has_more() || layers.is_shaking())
     }
@@ -214,12 +217,12 @@ impl Connection {
         self.layers.as_ref().is_some_and(|layers| layers.is_handshaking())
     }
 
-    /// Whether it may not go on in clear.
+    /// Whether it uses TLS, and so must not continue in clear.
     pub fn has_tls(&self) -> bool {
         self.layers.as_ref().is_some_and(|layers| layers.has_tls())
     }
 
-    /// Whether it wants another message now. RDY is a level: messages in flight count against it.
+    /// Whether it has credit for one more message. RDY is a level: messages in flight count against it.
     pub fn is_ready(&self) -> bool {
         self.phase == Phase::Open
             && self.state == State::Subscribed
@@ -228,7 +231,7 @@ impl Connection {
             && self.subscription.as_ref().is_some_and(|sub| sub.in_flight < sub.ready && !sub.unanswered)
     }
 
-    /// Whether it leaves so many answers unread that no more commands of it should run. What a consumer has not read may be messages.
+    /// Whether it has too many unread answers to run more commands. Unread output of a consumer may be messages.
     pub fn leaves_answers(&self, max_msg_size: usize) -> bool {
         let messages = if self.subscription.is_some() { HIGH_WATER + max_msg_size } else { 0 };
         self.pending() > MAX_UNREAD_ANSWERS + messages
@@ -242,7 +245,7 @@ impl Connection {
         codec::encode_frame(&mut self.output, codec::FrameType::Error, text.as_bytes());
     }
 
-    /// Put a delivery into the out buffer; `mark` (first deliveries only) gets its end.
+    /// Appends a delivery to the output buffer. `mark` (first deliveries only) gets its end.
     pub fn deliver(&mut self, message: &Message, mark: Option<Mark>) {
         codec::encode_message(&mut self.output, &message.frame, message.attempts);
         if let Some(mark) = mark {
@@ -269,7 +272,7 @@ impl Connection {
         &mut self.output
     }
 
-    /// What the socket is to get. Under layers that is what the last `seal` made.
+    /// Bytes to write to the socket; under layers, the output of the last `seal`.
     pub fn unsent(&self) -> &[u8] {
         match &self.layers {
             None => &self.output[self.output_at..],
@@ -282,7 +285,7 @@ impl Connection {
         self.output.len() - self.output_at + self.layers.as_ref().map_or(0, |layers| layers.unsent().len())
     }
 
-    /// Put what there is to say through the layers, if there are any, flushed once. `last`: nothing comes after it.
+    /// Passes output through the layers, if any, and flushes once. `last`: no output follows.
     pub fn seal(&mut self, last: bool) -> Result<(), Broken> {
         let Some(layers) = &mut self.layers else { return Ok(()) };
         let plain = &self.output[self.output_at..];
@@ -297,13 +300,13 @@ impl Connection {
         Ok(())
     }
 
-    /// What was said so far goes out as before; what follows takes `step`.
+    /// Output so far passes the present layers; later output passes `step`.
     pub fn start(&mut self, step: Step) -> Result<(), Broken> {
         self.seal(false)?;
         self.layers.as_mut().map_or(Ok(()), |layers| layers.start(step))
     }
 
-    /// The socket took `len` bytes. Gives the offset up to which the stream has been sent, for `marks`.
+    /// Records that the socket took `len` bytes. Returns the offset up to which the stream has been sent, for `marks`.
     pub fn advance(&mut self, len: usize) -> u64 {
         if let Some(layers) = &mut self.layers {
             return layers.advance(len);
@@ -327,16 +330,19 @@ impl Connection {
         self.identity.heartbeat_ms.map(|ms| ms as Nanos * 1_000_000)
     }
 
-    /// When the command that has begun must be whole, where it has no heartbeats.
+    /// Deadline of an unfinished command on a connection without heartbeats.
     pub fn unfinished_deadline(&self) -> Option<Nanos> {
         self.unfinished_since.filter(|_| self.phase == Phase::Open).map(|since| since + UNFINISHED_NS)
     }
 
-    /// When it counts as gone: no whole command for two intervals (while it waits it cannot be heard), or a write blocked for one. Without heartbeats that
-    /// is the client's affair, until only what it does not read keeps the connection. A handshake has a deadline of its own.
+    /// The instant at which the connection counts as dead.
+    ///
+    /// With heartbeats: no whole command for two intervals, unless its input waits, or one interval with a blocked
+    /// write. Without them: an unfinished command, or a blocked write after either side has ended its stream. A
+    /// handshake has its own deadline.
     pub fn silence_deadline(&self) -> Option<Nanos> {
         if let Some(layers) = self.layers.as_ref().filter(|layers| self.reads() && layers.is_handshaking()) {
-            return Some(layers.handshake_deadline).filter(|_| self.held.is_empty()); // the answer that begins it may wait for the disk
+            return Some(layers.handshake_deadline).filter(|_| self.held.is_empty()); // the answer may wait for the disk
         }
         if let Some(http) = &self.http {
             return http.deadline(self.blocked_since, self.input_state.waits());

@@ -1,4 +1,4 @@
-//! How far a large MPUB has got, which runs a chunk in each turn.
+//! Progress of a large MPUB, which runs one chunk in each turn.
 
 use crate::http::answer::Exchange;
 use crate::keys::ConnKey;
@@ -7,7 +7,7 @@ use crate::protocol::codec::Bodies;
 use crate::queueing::message::Message;
 use crate::time::Nanos;
 
-/// How far the MPUB that a connection's input begins with has got. Its bodies have been checked.
+/// Progress of the MPUB at the head of a connection's input. Its bodies have been checked.
 #[derive(Debug, Default)]
 pub struct Progress {
     pub(crate) messages: u32, // of its slices so far
@@ -15,7 +15,7 @@ pub struct Progress {
     pub(crate) left: u32,     // messages
     pub(crate) kept: Vec<Option<Message>>,
     pub(crate) kept_bytes: u64,      // of their bodies
-    pub(crate) room: Option<Charge>, // for what is still to be kept: had all that came together as much, memory would not hold them
+    pub(crate) room: Option<Charge>, // reserved for the messages still to be kept
 }
 
 impl Progress {
@@ -48,7 +48,7 @@ pub(crate) enum Sliced {
     Done,
 }
 
-/// A command that publishes: on which connection, to which topic, when it came, and where its connection's share of the turn ends. `exchange`: by HTTP.
+/// A command that publishes: connection, topic, arrival, and the end of its work budget. `exchange`: set for HTTP.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Batch<'a> {
     pub key: ConnKey,

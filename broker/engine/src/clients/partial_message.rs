@@ -1,6 +1,8 @@
-//! A large message is built a portion in each turn. Memory that is new costs a fault a page, several microseconds each, most of them for clearing it: a
-//! megabyte in one piece would stop everybody for milliseconds. Its command stays at the head of its connection's input meanwhile, which is deferred from turn
-//! to turn (`scheduling/work_budget.rs`); what was built becomes the message without another copy.
+//! A large message under construction, one portion in each turn.
+//!
+//! New memory costs one page fault a page, several microseconds each, most of them for clearing it. One megabyte at
+//! once would delay all clients for milliseconds. The command stays at the head of its connection's input, which is
+//! deferred from turn to turn (`scheduling/work_budget.rs`). The finished buffer becomes the message without a copy.
 
 use crate::id::MessageId;
 use crate::memory::{Charge, Meter};
@@ -9,7 +11,7 @@ use crate::protocol::codec::{self, MESSAGE_HEADER};
 /// Bytes of new memory that count as a unit of work.
 const BUILT_A_UNIT: usize = 128;
 
-/// The frame of a message as far as it is there: room for a header that is not known yet, and the first part of the body.
+/// An unfinished frame: room for the header, then the first part of the body.
 #[derive(Debug)]
 pub(crate) struct Building {
     frame: Vec<u8>,
@@ -17,7 +19,7 @@ pub(crate) struct Building {
 }
 
 impl Building {
-    /// `None`: the system gives no memory for a body of `len` bytes.
+    /// An empty frame for a body of `len` bytes. `None`: the system refused the memory.
     pub(crate) fn new(len: usize, meter: &Meter) -> Option<Self> {
         let mut frame = Vec::new();
         frame.try_reserve_exact(MESSAGE_HEADER + len).ok()?;
@@ -29,7 +31,7 @@ impl Building {
         self.frame.len() - MESSAGE_HEADER
     }
 
-    /// Copy more of `body`, up to so many units; gives those that it took.
+    /// Copies more of `body`, up to a number of work units; returns the units used.
     pub(crate) fn add(&mut self, body: &[u8], units: u32) -> u32 {
         let rest = &body[self.done()..];
         let portion = &rest[..rest.len().min((units as usize).saturating_mul(BUILT_A_UNIT))];

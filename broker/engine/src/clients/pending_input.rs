@@ -1,14 +1,14 @@
-//! Where a connection's input stands: whether its next commands run, what they wait for, and what is kept of them meanwhile.
+//! State of a connection's input: whether its next commands run, what they wait for, and which reads it keeps.
 
 use crate::time::Nanos;
 use crate::transport::buffer::{MAX_KEPT_BYTES, MAX_KEPT_READS};
 
-/// What the next commands of a connection wait for, besides the disk.
+/// Cause for which the next commands of a connection wait, besides the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitFor {
     /// A later turn: the work budget of this one is used up.
     Turn,
-    /// The client, which is to read the answers that it has left.
+    /// The client, which has to read its answers.
     Client,
     /// Python: an authorization, or the answer to a request by HTTP.
     Python,
@@ -80,7 +80,7 @@ impl InputState {
     }
 }
 
-/// What is kept in `Connection::input` while it waits: up to which byte each read went, and when it came. Ends ascend.
+/// Reads kept in `Connection::input` while it waits: the end offset and the arrival of each. Ends ascend.
 #[derive(Debug, Default)]
 pub struct KeptReads(Vec<(usize, Nanos)>);
 

@@ -1,9 +1,9 @@
-//! What a connection publishes to, looked up once a topic.
+//! Cache of the topics to which a connection publishes.
 
 use crate::keys::TopicKey;
 use crate::protocol::grants::MAX_REMEMBERED;
 
-/// What a connection's publishes to one topic have in common.
+/// State common to all publishes of a connection to one topic.
 #[derive(Debug)]
 pub struct Published {
     pub topic: TopicKey,
@@ -14,8 +14,9 @@ pub struct Published {
     pub trace_index: Option<u32>,
 }
 
-/// The topics that a connection has published to last, the oldest first. That one is kept in place, without a way to memory elsewhere: most connections
-/// know no other, and each message asks for it.
+/// The topics of a connection's latest publishes, oldest first.
+///
+/// The oldest is stored in place: most connections use one topic, and every message reads the entry.
 #[derive(Debug, Default)]
 pub struct PublishedTopics {
     first: Option<Published>,
@@ -47,7 +48,7 @@ impl PublishedTopics {
         self.find(|published| &*published.name == name)
     }
 
-    /// In place of the one at `index`, or, where that is nowhere, as the newest; gives its index.
+    /// Replaces the entry at `index`, or adds it as the newest; returns its index.
     pub fn remember(&mut self, index: Option<usize>, published: Published) -> usize {
         if let Some((index, known)) = index.and_then(|index| Some((index, self.get_mut(index)?))) {
             *known = published;

@@ -1,4 +1,4 @@
-//! Replies to a connection's commands: at the end of the turn, or when the disk has what they answer.
+//! Replies to a connection's commands, sent at the end of the turn or after the disk write that they acknowledge.
 
 use crate::http::answer::Exchange;
 use crate::protocol::errors::WireError;

@@ -58,7 +58,9 @@ impl Engine {
         key
     }
 
-    /// The channel of that name, made if missing. A topic's first channel takes the backlog; what has not moved when a second one is made goes to both.
+    /// The channel of that name, created if missing.
+    ///
+    /// A topic's first channel takes its backlog; messages not moved when a second one is created go to both.
     pub(crate) fn channel_of(&mut self, topic_key: TopicKey, name: &str, now: Nanos) -> ChannelKey {
         if let Some(key) = self.find_channel(topic_key, name) {
             return key;
@@ -192,7 +194,7 @@ impl Engine {
         true
     }
 
-    /// Give a topic a bucket or change the one it has. False: `limit.version` is older than the one in force.
+    /// Creates or changes a topic's bucket. False: `limit.version` is older than the one in force.
     pub fn set_bucket(&mut self, name: &str, limit: Limit, now: Nanos) -> bool {
         let key = self.topic_of(name);
         self.release_due(key, now);
@@ -237,7 +239,7 @@ impl Engine {
         true
     }
 
-    /// The publishers that are assigned to this broker: others become strangers at their next message.
+    /// Sets the publishers assigned to this broker; others count as unassigned at their next message.
     pub fn set_publishers(&mut self, name: &str, publishers: Vec<String>, version: u64) {
         let key = self.topic_of(name);
         let Some(topic) = self.topics.get_mut(key) else { return };
@@ -265,8 +267,10 @@ impl Engine {
         told
     }
 
-    /// Accept publishes, or refuse them for `reason`. Who accepts has everything in place: messages that waited for tokens when an earlier incarnation ended
-    /// go if their topic has no limit by then.
+    /// Accepts publishes, or refuses them for `reason`.
+    ///
+    /// Accepting means that all limits are in place. Messages of an earlier incarnation that waited for tokens are
+    /// released if their topic has no limit.
     pub fn set_accepting(&mut self, accepting: bool, reason: &str, now: Nanos) {
         self.refusal = (!accepting).then(|| reason.into());
         if accepting {
@@ -279,12 +283,13 @@ impl Engine {
         Some(&self.topics.get(self.topic_key(topic)?)?.limiter.as_ref()?.trace)
     }
 
-    /// What changes if what is read of a topic's trace from now on is of another one: the topic was made anew, or its limit was.
+    /// Identity of a topic's trace: it changes when the topic or its limit is created anew.
     pub fn trace_identity(&self, topic: &str) -> Option<(TopicKey, u64)> {
         Some((self.topic_key(topic)?, self.trace(topic)?.began()))
     }
 
-    /// What came to these topics in the bins from number `since` to before `until`, where anything did. `until` is over at `now` at the latest.
+    /// Arrivals of these topics in the bins from number `since` to before `until`, if there were any. `until` ends at
+    /// `now` at the latest.
     pub fn histories(&mut self, topics: &[String], since: i64, until: i64, now: Nanos) -> Vec<TopicBins> {
         let keys: Vec<TopicKey> = topics.iter().filter_map(|name| self.topic_key(name)).collect();
         let bins_of = |key| {

@@ -1,8 +1,9 @@
 //! Input of connections: bytes that run as commands, unfinished commands that are kept, and input that is deferred.
 //!
-//! A connection's input waits for Python, for a later turn, for the disk, or until its client has read its answers
-//! (`clients::pending_input`). Its next commands are kept, with the instants at which they came, until somebody resumes
-//! it. Nothing else waits with it. Heartbeats go on, and what it sends meanwhile is bounded: beyond that the reactor leaves its bytes in the kernel.
+//! A connection's input waits for Python, for a later turn, for the disk, or for its client to read answers
+//! (`clients::pending_input`). Its next commands are kept with their arrivals until the input resumes. No other
+//! connection waits with it. Heartbeats go on. Kept bytes are bounded: beyond the bound the reactor leaves bytes in the
+//! kernel.
 
 use crate::arrival::stamps::Stamps;
 use crate::clients::connection::Connection;
@@ -14,7 +15,9 @@ use crate::protocol::errors::WireError;
 use crate::scheduling::client_limits::LARGE_INPUT;
 use crate::time::Nanos;
 
-/// A large unfinished command gets room for all of it as soon as one in so many of its bytes is there, or at once if it is no larger than `PROMISED_BYTES`.
+/// Part of a large unfinished command that must have arrived before it gets room for the whole: one in this many bytes.
+///
+/// A command of at most `PROMISED_BYTES` gets it at once.
 const PROMISED: usize = 8;
 const PROMISED_BYTES: usize = 8 << 20;
 
@@ -51,14 +54,16 @@ impl Engine {
         }
     }
 
-    /// Keep an unfinished command, or what comes while the connection waits, unless all of it together would take more memory than there may be.
-    /// `stamps` counts from `used` bytes in front of it; the command has begun to come at `begun`.
+    /// Keeps an unfinished command, or the input of a waiting connection, unless all such input would exceed its memory
+    /// bound.
+    ///
+    /// `stamps` counts from `used` bytes before it; the command began to arrive at `begun`.
     pub(crate) fn keep_input(&mut self, key: ConnKey, input: Vec<u8>, used: usize, stamps: Stamps<'_>, begun: Nanos) {
         let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads()) else { return };
         if conn.layers.as_ref().is_some_and(|layers| !layers.has_begun()) {
-            return self.begin_layers(key, &input, stamps.at(usize::MAX)); // the last command was the IDENTIFY that asked for them
+            return self.begin_layers(key, &input, stamps.at(usize::MAX)); // after an IDENTIFY
         }
-        let room = (input.capacity() - input.len()) as u64; // most of it takes no memory before something is written to it
+        let room = (input.capacity() - input.len()) as u64; // mostly untouched address space
         conn.input_charge = Some((self.limits.unfinished.charge(input.len() as u64), self.limits.promised.charge(room)));
         if conn.input_state.waits() {
             for (end, stamp) in stamps.rest(used, used + input.len()) {
@@ -98,7 +103,8 @@ impl Engine {
         }
     }
 
-    /// What a connection waited for is there: unless it waits for the disk, what was kept runs now, as of its own arrivals. False: it does not wait.
+    /// Resumes a connection, unless it waits for the disk: kept input runs now, with its own arrivals. False: it was
+    /// not waiting.
     pub fn resume(&mut self, key: ConnKey, now: Nanos) -> bool {
         let Some(conn) = self.conns.get_mut(key) else { return false };
         let waited = conn.input_state.waits();
@@ -110,7 +116,8 @@ impl Engine {
         (conn.input_charge, conn.unfinished_since) = (None, None);
         conn.last_command = now; // it could not be heard: its silence begins now
         self.schedule.resumed.push(key);
-        // In one piece, however many spans it came in: each would cost a look at an unfinished command, and a share could end before the last one.
+        // Runs in one piece, whatever the number of spans. Each span would parse an unfinished command again, and the
+        // work budget could end before the last.
         if let Some(stamps) = Stamps::exact(kept.spans()) {
             let used = self.run_commands(key, &input, stamps, now);
             if used < input.len() {
@@ -126,7 +133,7 @@ impl Engine {
         true
     }
 
-    /// Answers of a connection wait for the disk: so do its next commands, whatever they wait for already.
+    /// Makes the next commands of a connection wait while its answers wait for the disk.
     pub(crate) fn defer_for_disk(&mut self, key: ConnKey, now: Nanos) {
         let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads()) else { return };
         conn.unfinished_since = None;
@@ -181,8 +188,10 @@ impl Engine {
     }
 }
 
-/// Room for `more` bytes of an unfinished command; of a large one for the `whole` of it, or it would be copied again and again, each time to memory that is
-/// new. `most`: room beyond this is not taken before it is needed. (Room that nothing was written to is addresses alone, if it was not another's before.)
+/// Reserves room for `more` bytes of an unfinished command; for a large one, for the `whole` command.
+///
+/// Growth in steps would copy a large command again and again, each time to new memory. `most`: a whole command beyond
+/// this is not reserved ahead. Untouched room is address space alone, unless it was used before.
 fn make_room(input: &mut Vec<u8>, more: usize, whole: Option<usize>, most: u64) {
     let len = input.len() + more;
     if len > input.capacity()
@@ -194,7 +203,8 @@ fn make_room(input: &mut Vec<u8>, more: usize, whole: Option<usize>, most: u64) 
     }
 }
 
-/// Take `used` bytes off the front. The room of a large command goes with it, or a byte of the next one would keep it, uncharged.
+/// Removes `used` bytes from the front. The room of a large command is freed, since the next one would keep it
+/// uncharged.
 fn drop_front(input: &mut Vec<u8>, used: usize) {
     if used == 0 {
         return;

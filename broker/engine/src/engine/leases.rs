@@ -1,8 +1,9 @@
-//! Shares that end by themselves: at its instant of expiry a bucket is void, whether or not anybody is awake to say so.
+//! Leases of shares: at its expiry a bucket becomes void, whether or not any thread is awake.
 //!
-//! The instant is one of CLOCK_BOOTTIME, for a host that is suspended must not wake up with a share that went to another meanwhile; `suspended` is what that
-//! clock is ahead of the monotonic one. Expiry is looked at before anything is let go, so a process that was stopped for longer than its lease
-//! lets nothing go when it goes on, not even what was due before: that would come as late as it slept.
+//! The expiry is an instant of CLOCK_BOOTTIME: a suspended host must not resume with a share that another broker got
+//! meanwhile. `suspended` is the lead of that clock over the monotonic one. Expiry is checked before any release. So a
+//! process that stopped for longer than its lease releases nothing afterwards. That includes messages due before the
+//! stop: they would be as late as the stop was long.
 
 use crate::engine::Engine;
 use crate::event::Event;

@@ -1,4 +1,4 @@
-//! Bounds of clients, as the engine meets them: connections, topics, channels, and what is left unfinished or unread.
+//! Limits of clients: connections, topics, channels, unfinished input and unread output.
 
 use crate::engine::Engine;
 use crate::http::MAX_UNTAKEN;
@@ -11,12 +11,14 @@ use crate::scheduling::client_limits::{LARGE_INPUT, Limit, TABLES, Unwanted};
 use crate::scheduling::work_budget::ACCEPT_UNITS;
 use crate::time::Nanos;
 
-/// While the limit of unfinished commands is reached, a connection may still keep this much: small commands in two packets go on.
+/// Bytes that a connection may keep at the limit of unfinished commands, so that small commands in two packets go on.
 const SMALL_INPUT: usize = 4 << 10;
 
 impl Engine {
-    /// The host grants so many connections. The tables have room for them from the start, or for `TABLES`: a copy of thousands of connections to a larger one
-    /// would stop everybody for milliseconds, room that nobody has used is addresses alone.
+    /// Sets the number of connections that the host grants, and reserves the tables for them, or for `TABLES`.
+    ///
+    /// Copying thousands of connections to a larger table would delay all clients for milliseconds; unused room is
+    /// address space alone.
     pub fn set_room(&mut self, room: Option<usize>) {
         self.limits.room = room;
         let connections = room.unwrap_or(TABLES).min(TABLES);
@@ -62,7 +64,7 @@ impl Engine {
         Some(format!("a topic may have {most} channels (max_channels_per_topic)"))
     }
 
-    /// Why a client may not have a topic, or a channel of one, made for it ("" = the topic itself). `None`: it may, or they are there.
+    /// Why a client may not create a topic, or a channel of it ("" = the topic itself). `None`: it may, or they exist.
     pub fn refusal_to_make(&mut self, topic: &str, channel: &str, client: &str) -> Option<String> {
         let there = self.topic_key(topic).and_then(|key| self.topics.get(key)).map(|topic| topic.channels.len());
         match there {
@@ -73,13 +75,15 @@ impl Engine {
         }
     }
 
-    /// From now on nothing is made for a client: the list of topics and channels is written for the last time, and a channel that it does not have would be
-    /// forgotten with all that was to come to it.
+    /// Ends the creation of topics and channels by clients, since their list has been written for the last time.
+    ///
+    /// The next start would forget a channel that is not on the list, with all its messages.
     pub fn finish_list(&mut self) {
         self.list_is_final = true;
     }
 
-    /// How many bytes of room an unfinished command may still be given before they come: all of it together is no more than may be unfinished.
+    /// Bytes of room that an unfinished command may get before its bytes arrive. All unfinished commands share one
+    /// bound.
     pub(crate) fn room_to_promise(&self) -> u64 {
         self.config.max_unfinished_bytes.saturating_sub(self.limits.unfinished.used() + self.limits.promised.used())
     }
@@ -95,8 +99,8 @@ impl Engine {
         Some(format!("all clients together may leave {limit} bytes unfinished ({setting})"))
     }
 
-    /// Why the command that a connection's input begins with can be refused before it is whole: large, for messages that memory has no room for. The
-    /// rest is not waited for.
+    /// Why the command at the head of a connection's input is refused before it is complete: memory has no room for its
+    /// messages.
     pub(crate) fn refusal_of_announced(&mut self, key: ConnKey) -> Option<WireError> {
         let input = &self.conns.get(key)?.input;
         if input.len() <= LARGE_INPUT {

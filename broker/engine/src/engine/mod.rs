@@ -1,14 +1,14 @@
 //! The sans-I/O core: `Engine`, which owns connections, topics, channels and timers, and its turn.
 //!
-//! Imports everything but `io`. Its children extend `Engine`, each for one thing; state that is not `Engine` itself
-//! stands below, in folders that never import this one. Begin with `answer_turn` and `deliver_turn`, then `commands`.
+//! Imports everything but `io`. Its children extend `Engine`, each for one thing. State besides `Engine` itself is
+//! below, in folders that never import this one. Begin with `answer_turn` and `deliver_turn`, then `commands`.
 //!
 //! A turn is: `handle_bytes` for every connection that has some, `answer_turn`, `deliver_turn`. The reactor writes what
 //! `poll_dirty` names at the end, or after both halves where `answer_turn` asks for it; then it calls `store_turn`.
-//! Publishes of a turn are collected and decided together, in order of arrival, whatever connection they came on.
-//! Answers go out in the order of the commands. Methods are of three kinds: `handle_*` for what the network or the
-//! clock brings, `poll_*` for what is to be done outside, and plain verbs for commands from Python
-//! (`engine/control.rs`). `now` is always the last argument; nothing here reads a clock.
+//! Publishes of a turn are collected and decided together, in order of arrival, over all connections. Answers go out in
+//! the order of the commands. `handle_*` methods take input from the network or the clock; `poll_*` methods return work
+//! for the reactor. Plain verbs are commands from Python (`engine/control.rs`). `now` is always the last argument;
+//! nothing here reads a clock.
 
 pub mod budget;
 pub mod commands;
@@ -140,12 +140,12 @@ impl Engine {
         }
     }
 
-    /// An engine whose clients may ask for TLS; `tls` is what `transport::tls::server_config` makes of the configuration.
+    /// An engine whose clients may use TLS; `tls` comes from `transport::tls::server_config`.
     pub fn with_tls(config: Config, tls: Option<Arc<ServerConfig>>) -> Self {
         Self { tls: Handshakes::new(tls), ..Self::new(config) }
     }
 
-    // ---- what the network brings -------------------------------------------------------------------------------------------------------
+    // ---- input from the network -----------------------------------------------------------------------------------
 
     pub fn handle_accept(&mut self, remote: &str, now: Nanos) -> ConnKey {
         self.counters.accepted += 1;
@@ -193,7 +193,7 @@ impl Engine {
         }
         match conn.phase {
             Phase::Lingering => return self.close(key),
-            Phase::Magic | Phase::Open if conn.input_state.waits() || conn.has_more_input() => {} // whoever gets to the end of it ends it
+            Phase::Magic | Phase::Open if conn.input_state.waits() || conn.has_more_input() => {} // ends after it
             Phase::Magic | Phase::Open | Phase::Flushing => _ = conn.end_input(),
         }
         self.mark_dirty(key);
@@ -255,7 +255,8 @@ impl Engine {
         self.arm_connection(key);
     }
 
-    /// All output is written: a connection that was only waiting for that goes on to its end. True: shut the sending side down.
+    /// Handles the end of a connection's output: a connection that waited for it proceeds to its end. True: shut the
+    /// sending side down.
     pub fn handle_flushed(&mut self, key: ConnKey, now: Nanos) -> bool {
         let Some(conn) = self.conns.get_mut(key) else { return false };
         if conn.http.is_some() {
@@ -275,10 +276,12 @@ impl Engine {
         true
     }
 
-    // ---- the turn ----------------------------------------------------------------------------------------------------------------------
+    // ---- the turn -------------------------------------------------------------------------------------------------
 
-    /// The first half of the end of a turn: decide and answer. True: write the answers before the rest. They are few and stand for many messages, whose publishers
-    /// make the next ones while these are delivered.
+    /// The first half of the end of a turn: decides and answers. True: write the answers before the rest.
+    ///
+    /// Such answers are few and acknowledge many messages: their publishers prepare the next ones during the
+    /// deliveries.
     pub fn answer_turn(&mut self, now: Nanos) -> bool {
         self.run_deferred(now);
         self.decode_on(now);
@@ -299,14 +302,15 @@ impl Engine {
         self.write_overflow();
         let answered = self.schedule.dirty_conns.len();
         self.deliver_all(now);
-        self.schedule.dirty_conns.rotate_left(answered); // a message that waits for many acknowledgements to be written is late, they are not
+        self.schedule.dirty_conns.rotate_left(answered); // deliveries go first
         self.tend_disk(now);
         self.relieve_memory();
         self.tell_limits(now);
         self.work.end_turn(now);
     }
 
-    /// When the next turn is due without news from outside: at once if a write, a close or a timer left something to deliver or to answer.
+    /// When the next turn is due without outside input. At once if a write, a close or a timer left deliveries or
+    /// answers.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         let idle = self.schedule.is_idle()
             && self.tls.is_idle()
@@ -315,12 +319,13 @@ impl Engine {
         if idle { self.timers.next().into_iter().chain(self.work.next()).min() } else { Some(0) }
     }
 
-    /// What is queued and collected takes all that it may: nothing more should be read before that is decided.
+    /// Whether messages, queued and collected, fill their memory: then the reactor must decide before it reads more.
     pub fn memory_is_full(&self) -> bool {
         self.memory_used() > self.config.max_memory_bytes
     }
 
-    /// Bytes of messages, wherever they wait or are built, of unfinished commands, of layers, and of requests that Python answers.
+    /// Bytes of messages, waiting or under construction, of unfinished commands, of layers, and of requests that Python
+    /// answers.
     pub fn memory_used(&self) -> u64 {
         self.memory.messages.used()
             + self.memory.layers.used()
@@ -355,7 +360,7 @@ impl Engine {
         !self.events.is_empty()
     }
 
-    // ---- the end of a connection -------------------------------------------------------------------------------------------------------
+    // ---- end of a connection --------------------------------------------------------------------------------------
 
     /// Forget a connection. What was in flight to it is requeued at once (on purpose not nsqd's way: `docs/protocol.md`).
     pub(crate) fn close(&mut self, key: ConnKey) {

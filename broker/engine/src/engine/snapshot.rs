@@ -153,7 +153,8 @@ impl Snapshot {
         self.publishing.iter().chain(channels.flat_map(|channel| &channel.consumers)).copied().collect()
     }
 
-    /// All topics are in: put the clients of `client_keys` where they belong, and everything in order of names. Sorting is no work for the reactor's thread.
+    /// Assigns the clients of `client_keys` to their topics, and sorts all by name. Sorting runs outside the reactor's
+    /// thread.
     pub fn complete(&mut self, clients: Vec<Option<ClientView>>) {
         let mut clients = clients.into_iter();
         self.producers = clients.by_ref().take(self.publishing.len()).flatten().collect();
@@ -168,7 +169,8 @@ impl Snapshot {
 }
 
 impl Engine {
-    /// Everything but the topics and the clients, and the keys of the topics that are asked for ("" = all). `clients`: name connections too.
+    /// The snapshot without topics and clients, and the keys of the requested topics ("" = all). `clients`: include
+    /// connections.
     pub fn overview(&self, topic: &str, clients: bool, now: Nanos) -> (Snapshot, Vec<TopicKey>) {
         let keys = if topic.is_empty() { self.topics.keys().collect() } else { self.topic_key(topic).into_iter().collect() };
         let publishes = |conn: &Connection| clients && conn.http.is_none() && !conn.published.is_empty();
@@ -203,13 +205,14 @@ impl Engine {
         (overview, keys)
     }
 
-    /// Those of `keys` that are still there. A busy topic takes about 0.1 ms: a caller with many asks for a few at a time. `channel`: only that one.
+    /// Views of the topics of `keys` that still exist. A busy topic takes about 0.1 ms, so a caller with many asks for
+    /// a few at a time. `channel`: only that one.
     pub fn topic_views(&mut self, keys: &[TopicKey], channel: &str, clients: bool, now: Nanos) -> Vec<TopicView> {
         let there: Vec<TopicKey> = keys.iter().copied().filter(|key| self.topics.contains_key(*key)).collect();
         there.into_iter().map(|key| self.topic_view(key, channel, clients, now)).collect()
     }
 
-    /// One of each connection of `keys`, without those that have gone. A caller with many asks for some hundred at a time.
+    /// Views of the connections of `keys` that still exist. A caller with many asks for some hundred at a time.
     pub fn client_views(&self, keys: &[ConnKey]) -> Vec<Option<ClientView>> {
         keys.iter().map(|key| self.conns.get(*key).map(client_view)).collect()
     }

@@ -1,4 +1,4 @@
-//! What time brings: releases, deferred messages, message timeouts, heartbeats and silence. Every periodic behaviour of the engine is here.
+//! Timers of the engine: releases, deferred messages, message timeouts, heartbeats and silence.
 
 use crate::clients::connection::{Connection, Phase};
 use crate::engine::Engine;
@@ -52,7 +52,8 @@ impl Engine {
         self.drop_stale_timers();
     }
 
-    /// Owners that are gone, or armed for earlier since, leave entries behind: a storm of short connections must not pile up those of a minute.
+    /// Removes stale entries of owners that are gone or armed earlier: a storm of short connections must not leave a
+    /// minute's entries.
     fn drop_stale_timers(&mut self) {
         let owners = 2 * self.conns.len() + self.channels.len() + self.topics.len();
         if self.timers.entries() < 1_024 + 2 * owners {
@@ -183,7 +184,7 @@ impl Engine {
     }
 }
 
-/// What the client did whose deadline is over. `None`: nothing, its connection has ended or was idle (by HTTP) for as long as it may be.
+/// Why the client's deadline ended its connection. `None`: no fault; it has ended, or was an idle HTTP connection.
 fn offence(conn: &Connection) -> Option<Limit> {
     if conn.phase == Phase::Lingering {
         None

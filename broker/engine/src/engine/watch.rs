@@ -1,4 +1,4 @@
-//! What the engine looks at beside messages: topics at rest for changes of traffic, connections for their network delay.
+//! Watches beside the message path: steady topics for rate changes, connections for their network delay.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -12,7 +12,9 @@ use crate::time::Nanos;
 use crate::timer::Timer;
 
 impl Engine {
-    /// Look for changes in `topics`, too, and in `no_longer` only while somebody asks for their histories. Those that are not there, or have no limit, are looked at once they are.
+    /// Adds `topics` to the watch list; those of `no_longer` are checked only while their histories are polled.
+    ///
+    /// A topic that is missing or without a limit is checked once it has one.
     pub fn watch(&mut self, topics: Vec<String>, no_longer: &[String], now: Nanos) {
         for name in no_longer {
             self.watch_list.names.remove(name);
@@ -74,7 +76,7 @@ impl Engine {
         }
     }
 
-    /// Close the bins before number `until`, which is over at `now` at the latest, and look for changes for a while.
+    /// Closes the bins before number `until`, which ends at `now` at the latest, and checks for changes for a while.
     pub(crate) fn look_at_history(&mut self, key: TopicKey, until: i64, now: Nanos) {
         let edge = until * BIN_NS;
         self.release_until(key, edge, now); // what its timer would do in a moment
@@ -87,14 +89,16 @@ impl Engine {
         }
     }
 
-    /// Ask for the network delay of all clients of a topic, unless it is known well enough, or another topic is still asked for.
+    /// Requests the network delay of all clients of a topic, unless it is known well enough, or another topic's request
+    /// is open.
     pub fn ask_network_delay(&mut self, topic: &str, now: Nanos) {
         if let Some(topic) = self.topic_key(topic) {
             self.network_delay.ask(topic, self.conns.keys(), now);
         }
     }
 
-    /// Connections whose round trip is to be handed in by `handle_round_trip`, before `end_network_delay`: some of those asked for.
+    /// Some of the requested connections. The caller passes their round trips to `handle_round_trip`, then calls
+    /// `end_network_delay`.
     pub fn poll_network_delay(&mut self) -> Vec<ConnKey> {
         let Some(topic) = self.network_delay.topic() else { return Vec::new() };
         let mut visited = self.network_delay.next_connections();
@@ -116,7 +120,7 @@ impl Engine {
         self.network_delay.end(|topic| self.topics.contains_key(topic));
     }
 
-    /// The delay of a topic's clients, as far as it is known: each publisher's shortest, the median of its subscribers'.
+    /// The known delay of a topic's clients: each publisher's shortest, the median of its subscribers'.
     pub fn network(&self, topic: &str) -> Arc<Network> {
         self.topic_key(topic).map_or_else(Arc::default, |topic| self.network_delay.known(topic))
     }

@@ -1,7 +1,8 @@
-//! A timer that wakes a wait, armed far less often than one waits.
+//! A timer that wakes a wait, armed far less often than the reactor waits.
 //!
-//! A time limit given to each wait is programmed into the clock hardware and taken back at every wake-up; on a virtual machine that alone can cost more than
-//! carrying a message. A descriptor that becomes readable is armed once for an instant, however many other events come before it.
+//! The kernel programs a time limit of each wait into the clock hardware and removes it at every wake-up. On a virtual
+//! machine that alone can cost more than carrying a message. This descriptor is armed once for an instant, however many
+//! events come before it.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::{io, ptr};

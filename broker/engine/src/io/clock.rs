@@ -1,4 +1,6 @@
-//! The two clocks. Kernel stamps are CLOCK_REALTIME; everything else is CLOCK_MONOTONIC, so that a step of the wall clock neither mints nor burns tokens.
+//! The two clocks: kernel stamps are CLOCK_REALTIME, all other instants CLOCK_MONOTONIC.
+//!
+//! So a step of the wall clock neither mints nor burns tokens.
 
 use crate::time::{Nanos, STEP_NS};
 
@@ -25,7 +27,7 @@ fn realtime() -> Nanos {
 /// A change by more than this is looked at twice: the thread may have been stopped between the readings of the two clocks.
 const SUSPICIOUS_NS: Nanos = 50_000;
 
-/// Wall minus monotonic clock, read so that a stop in between is noticed; of several tries the closest one.
+/// Wall minus monotonic clock: the closest of several readings, so that a stop in between does not count.
 fn careful_offset() -> Nanos {
     let try_once = |_| {
         let (before, wall, after) = (monotonic(), realtime(), monotonic());
@@ -36,9 +38,10 @@ fn careful_offset() -> Nanos {
 
 /// Maps stamps of the wall clock to the monotonic one, also across steps.
 ///
-/// Of one step between two samples a stamp tells by itself on which side it was taken: the other reading would lie in the future, or before the step
-/// could have come. What tells nothing (several steps between two samples, a step smaller than the time between them) is held between the
-/// bounds that the caller knows of: the error is at most the time that the bytes lay unread, and the correction is counted.
+/// With one step between two samples, a stamp itself tells on which side it was taken. The other reading would lie in
+/// the future, or before the step was possible. Several steps between two samples, or a step smaller than their
+/// distance, remain ambiguous. Such a stamp is clamped to the caller's bounds, and the correction is counted. The error
+/// is at most the time that the bytes lay unread.
 #[derive(Debug, Clone, Copy)]
 pub struct ClockMap {
     offset: Nanos,      // wall minus monotonic, now
@@ -84,13 +87,15 @@ impl ClockMap {
         self.offset
     }
 
-    /// Whether a stamp was taken after the last step, and not after `now`: then `monotonic_of` is the same for every later `now`, which need not be read.
+    /// Whether a stamp was taken after the last step and not after `now`. Then `monotonic_of` is the same for every
+    /// later `now`.
     pub fn is_before(&self, stamp: Nanos, now: Nanos) -> bool {
         (self.stepped..=now).contains(&(stamp - self.offset))
     }
 
-    /// The monotonic instant of a stamp that was taken between `since` and `now`. (A stamp is some microseconds older than what it stamps: so much
-    /// below `since` is no sign of a step.)
+    /// The monotonic instant of a stamp taken between `since` and `now`.
+    ///
+    /// A stamp is some microseconds older than its packet: that much below `since` is no sign of a step.
     pub fn monotonic_of(&mut self, stamp: Nanos, since: Nanos, now: Nanos) -> Nanos {
         let new = stamp - self.offset;
         let old = stamp - self.before;
@@ -194,7 +199,7 @@ mod tests {
             }
         }
 
-        /// One step by an hour at most between two samples, at any instant between them: every stamp of that time is mapped to its instant exactly.
+        /// One step by 1 h at most between two samples, at any instant: every stamp maps to its instant exactly.
         #[test]
         fn steps_by_an_hour_leave_no_trace_in_what_is_mapped(
             intervals in prop::collection::vec((10_000..10 * S, a_step(), 0.0..1.0, prop::collection::vec(0.0..1.0, 0..5)), 1..40),
@@ -217,7 +222,8 @@ mod tests {
             prop_assert_eq!((map.steps, map.corrected), (steps, 0));
         }
 
-        /// Whatever the clock does between two samples, and however long ago: the error is at most the time in which the bytes can have come.
+        /// Whatever the clock does between two samples, and however long ago: the error is at most the possible span of
+        /// the bytes' arrival.
         #[test]
         fn no_stamp_is_mapped_out_of_its_bounds(
             offsets in prop::collection::vec((-2 * HOUR..2 * HOUR, 1..100 * S), 1..20),

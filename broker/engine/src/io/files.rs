@@ -1,4 +1,4 @@
-//! The real `Store`: one directory. What may take long (fsync, unlinking what is large) is done by a thread of its own, in order.
+//! The real `Store`: one directory. Its own thread does slow work (fsync, unlinking large files), in order.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,10 +11,10 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use crate::io::progress::Progress;
 use crate::storage::store::{BAD, Job, Outcome, Store, TEMPORARY, explain, lacks_descriptors};
 
-/// Files kept open: a broker has more queues than it may have descriptors. Far fewer than those that no connection gets (`io::socket`).
+/// Files kept open, since a broker may have more queues than descriptors. Far fewer than the reserve in `io::socket`.
 const MAX_OPEN: usize = 32;
 
-/// What is written at once: a slow disk shows that it goes on.
+/// Bytes of one write call, so that progress on a slow disk is visible.
 const PIECE: usize = 1 << 20;
 
 pub struct Files {
@@ -33,7 +33,7 @@ impl fmt::Debug for Files {
 }
 
 impl Files {
-    /// `told` is called by the thread whenever there is an outcome; `progress` counts what it and the store have done to files.
+    /// Opens the directory. The thread calls `told` at every outcome; `progress` counts finished file operations.
     pub fn open(directory: &Path, progress: Progress, told: impl Fn() + Send + 'static) -> io::Result<Self> {
         if let Err(error) = fs::create_dir(directory)
             && error.kind() != ErrorKind::AlreadyExists

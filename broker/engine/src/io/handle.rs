@@ -1,4 +1,6 @@
-//! An engine from outside its thread: start and stop, commands that run between two turns, events. No lock of this file is on the message path.
+//! An engine's handle for other threads: start and stop, commands between two turns, events.
+//!
+//! No lock of this file is on the message path.
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
@@ -60,7 +62,9 @@ impl Handle {
         Ok(Self { config, tls, shared: Arc::new(Shared::new()?), thread: Mutex::new(None) })
     }
 
-    /// Bind everything, then start; gives the bound ports. Once: a second start, also after `stop`, is an error; one after a failed bind is not.
+    /// Binds all ports, then starts; returns the bound ports.
+    ///
+    /// A second start is an error, also after `stop`; a start after a failed bind is not.
     pub fn start(&self) -> Result<Ports, StartError> {
         let mut running = held(self.thread.lock());
         if running.is_some() || held(self.shared.commands.lock()).ended || self.shared.stopping() {
@@ -94,8 +98,9 @@ impl Handle {
         Ok(ports)
     }
 
-    /// Stop the reactor, which saves what is queued, and wait for its end; false if it did nothing to a file for as long as `patience`, or could not save
-    /// everything (an event says why). Idempotent.
+    /// Stops the reactor, which saves all queues, and waits for its end. Idempotent.
+    ///
+    /// Returns false if no file operation ended within `patience`, or if the save was incomplete (an event says why).
     pub fn stop(&self, patience: Duration) -> bool {
         self.shared.ask_to_stop();
         if held(self.thread.lock()).is_none() {
@@ -128,7 +133,8 @@ impl Handle {
         receiver.recv().map_err(|_| NotRunning)
     }
 
-    /// `topic` and `channel`: only that one ("" = all). Taken between several turns, a few topics or some hundred clients each, so that it holds no message up for long.
+    /// A snapshot of `topic` and `channel` ("" = all). It is taken over several turns, a few topics or some hundred
+    /// clients each, so that no message waits long.
     pub fn snapshot(&self, topic: String, channel: &str, clients: bool) -> Result<Snapshot, NotRunning> {
         let (mut snapshot, keys) = self.call(move |engine, now| engine.overview(&topic, clients, now))?;
         for keys in keys.chunks(TOPICS_A_TURN) {
@@ -205,7 +211,8 @@ impl Handle {
         })
     }
 
-    /// Take what was sent since the last time into a measurement, in pieces. Nothing changes while the topic has no limit.
+    /// Adds messages sent since the last call to a measurement, in pieces. Nothing changes while the topic has no
+    /// limit.
     pub fn advance(&self, topic: &str, measurement: &mut Measurement) -> Result<(), NotRunning> {
         let name = topic.to_owned();
         measurement.network = self.call(move |engine, now| {
@@ -225,7 +232,8 @@ impl Handle {
         }
     }
 
-    /// What was sent within a range of a topic's trace, the publishers' names, and what to add to an instant for wall clock.
+    /// Messages sent within a range of a topic's trace, the publishers' names, and the offset of an instant to the wall
+    /// clock.
     pub fn recording(&self, topic: &str, range: Range<u64>) -> Result<(Recording, Vec<String>, i64), NotRunning> {
         let mut recording = Recording::default();
         for start in range.clone().step_by(ENTRIES_A_TURN as usize) {
@@ -247,7 +255,8 @@ impl Handle {
         std::mem::take(&mut *held(self.shared.requests.lock()))
     }
 
-    /// The descriptor that is readable while `drain_events` or `drain_requests` has something. The former clears it: call it first.
+    /// The descriptor that is readable while `drain_events` or `drain_requests` has items. `drain_events` clears it:
+    /// call it first.
     pub fn event_fd(&self) -> std::os::fd::RawFd {
         use std::os::fd::AsRawFd;
         self.shared.told.as_raw_fd()

@@ -1,4 +1,4 @@
-//! What is listened on: the NSQ port, the HTTP port and the HTTPS port, each a TCP address or the path of a Unix socket.
+//! Listeners: the NSQ, HTTP and HTTPS ports, each a TCP address or the path of a Unix socket.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -80,8 +80,10 @@ impl Listener {
         }
     }
 
-    /// The next waiting connection, and its peer's address, if it has one; `None`: none waits. (It may block: each `socket::receive` and `socket::send`
-    /// says that it must not, which saves a call here.)
+    /// Accepts the next connection and returns its peer's address, if it has one. `None`: none waits.
+    ///
+    /// The connection stays in blocking mode: `socket::receive` and `socket::send` pass a flag with each call, which
+    /// saves a call here.
     pub fn accept(&self) -> io::Result<Option<(OwnedFd, Option<SocketAddr>)>> {
         let accepted = match &self.place {
             Place::Tcp(listener) => listener.accept().map(|(stream, address)| (stream.into(), Some(address))),

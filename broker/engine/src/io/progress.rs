@@ -1,4 +1,4 @@
-//! Whether the disk still does something: what is slow gets its time, what hangs does not.
+//! Progress of the disk: a slow disk gets its time, a hanging one does not.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ impl Progress {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// `wait` for an end for as long as patience lasts, again and again while something is done meanwhile. `wait` says whether the end came; so does this.
+    /// Calls `wait` again as long as the disk made progress meanwhile. Returns whether `wait` reported the end.
     pub fn wait_while_it_goes_on(&self, mut wait: impl FnMut() -> bool) -> bool {
         loop {
             let before = self.count();

@@ -1,4 +1,6 @@
-//! System calls on sockets and epoll: listen, receive with the kernel's arrival stamp, send. All the `unsafe` of the data path is here.
+//! System calls on sockets and epoll: listen, receive with the kernel's arrival stamp, send.
+//!
+//! All `unsafe` of the data path is here.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -7,7 +9,7 @@ use std::{io, mem, ptr};
 use crate::scheduling::client_limits::TABLES;
 use crate::time::Nanos;
 
-/// Connections that may wait to be accepted: a fleet that reconnects at once must not meet a full queue.
+/// Length of the accept queue: a fleet that reconnects at once must not find it full.
 const BACKLOG: libc::c_int = 4_096;
 
 /// Descriptors that no connection gets: for listeners, files and what Python opens.
@@ -27,8 +29,9 @@ fn set_option<T>(fd: RawFd, level: libc::c_int, name: libc::c_int, value: T) -> 
     Ok(())
 }
 
-/// Listen at `HOST:PORT`; at all addresses of both families where the host is all of one, as in Go. Options are set here, stamps above all: accepted sockets
-/// inherit them, so that no first segment goes without.
+/// Listens at `HOST:PORT`; an empty host means all addresses of both families, as in Go.
+///
+/// Accepted sockets inherit the options set here, so their first segments are stamped, too.
 pub fn listen(address: &str) -> io::Result<TcpListener> {
     let mut last = io::Error::new(io::ErrorKind::InvalidInput, format!("{address}: no such address"));
     for address in address.to_socket_addrs()? {
@@ -116,7 +119,8 @@ pub enum Received {
 #[repr(C, align(8))]
 struct ControlBuffer([u8; 128]);
 
-/// One `recvmsg` into `buffer`. By its number, as in `send`: the C library's function is a point where threads may be cancelled, which costs each call twice.
+/// One `recvmsg` into `buffer`, as a raw system call, like `send`. The C library's function is a cancellation point,
+/// which doubles the cost.
 pub fn receive(fd: RawFd, buffer: &mut [u8]) -> Received {
     let mut control = mem::MaybeUninit::<ControlBuffer>::uninit();
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
@@ -172,10 +176,10 @@ pub fn send(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     }
 }
 
-/// Where `tcpi_min_rtt` stands in the kernel's `struct tcp_info`, in 32-bit words; its value is in us, all ones: unknown.
+/// Index of `tcpi_min_rtt` in the kernel's `struct tcp_info`, in 32-bit words. Its unit is us; all ones: unknown.
 const MIN_RTT: usize = 37;
 
-/// The smallest round trip that the kernel has lately seen on a connection. `None`: it does not know, or this is no TCP socket.
+/// The smallest round trip that the kernel lately measured on a connection. `None`: unknown, or not a TCP socket.
 pub fn min_round_trip(fd: RawFd) -> Option<Nanos> {
     let mut info = [0u32; MIN_RTT + 1];
     let mut len = mem::size_of_val(&info) as libc::socklen_t;
@@ -226,7 +230,7 @@ pub fn grow_descriptor_table(any: RawFd) {
     }
 }
 
-/// Ends of streams and urgent bytes are told apart from others, for a read up to one of them leaves something although it was short.
+/// Epoll flags. They report ends of streams and urgent bytes apart, since a short read before one of them leaves bytes.
 fn edges(read: bool, write: bool) -> libc::c_int {
     let reading = if read { libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLPRI } else { 0 };
     libc::EPOLLET | reading | if write { libc::EPOLLOUT } else { 0 }
@@ -289,7 +293,7 @@ impl Epoll {
         self.events.len()
     }
 
-    /// Wait until something is ready; gives how many `event`s there are.
+    /// Waits until something is ready; returns the number of `event`s.
     pub fn wait(&mut self, block: Block) -> io::Result<usize> {
         let (fd, events, len) = (self.fd.as_raw_fd(), self.events.as_mut_ptr(), self.events.len());
         let timeout_ms = if block == Block::Yes { -1 } else { 0 };

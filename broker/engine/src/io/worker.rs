@@ -1,4 +1,4 @@
-//! The thread beside the reactor, for what takes long and nobody else waits for: steps of TLS handshakes.
+//! The worker thread beside the reactor, for slow steps of TLS handshakes.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::transport::handshake::Handshake;
 const NICER: libc::c_int = 10;
 
 pub struct Worker {
-    ends: Option<(SyncSender<Handshake>, Receiver<Handshake>)>, // to it, from it; neither ever waits, for no more than `MAX_AWAY` are out
+    ends: Option<(SyncSender<Handshake>, Receiver<Handshake>)>, // to, from; `MAX_AWAY` bounds both
     thread: Option<JoinHandle<()>>,
 }
 
@@ -84,7 +84,7 @@ fn gone() -> io::Error {
 
 /// Lower the calling thread's priority among ordinary ones.
 fn be_nicer() -> io::Result<()> {
-    // SAFETY: no pointers. 0 is the calling thread, which Linux gives a nice value of its own; asking for it cannot fail.
+    // SAFETY: no pointers. 0 is the calling thread, which has its own nice value on Linux; the call cannot fail.
     let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
     // SAFETY: no pointers; the result is checked. The kernel takes what is beyond 19 for 19.
     if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice + NICER) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

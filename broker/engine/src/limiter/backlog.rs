@@ -1,7 +1,8 @@
-//! What waits for tokens, first come first served, in front of one bucket.
+//! FIFO queue of messages that wait for tokens of one bucket.
 //!
-//! Only the head has a release instant; the others get theirs when they become the head. So a change of parameters costs nothing per waiting
-//! message, and the instants are the same to the nanosecond, for all of them lie on one line of exact integers.
+//! Only the head has a release instant; each other message gets its own when it becomes the head. So a change of
+//! parameters costs nothing per waiting message. All instants lie on one line of exact integers: they are equal to the
+//! nanosecond, however they are computed.
 
 use std::collections::VecDeque;
 
@@ -11,17 +12,17 @@ use crate::time::Nanos;
 #[derive(Debug)]
 pub struct Backlog<T> {
     bucket: Bucket,
-    waiting: VecDeque<(u32, T)>, // (tokens, what waits); not empty: the head lacks a token
+    waiting: VecDeque<(u32, T)>, // (tokens, item); if not empty, the head lacks tokens
     waiting_cost: i128,          // sum over `waiting`, units
-    last_decision: Nanos,        // no arrival counts as earlier than this
+    last_decision: Nanos,        // every arrival counts at this instant or later
 }
 
-/// What became of an arrival.
+/// Outcome of an arrival.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Take<T> {
-    /// Released at its arrival: the tokens were there.
+    /// Released on arrival: the bucket had the tokens.
     Now(T),
-    /// It waits, until this instant as things stand (`None`: as long as the parameters stay).
+    /// Queued until this instant under the present parameters. `None`: these parameters never release it.
     Waits(Option<Nanos>),
 }
 
@@ -42,17 +43,17 @@ impl<T> Backlog<T> {
         self.waiting.is_empty()
     }
 
-    /// Who is let go next.
+    /// The message that is released next.
     pub fn head(&self) -> Option<&T> {
         self.waiting.front().map(|(_, item)| item)
     }
 
-    /// The instant that an arrival stamped `at` counts as.
+    /// The instant that counts for an arrival stamped `at`: no arrival precedes the last decision.
     pub fn effective(&self, at: Nanos) -> Nanos {
         at.max(self.last_decision)
     }
 
-    /// How many of `cost` tokens would have to wait if they came at `at`.
+    /// How many of `cost` tokens would have to wait if they arrived at `at`.
     pub fn missing(&self, cost: u32, at: Nanos) -> u32 {
         if !self.is_empty() {
             return cost;
@@ -61,7 +62,8 @@ impl<T> Backlog<T> {
         cost - u32::try_from(there).unwrap_or(cost)
     }
 
-    /// When `cost` tokens that came at `at` would all be there, behind what waits; `None`: never under these parameters.
+    /// The instant at which `cost` tokens that arrive at `at` are available behind the queue. `None`: never under these
+    /// parameters.
     pub fn instant_for(&self, cost: u32, at: Nanos) -> Option<Nanos> {
         let cost = i128::from(cost) * TOKEN;
         if self.is_empty() && cost > self.bucket.burst() {
@@ -74,7 +76,7 @@ impl<T> Backlog<T> {
         bucket.instant_of(self.waiting_cost + cost)
     }
 
-    /// Decide an arrival. `at` must be `effective`; arrivals come in its order.
+    /// Decides an arrival. `at` must come from `effective`, and arrivals must come in its order.
     pub fn arrive(&mut self, cost: u32, at: Nanos, item: T) -> Take<T> {
         self.last_decision = at;
         let units = i128::from(cost) * TOKEN;
@@ -82,7 +84,7 @@ impl<T> Backlog<T> {
             return Take::Now(item);
         }
         if self.waiting.is_empty() {
-            self.bucket.debit(0, at); // from here on the head takes tokens as they come: settle the cap first
+            self.bucket.debit(0, at); // apply the cap before the head starts to take tokens as they accrue
         }
         self.waiting.push_back((cost, item));
         self.waiting_cost += units;
@@ -99,7 +101,7 @@ impl<T> Backlog<T> {
         self.bucket.instant_of(cost)
     }
 
-    /// The head, if its instant has come, with that instant.
+    /// Removes and pays the head if its release instant is not after `now`; returns both.
     pub fn pop_due(&mut self, now: Nanos) -> Option<(Nanos, T)> {
         let due = self.next_due().filter(|due| *due <= now)?;
         let (cost, item) = self.waiting.pop_front()?;
@@ -115,7 +117,7 @@ impl<T> Backlog<T> {
         self.bucket.debit(i128::from(cost) * TOKEN, at);
     }
 
-    /// New parameters. What was due by `at` must have been popped before.
+    /// Sets new parameters. The caller must have popped all that was due by `at`.
     pub fn set(&mut self, rate_micro: u64, burst_micro: u64, at: Nanos) {
         let at = self.effective(at);
         self.last_decision = at;
@@ -123,22 +125,23 @@ impl<T> Backlog<T> {
         self.bucket.set(rate_micro, burst_micro, at, waiting);
     }
 
-    /// Tokens really there at `at`, units.
+    /// Tokens available at `at`, in units.
     pub fn fill(&self, at: Nanos) -> i128 {
         if self.is_empty() { self.bucket.fill(at) } else { self.bucket.accrued(at).min(self.bucket.burst()) }
     }
 
-    /// Unfinished work U = b - tokens + waiting, units: what the bucket still owes at `at` (appendix A of the paper).
+    /// Unfinished work U = b - tokens + waiting, in units: what the bucket still owes at `at` (appendix A of the
+    /// paper).
     pub fn unfinished(&self, at: Nanos) -> i128 {
         self.bucket.burst() - self.fill(at) + self.waiting_cost
     }
 
-    /// Everything that waits, without paying for it (the limit is being removed).
+    /// All waiting messages, unpaid: the limit is being removed.
     pub fn into_waiting(self) -> impl Iterator<Item = T> {
         self.waiting.into_iter().map(|(_, item)| item)
     }
 
-    /// Drop everything that waits; it has paid nothing. The cap counts again from the last payment on.
+    /// Drops all waiting messages; they have paid nothing. The cap applies again from the last payment on.
     pub fn clear(&mut self) {
         self.waiting = VecDeque::new();
         self.waiting_cost = 0;
@@ -149,7 +152,7 @@ impl<T> Backlog<T> {
         self.waiting.iter().map(|(_, item)| item)
     }
 
-    /// Release instants of all that waits, in order, as the parameters stand.
+    /// Release instants of all waiting messages, in order, under the present parameters.
     pub fn all_due(&self) -> impl Iterator<Item = Option<Nanos>> + '_ {
         let mut sum = 0;
         self.waiting.iter().map(move |(cost, _)| {
@@ -195,11 +198,11 @@ mod tests {
         let mut backlog = backlog(1_000, 1, false);
         backlog.arrive(1, 0, 1);
         backlog.set(2_000 * MICRO, MICRO, 500_000);
-        assert_eq!(backlog.next_due(), Some(750_000)); // half a token is there, the other half comes at twice the rate
+        assert_eq!(backlog.next_due(), Some(750_000)); // half a token had accrued; the rest accrues at twice the rate
         backlog.set(0, 0, 600_000);
         assert_eq!(backlog.next_due(), None);
         backlog.set(1_000 * MICRO, MICRO, 700_000);
-        assert_eq!(backlog.next_due(), Some(1_700_000)); // the share of nothing took the fill with it
+        assert_eq!(backlog.next_due(), Some(1_700_000)); // the zero share emptied the bucket
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The token bucket: two parameters, one fill, exact integers, no clock and no floats.
 //!
-//! A token is `TOKEN` = 1e15 units and a rate of `m` micro-messages/s accrues `m` units a nanosecond, so an accrual over whole nanoseconds is an exact product and
-//! nothing drifts. What waits for tokens is not the bucket's business (`limiter/backlog.rs`): the fill here is what is really there, and is negative only
-//! after `debit`. `srtm/token_bucket/bucket.py` is the reference; a differential test holds the two equal to the nanosecond.
+//! A token is `TOKEN` = 1e15 units. A rate of `m` micro-messages/s accrues `m` units/ns, so whole nanoseconds give an
+//! exact product without drift. Messages that wait are in `limiter/backlog.rs`; the fill here is negative only after
+//! `debit`. `srtm/token_bucket/bucket.py` is the reference; a differential test compares the two to the nanosecond.
 
 use crate::time::Nanos;
 
@@ -14,25 +14,26 @@ const UNITS_PER_MICRO: i128 = 1_000_000_000;
 
 #[derive(Debug, Clone)]
 pub struct Bucket {
-    rate: i128,  // units a nanosecond
+    rate: i128,  // units/ns
     burst: i128, // units; fill <= burst whenever nothing waits
-    fill: i128,  // units there at `at`
-    at: Nanos,   // instant of `fill`; never goes back
+    fill: i128,  // units available at `at`
+    at: Nanos,   // instant of `fill`; never decreases
 }
 
 impl Bucket {
-    /// `full` is for a topic that never had a grant; everything else starts empty (otherwise every crash would mint a burst).
+    /// A bucket at `at`. `full` is for a topic that never had a grant. All other buckets start empty: a crash must not
+    /// mint a burst.
     pub fn new(rate_micro: u64, burst_micro: u64, at: Nanos, full: bool) -> Self {
         let burst = i128::from(burst_micro) * UNITS_PER_MICRO;
         Self { rate: i128::from(rate_micro), burst, fill: if full { burst } else { 0 }, at }
     }
 
-    /// Tokens there at `at`, capped at the burst: what a message that meets no queue would find.
+    /// Units available at `at`, capped at the burst, for a message that finds no queue.
     pub fn fill(&self, at: Nanos) -> i128 {
         self.accrued(at).min(self.burst)
     }
 
-    /// Tokens there at `at` while something waits for them: the cap does not apply, for the head takes them as they come.
+    /// Units available at `at` while messages wait, without the cap: the head takes tokens as they accrue.
     pub fn accrued(&self, at: Nanos) -> i128 {
         self.fill + self.rate * (i128::from(at) - i128::from(self.at)).max(0)
     }
@@ -49,7 +50,8 @@ impl Bucket {
         self.at
     }
 
-    /// Take `cost` units at `at` if they are there. An `at` before the bucket's own instant counts as that instant.
+    /// Takes `cost` units at `at` if the bucket has them. An `at` before the bucket's own instant counts as that
+    /// instant.
     pub fn take_now(&mut self, cost: i128, at: Nanos) -> bool {
         let at = at.max(self.at);
         let fill = self.fill(at);
@@ -61,7 +63,7 @@ impl Bucket {
         true
     }
 
-    /// First instant at which `cost` units are there, accruing without a cap; `None`: never under these parameters.
+    /// First instant at which `cost` units are available without a cap. `None`: never under these parameters.
     pub fn instant_of(&self, cost: i128) -> Option<Nanos> {
         let missing = cost - self.fill;
         if missing <= 0 {
@@ -74,20 +76,21 @@ impl Bucket {
         Nanos::try_from(wait).ok().and_then(|wait| self.at.checked_add(wait))
     }
 
-    /// Pay `cost` at `at`, an instant that `instant_of` gave for it: uncapped, and the bucket's instant moves there.
+    /// Pays `cost` units at `at`, an instant from `instant_of`, without a cap. The bucket's instant moves to `at`.
     pub fn pay_at(&mut self, cost: i128, at: Nanos) {
         self.fill = self.accrued(at) - cost;
         self.at = self.at.max(at);
     }
 
-    /// Take `cost` whether or not it is there.
+    /// Takes `cost` units; the fill may become negative.
     pub fn debit(&mut self, cost: i128, at: Nanos) {
         let at = at.max(self.at);
         self.fill = self.fill(at) - cost;
         self.at = at;
     }
 
-    /// New parameters from `at` on. A change never mints: a shrink clamps the fill, a growth leaves it. `waiting` says that something waits (no cap until now).
+    /// Sets new parameters from `at` on. A change never mints: a shrink clamps the fill, a growth leaves it. `waiting`:
+    /// messages wait, so no cap applied until `at`.
     pub fn set(&mut self, rate_micro: u64, burst_micro: u64, at: Nanos, waiting: bool) {
         let at = at.max(self.at);
         let fill = if waiting { self.accrued(at) } else { self.fill(at) };
@@ -115,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_billion_messages_at_the_rate_do_not_drift() {
-        // 3 msg/s: a third of a second is no whole number of nanoseconds, so an inexact bucket would walk away.
+        // 3 msg/s: a third of a second is not a whole number of nanoseconds, so an inexact bucket would drift.
         let mut bucket = Bucket::new(3 * MICRO, MICRO, 0, false);
         for _ in 0..300_000 {
             let at = bucket.instant_of(TOKEN).expect("rate > 0");

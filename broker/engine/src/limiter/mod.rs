@@ -1,4 +1,4 @@
-//! The token bucket of a topic, the backlog of what waits for its tokens, and the trace of what it decided.
+//! The token bucket of a topic, the backlog of messages that wait for its tokens, and the trace of its decisions.
 //!
 //! Pure: imports `time` alone. Begin with `bucket`; a message waits for its token in `backlog`.
 

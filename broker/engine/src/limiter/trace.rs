@@ -1,19 +1,20 @@
-//! The last decisions of a limited topic: who, arrival, due, released, sent. In order of decision, bounded; it feeds checker, replay, sizing and penalty.
+//! Bounded log of a topic's last limiter decisions, in order: publisher, arrival, due, released, sent. The checker,
+//! replay, sizing and penalty read it.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::time::Nanos;
 
-/// The sequence number of a message that is in no trace.
+/// The sequence number of a message without a trace entry.
 pub const NO_TRACE: u64 = u64::MAX;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
     pub publisher: u32, // index into `publishers`
-    pub wait_us: u32,   // of sent - due, what no subscriber was ready for it
+    pub wait_us: u32,   // the part of sent - due in which no consumer was ready
     pub arrival: Nanos,
-    pub due: Nanos,      // while it waits: as things stood when it came
-    pub released: Nanos, // let go by the bucket; 0: not yet
+    pub due: Nanos,      // while it waits: as computed at its arrival
+    pub released: Nanos, // released by the bucket; 0: not yet
     pub sent: Nanos,     // last byte of the first delivery written; 0: not yet
     pub version: u64,    // share in force at the release
 }
@@ -29,24 +30,26 @@ pub struct Trace {
     last_sent: LastSent,
 }
 
-/// The first delivery that was written last: of which entry, and when.
+/// The most recently written first delivery: its entry and its instant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LastSent {
     pub sequence: u64,
     pub at: Nanos,
 }
 
-/// More names than this share one: a hostile client could make up names for ever.
+/// Publisher names of one trace; further names share one entry, since a hostile client can invent any number.
 const MAX_PUBLISHERS: usize = 1_000_000;
 
-/// The name of those that came too late for one of their own.
+/// The name that all publishers beyond `MAX_PUBLISHERS` share.
 const OTHERS: &str = "(others)";
 
 impl Trace {
-    /// `first`: the sequence number to begin with, beyond all of an earlier trace of the same topic, whose messages may still be on their way.
+    /// An empty trace that begins at sequence number `first`. It must exceed all numbers of an earlier trace of the
+    /// topic, whose messages may still be in flight.
     pub fn new(capacity: usize, first: u64) -> Self {
         let mut trace = Self { capacity, began: first, first, ..Self::default() };
-        // Address space only, until it is used: growing by copies would stop the reactor for milliseconds. If refused, it grows so after all.
+        // Reserves address space alone. Growing by copies would stop the reactor for milliseconds; if the system
+        // refuses the reservation, the trace grows that way.
         let _ = trace.entries.try_reserve_exact(capacity);
         trace
     }
@@ -56,7 +59,7 @@ impl Trace {
         self.first + self.entries.len() as u64
     }
 
-    /// The index of a publisher's name, made at its first message.
+    /// The index of a publisher's name, created at its first message.
     pub fn publisher(&mut self, name: &str) -> u32 {
         let name = if self.publishers.len() < MAX_PUBLISHERS || self.index.contains_key(name) { name } else { OTHERS };
         if let Some(index) = self.index.get(name) {
@@ -86,7 +89,7 @@ impl Trace {
         }
     }
 
-    /// Only the first delivery counts.
+    /// Records the first delivery of a message; later ones do not count.
     pub fn sent(&mut self, sequence: u64, sent: Nanos, consumer_wait: Nanos) {
         if let Some(entry) = self.at(sequence).filter(|entry| entry.sent == 0) {
             entry.sent = sent;
@@ -104,29 +107,29 @@ impl Trace {
         self.entries.get_mut(usize::try_from(index).ok()?)
     }
 
-    /// The names of the publishers from index `first` on, `most` of them at most. They never change, and more come behind them.
-    pub fn publishers(&self, first: usize, most: usize) -> Vec<String> {
-        self.publishers.iter().skip(first).take(most).map(|name| name.to_string()).collect()
+    /// At most `limit` publisher names from index `first` on. Names keep their index; new ones are appended.
+    pub fn publishers(&self, first: usize, limit: usize) -> Vec<String> {
+        self.publishers.iter().skip(first).take(limit).map(|name| name.to_string()).collect()
     }
 
-    /// What tells it from an earlier one of the same topic that had entries.
+    /// The first sequence number ever, which identifies this trace among those of the topic.
     pub fn began(&self) -> u64 {
         self.began
     }
 
-    /// The range of sequence numbers that is there.
+    /// The range of sequence numbers in the trace.
     pub fn range(&self) -> std::ops::Range<u64> {
         self.first..self.next()
     }
 
-    /// What is still there of a range.
+    /// The entries of `range` that the trace still has.
     pub fn entries(&self, range: std::ops::Range<u64>) -> Vec<Entry> {
         let index = |sequence: u64| usize::try_from(sequence.clamp(self.first, self.next()) - self.first).unwrap_or(usize::MAX);
         self.entries.range(index(range.start)..index(range.end)).copied().collect()
     }
 }
 
-/// Little-endian columns: u32, then 64-bit ones.
+/// Trace entries as little-endian columns: publishers as u32, the rest as 64-bit integers.
 #[derive(Debug, Default)]
 pub struct Columns {
     pub publishers: Vec<String>,

@@ -1,4 +1,4 @@
-//! One channel: its queue, what is in flight, what is deferred, and the ring of consumers that are ready.
+//! One channel: its queue, messages in flight, deferred messages, and the ring of ready consumers.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -13,16 +13,19 @@ use crate::telemetry::e2e_latency::E2e;
 use crate::time::Nanos;
 use crate::timer::Armed;
 
-/// So many are read from disk however scarce memory is: a channel must not stand still because another one hoards.
+/// Messages that a channel reads from disk however scarce memory is, so that another channel cannot block it.
 const FEW: usize = 16;
 
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15; // 2^64 / the golden ratio: its multiples lie apart as evenly as any
-const GROUP: u64 = 16; // places that a table looks at together
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15; // 2^64 / the golden ratio: its multiples spread evenly
+const GROUP: u64 = 16; // places that a table compares at once
 const MARK: u64 = 0x7f << 57;
 
-/// Nobody can choose ids, but they are no random numbers: those of a batch count up in their lowest bits, those of messages a millisecond apart differ in
-/// bits 22 and up alone (`id.rs`). A table takes the lower bits of a hash for the place and the top seven to tell neighbours apart. So what is above the sequence
-/// decides where a millisecond begins, and the sequence goes on from there, a group of places each.
+/// Hasher that spreads message ids evenly over a hash table.
+///
+/// Ids are not random. The ids of a batch count up in their lowest bits; ids made milliseconds apart differ in bits 22
+/// and up (`id.rs`). A table uses the low bits of a hash for the place and the top seven to compare neighbours. So the
+/// bits above the sequence choose where a millisecond begins. Each step of the sequence moves on by one group of
+/// places.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct IdHasher(u64);
 
@@ -57,7 +60,7 @@ pub struct Counters {
     pub messages: u64,
     pub requeued: u64,
     pub timed_out: u64,
-    pub deliveries: Deliveries, // counted only where nearness matters
+    pub deliveries: Deliveries, // counted only with topology-aware consumption
 }
 
 #[derive(Debug)]
@@ -68,17 +71,17 @@ pub struct Channel {
     pub in_flight: HashMap<MessageId, InFlight, BuildHasherDefault<IdHasher>>,
     pub deferred: BTreeMap<(Nanos, MessageId), Message>,
     pub consumers: Vec<ConnKey>,
-    pub ready: VecDeque<ConnKey>, // each consumer at most once (`Subscription::listed`); some may have lost their credit since
+    pub ready: VecDeque<ConnKey>, // each consumer once (`Subscription::listed`); some may lack credit
     pub paused: bool,
     pub dirty: bool, // in the engine's list of channels to deliver from
     pub armed: Armed,
-    pub starved: bool, // what is on disk waits for memory
-    pub has_due: bool, // in the engine's list of those with more deferred that is due than a turn takes
+    pub starved: bool, // messages on disk wait for memory
+    pub has_due: bool, // in the engine's list of channels with due messages left over from a turn
     pub counters: Counters,
     pub e2e: Option<Box<E2e>>, // from the first FIN on, if asked for
 }
 
-/// Why an answer of a consumer does not count.
+/// Why a consumer's FIN, REQ or TOUCH is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotYours {
     NotInFlight,
@@ -114,7 +117,8 @@ impl Channel {
         }
     }
 
-    /// Take a message from the topic: to the tail of the queue, or among the deferred. Gives the instant at which it is due then.
+    /// Adds a message from the topic to the tail of the queue, or to the deferred messages. Returns the due instant of
+    /// a deferred one.
     pub fn put(&mut self, message: Message, now: Nanos) -> Option<Nanos> {
         self.counters.messages += 1;
         let defer_ns = Nanos::from(message.defer_ms) * 1_000_000;
@@ -125,8 +129,10 @@ impl Channel {
         Some(self.defer(message, now + defer_ns))
     }
 
-    /// Whether there is a message to deliver: some come from disk if memory has none. Where memory is `scarce`, none do while consumers of this channel have
-    /// more than a few, or put them off: a client that takes and never answers would fill with them what all publishers need.
+    /// Whether there is a message to deliver; reads from disk if memory has none.
+    ///
+    /// While memory is `scarce`, a channel with more than `FEW` messages in flight or deferred reads nothing. Otherwise
+    /// a consumer that never answers would fill the memory of all publishers.
     pub fn has_next(&mut self, scarce: bool, now: Nanos) -> bool {
         self.starved = scarce && self.queue.memory().is_empty() && self.in_flight.len() + self.deferred.len() > FEW;
         !self.starved && self.queue.ready(now)
@@ -142,17 +148,17 @@ impl Channel {
         self.deferred.first_key_value().map(|((due, _), _)| *due)
     }
 
-    /// Move what is due to the tail of the queue, `most` messages at most; true if anything moved.
-    pub fn undefer(&mut self, most: usize, now: Nanos) -> bool {
+    /// Moves at most `limit` due messages to the tail of the queue; returns whether any moved.
+    pub fn undefer(&mut self, limit: usize, now: Nanos) -> bool {
         let before = self.queue.len();
-        for _ in 0..most {
+        for _ in 0..limit {
             let Some(entry) = self.deferred.first_entry().filter(|entry| entry.key().0 <= now) else { break };
             self.queue.push_back(entry.remove());
         }
         self.queue.len() > before
     }
 
-    /// Take an answered message out of flight.
+    /// Removes an answered message from flight.
     pub fn answered(&mut self, id: Option<MessageId>, by: ConnKey) -> Result<InFlight, NotYours> {
         let id = id.ok_or(NotYours::NotInFlight)?;
         match self.in_flight.entry(id) {
@@ -162,8 +168,10 @@ impl Channel {
         }
     }
 
-    /// A consumer is gone: what it had in flight goes back to the head of the queue at once, oldest delivery (or TOUCH) first. `ids` names all of that in
-    /// that order, among others: the channel is not searched, for a fleet of consumers may leave together.
+    /// Requeues the messages in flight of a consumer that disconnected, oldest delivery (or TOUCH) first, at the head
+    /// of the queue.
+    ///
+    /// `ids` lists at least those, in that order. The channel is not searched: many consumers may disconnect at once.
     pub fn requeue_of(&mut self, owner: ConnKey, ids: impl DoubleEndedIterator<Item = MessageId>) {
         for id in ids.rev() {
             if let Ok(entry) = self.answered(Some(id), owner) {
@@ -178,7 +186,7 @@ impl Channel {
         self.ready.retain(|other| *other != consumer);
     }
 
-    /// Drop everything: queued, in flight, deferred.
+    /// Drops all messages: queued, in flight, deferred.
     pub fn empty(&mut self) {
         self.queue.clear();
         self.in_flight.clear();
@@ -194,8 +202,8 @@ mod tests {
     use super::*;
     use crate::id::IdMaker;
 
-    /// How many of `count` ids, made as many at once as `each` every so many milliseconds, want the same group of a table as an id does, itself included, in the
-    /// mean: in a table that is half full it has room for 16.
+    /// Mean number of ids in an id's group of a half-full table, itself included, of `count` ids made `each` at once
+    /// every `every_ms` ms. A group has 16 places.
     fn crowd(count: usize, each: usize, every_ms: i64) -> f64 {
         let (mut maker, hasher) = (IdMaker::new(7), BuildHasherDefault::<IdHasher>::default());
         let groups = (2 * count).next_power_of_two() as u64 / GROUP;
@@ -211,7 +219,7 @@ mod tests {
     fn ids_spread_over_a_table_however_far_apart_they_were_made() {
         for (each, every_ms) in [(1, 1), (1, 2), (1, 16), (1, 100), (1, 1_024), (3, 1), (16, 1), (200, 1), (200, 64), (4_096, 1)] {
             let found = crowd(32_768, each, every_ms);
-            assert!(found < 12.0, "{found} ids want the same group at {each} every {every_ms} ms"); // of random numbers 9 do
+            assert!(found < 12.0, "{found} ids want the same group at {each} every {every_ms} ms"); // random numbers: 9
         }
     }
 

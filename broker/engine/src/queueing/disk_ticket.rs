@@ -1,11 +1,11 @@
-//! Tickets of messages that are to be written to disk: the last one of a publish tells that its answer may go.
+//! Tickets of messages that await their write to disk; dropping a publish's last ticket releases its answer.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::keys::{ChannelKey, ConnKey, TopicKey};
 
-/// Whose queue it is.
+/// The owner of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
     Topic(TopicKey),
@@ -17,15 +17,15 @@ pub(crate) enum Owner {
 pub(crate) struct Released {
     pub topic: TopicKey,
     pub conn: ConnKey,
-    pub queues: usize, // that its messages go to
+    pub queues: usize, // number of queues that receive its messages
 }
 
-/// Of a publish of which something overflowed, and is to be written.
+/// Shared by all messages of a publish that overflowed to disk; its drop reports the publish as settled.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     pub(crate) publish: Released,
     pub(crate) fate: Rc<Fate>,
-    settled: Rc<RefCell<Vec<ConnKey>>>, // connections that hear of it
+    settled: Rc<RefCell<Vec<ConnKey>>>, // connections to answer
 }
 
 impl Ticket {
@@ -44,12 +44,12 @@ impl Drop for Ticket {
     }
 }
 
-/// What becomes of a publish of which something overflowed.
+/// Outcome of the disk writes of one publish.
 #[derive(Debug, Default)]
 pub(crate) struct Fate(RefCell<Option<Refusal>>);
 
 impl Fate {
-    /// Whether nothing is to be written any more: no ticket is left.
+    /// Whether all writes have ended: no ticket is left.
     pub fn is_settled(self: &Rc<Self>) -> bool {
         Rc::strong_count(self) == 1
     }
@@ -58,7 +58,8 @@ impl Fate {
         self.0.borrow().as_ref().map(|refusal| refusal.reason.clone())
     }
 
-    /// One more queue could not write so many messages and bytes. Gives how many queues could not, and the fewest that one could not.
+    /// Records that one more queue could not write `lost`, (messages, bytes). Returns the number of such queues and the
+    /// least loss of one.
     pub(crate) fn refuse(&self, reason: &str, lost: (u64, u64)) -> (usize, (u64, u64)) {
         let mut refusal = self.0.borrow_mut();
         let refusal = refusal.get_or_insert_with(|| Refusal { reason: reason.into(), by: 0, least: lost });
@@ -67,10 +68,10 @@ impl Fate {
     }
 }
 
-/// What the disk refused of a publish.
+/// Messages of a publish that the disk refused.
 #[derive(Debug)]
 struct Refusal {
     reason: String,
     by: usize,         // queues
-    least: (u64, u64), // messages and their bytes, where it was fewest
+    least: (u64, u64), // messages and bytes of the smallest loss
 }

@@ -1,5 +1,5 @@
-//! A message on its way: its frame, which every channel and consumer shares, and what each queue entry knows besides. Frames that came together share an
-//! allocation, too.
+//! A message in the engine: a frame shared by all channels and consumers, and the state of one queue entry. Frames of
+//! one publish share an allocation.
 
 use std::ops::Deref;
 use std::rc::Rc;
@@ -13,22 +13,25 @@ use crate::storage::receipts::Receipt;
 use crate::storage::record::{Record, Times};
 use crate::time::Nanos;
 
-/// Bytes charged for a queue entry besides its frame: the entry, its share of the queue, the allocator's overhead.
+/// Bytes charged for a queue entry besides its frame: the entry, its part of the queue, the allocator's overhead.
 pub(crate) const ENTRY_OVERHEAD: u64 = 128;
 
-/// Messages that come together share a block up to this size: a consumer that keeps one of them keeps as much.
+/// Bytes of a block that messages of one publish share at most. A consumer that keeps one message keeps its whole
+/// block.
 const BLOCK: usize = 8 << 10;
 
-/// What `count` messages with bodies of `len` bytes in all will be charged, in so many channels each.
+/// Bytes charged for `count` messages with `len` bytes of bodies in total, in `channels` channels each.
 pub fn cost_of(count: u64, len: u64, channels: u64) -> u64 {
     count * (channels * ENTRY_OVERHEAD + codec::MESSAGE_HEADER as u64) + len
 }
 
-/// From here on a message is large: it is built in portions (`clients/partial_message.rs`), or runs only where the share has room for it.
+/// Bytes of body from which a message is large. It is built in portions (`clients/partial_message.rs`), or runs only
+/// where the work budget has room.
 pub(crate) const LARGE_BODY: usize = 64 << 10;
 
-/// A message as it goes to a consumer, in a block that it may share with others of its publish; an entry of a queue. The block is charged once, until the last
-/// of its frames is gone, the entry as often as there are copies.
+/// A message as consumers receive it, in a block shared with others of its publish.
+///
+/// The meter is charged once for the block, until its last frame is dropped, and once for each copy of the frame.
 #[derive(Debug)]
 pub struct Frame {
     block: Block,
@@ -37,11 +40,11 @@ pub struct Frame {
     meter: Meter,
 }
 
-/// Where frames are.
+/// Storage of frames.
 #[derive(Debug, Clone)]
 enum Block {
     Shared(Rc<[u8]>),
-    /// One frame, where it was built: a copy of something large is dear.
+    /// One frame in the buffer that built it: copying a large one is expensive.
     Large(Rc<Vec<u8>>),
 }
 
@@ -71,7 +74,7 @@ impl Frame {
         Self { block: block.clone(), start, end, meter: meter.clone() }
     }
 
-    /// For one that may stay for long: alone, where it would keep the block of others that have gone.
+    /// This frame for long storage, in its own block if it would keep a much larger one alive.
     pub fn detached(self) -> Self {
         if self.block.len() <= 2 * self.len() {
             return self;
@@ -81,7 +84,7 @@ impl Frame {
         Self::new(&block, 0, block.len() as u32, &self.meter)
     }
 
-    /// What tells its block from others, and the size of that.
+    /// Address and size in bytes of its block.
     #[cfg(any(test, feature = "harness"))]
     pub fn block(&self) -> (*const u8, u64) {
         (self.block.as_ptr(), self.block.len() as u64)
@@ -114,12 +117,12 @@ impl Drop for Frame {
 #[derive(Debug, Clone)]
 pub struct Message {
     pub id: MessageId,
-    pub frame: Frame, // as `codec::build_message` made it
+    pub frame: Frame, // from `codec::build_message`
     pub attempts: u16,
-    pub defer_ms: u32, // DPUB: deferred in each channel from the moment it gets there
-    pub foreign: bool, // of an earlier incarnation: its times are none of ours
+    pub defer_ms: u32, // DPUB: deferral in each channel, from its arrival there
+    pub foreign: bool, // of an earlier incarnation: its times do not compare with ours
     pub times: Times,
-    pub(crate) stored: Option<Rc<Receipt>>, // it came from disk, and is needed there until no copy is left
+    pub(crate) stored: Option<Rc<Receipt>>, // read from disk; the record stays until the last copy is dropped
 }
 
 impl Message {
@@ -128,12 +131,12 @@ impl Message {
         Self { id, frame, attempts: 0, defer_ms, foreign: false, times, stored: None }
     }
 
-    /// When it was published, by the wall clock.
+    /// Wall-clock instant of its publish.
     pub fn wall_ns(&self) -> i64 {
         codec::message_wall_ns(&self.frame)
     }
 
-    /// A message that comes back from disk at `now`.
+    /// A message read from disk at `now`.
     pub fn from_disk(builder: &mut Builder, meter: &Meter, read: Read<'_>, now: Nanos) -> Self {
         let Read { record, receipt, foreign } = read;
         let message = builder.alone(meter, record.id, record.wall_ns, record.body, now, record.defer_ms);
@@ -141,7 +144,7 @@ impl Message {
         Self { attempts: record.attempts, foreign, times, stored: Some(receipt), ..message }
     }
 
-    /// As it goes to disk; `until_wall_ns`: deferred until, 0 for not.
+    /// Its record on disk. `until_wall_ns`: wall clock until which it is deferred; 0: not deferred.
     pub fn record(&self, until_wall_ns: i64) -> Record<'_> {
         Record {
             id: self.id,
@@ -159,21 +162,21 @@ impl Message {
     }
 }
 
-/// Makes messages, those of one publish in blocks. Its buffers are used again.
+/// Builds messages, those of one publish in shared blocks; reuses its buffers.
 #[derive(Debug, Default)]
 pub struct Builder {
-    bytes: Vec<u8>,         // frames, one behind the other
-    large: Option<Vec<u8>>, // instead, a frame that is to be a block as it is, with no room to spare
+    bytes: Vec<u8>,         // consecutive frames
+    large: Option<Vec<u8>>, // one frame that becomes a block without a copy
     ends: Vec<(MessageId, u32)>,
 }
 
 impl Builder {
-    /// Whether a body of `len` bytes goes into a block with what was added since the last `take`; if not, that must be taken first.
+    /// Whether a body of `len` bytes fits into the present block; if not, the caller must `take` it first.
     pub fn has_room(&self, len: usize) -> bool {
         self.ends.is_empty() || self.large.is_none() && self.bytes.len() + codec::MESSAGE_HEADER + len <= BLOCK
     }
 
-    /// False: it is large, and the system gives no memory for it.
+    /// Adds a message. False: it is large, and the system refused the memory.
     pub fn add(&mut self, id: MessageId, wall_ns: i64, body: &[u8]) -> bool {
         let mut frame = Vec::new();
         let there = body.len() < LARGE_BODY || frame.try_reserve_exact(codec::MESSAGE_HEADER + body.len()).is_ok();
@@ -183,7 +186,7 @@ impl Builder {
         there
     }
 
-    /// `frame`: what a large one is to be built in.
+    /// Adds a message; builds a large one in `frame`.
     fn add_in(&mut self, mut frame: Vec<u8>, id: MessageId, wall_ns: i64, body: &[u8]) {
         if body.len() >= LARGE_BODY {
             frame.reserve_exact(codec::MESSAGE_HEADER + body.len());
@@ -194,13 +197,13 @@ impl Builder {
         self.ends.push((id, self.bytes.len() as u32));
     }
 
-    /// A whole large frame that was built elsewhere. There must be nothing that was added since the last `take`.
+    /// Adds a complete large frame built elsewhere. The builder must be empty.
     pub fn add_frame(&mut self, id: MessageId, frame: Vec<u8>) {
         self.ends.push((id, frame.len() as u32));
         self.large = Some(frame);
     }
 
-    /// Give the messages that were added, in order, in one block: the only allocation of small ones.
+    /// Moves all added messages, in order, into `into` in one block. Small messages need no other allocation.
     pub fn take(&mut self, into: &mut Vec<Option<Message>>, meter: &Meter, arrival: Nanos, defer_ms: u32) {
         if self.ends.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! A publish of a turn: where it came from, what it asks for, what became of it.
+//! A publish of a turn: its source, its parameters, its outcome.
 
 use std::rc::Rc;
 
@@ -8,7 +8,7 @@ use crate::protocol::verb::Verb;
 use crate::queueing::disk_ticket::Fate;
 use crate::time::Nanos;
 
-/// A publish, but for its messages: on which connection, what is asked for, and when.
+/// A publish without its messages: connection, parameters, arrival.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked<'a> {
     pub key: ConnKey,
@@ -18,7 +18,7 @@ pub(crate) struct Asked<'a> {
     pub stamp: Nanos,
 }
 
-/// Where a publish came from.
+/// Origin of a publish.
 #[derive(Debug, Clone, Copy)]
 pub struct Source {
     pub declared: bool,
@@ -32,20 +32,20 @@ pub struct Publish {
     pub topic: TopicKey,
     pub source: Source,
     pub stamp: Nanos,
-    pub first: usize, // its messages are Turn::messages[first..first + count]
+    pub first: usize, // its messages: Turn::messages[first..first + count]
     pub count: u32,
     pub bytes: u64,
     pub outcome: Outcome,
-    pub(crate) fate: Option<Rc<Fate>>, // something of it overflowed
+    pub(crate) fate: Option<Rc<Fate>>, // set if a message overflowed to disk
 }
 
 impl Publish {
-    /// Whether nothing of it waits for the disk.
+    /// Whether none of its messages awaits the disk.
     pub(crate) fn is_written(&self) -> bool {
         self.fate.as_ref().is_none_or(Fate::is_settled)
     }
 
-    /// It is written as far as it can be: if the disk refused something, that is its outcome.
+    /// Takes over a disk refusal as its outcome, once all writes have ended.
     pub(crate) fn settle(&mut self) {
         if let Some(reason) = self.fate.take().and_then(|fate| fate.reason()) {
             self.outcome = Outcome::Failed(reason);
@@ -56,16 +56,17 @@ impl Publish {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     Undecided,
-    /// Accepted; the last of its messages waits this long for tokens, as things stand. `None`: under a share of nothing nobody can tell.
+    /// Accepted; the last message waits this long for tokens under the present parameters. `None`: a zero share has no
+    /// release instant.
     Done {
         wait_ns: Option<Nanos>,
         fill: f64,
     },
-    /// Refused by the bucket; `None`: no instant can be told.
+    /// Refused by the bucket. `None`: no retry instant is known.
     Limited {
         retry_at: Option<Nanos>,
     },
-    /// More messages than the bucket ever holds.
+    /// More messages than the burst holds.
     TooLarge {
         burst: f64,
     },
@@ -73,7 +74,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// How long until trying again makes sense, in whole ms. Where nobody can tell (a share of nothing), a second.
+    /// Milliseconds until a retry makes sense, at least 1. Without a known instant (a zero share), 1,000.
     pub fn retry_ms(retry_at: Option<Nanos>, now: Nanos) -> i64 {
         retry_at.map_or(1_000, |at| ((at - now).max(0) as u64).div_ceil(1_000_000).max(1) as i64)
     }

@@ -1,8 +1,9 @@
-//! The queue of a topic or a channel: in memory up to a number of messages, beyond it on disk, in order.
+//! The queue of a topic or a channel: a bounded number of messages in memory, the rest on disk, in order.
 //!
-//! As long as anything is on disk, what comes goes there too; what is read comes back in portions when the memory is empty. What overflows is written at the end of
-//! the turn or in the next ones, before its publisher is told (`write`, `engine/delivery/overflow.rs`). If the disk refuses a message it stays in memory as any other, unless
-//! its publisher can still be told.
+//! While any message is on disk, new messages follow it there. When memory is empty, messages return in portions.
+//! `write` stores overflow at the end of a turn or in later turns, before the publisher is answered
+//! (`engine/delivery/overflow.rs`). A message that the disk refuses stays in memory, unless its publisher still awaits
+//! an answer.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -14,20 +15,20 @@ use crate::storage::disk_queue::{DiskQueue, Portion};
 use crate::storage::store::is_no_damage;
 use crate::time::Nanos;
 
-/// What comes back from disk at once.
+/// What one read from disk returns at most.
 const PORTION: Portion = Portion { messages: 1_000, bytes: 1 << 20 };
 
-/// Reads that fail, a second or so apart, until a file is given up for the next.
+/// Consecutive failed reads, about 1 s apart, after which the queue skips the segment.
 const READ_FAILURES: u32 = 5;
 
 #[derive(Debug)]
 pub struct Queue {
     memory: VecDeque<Message>,
-    room: usize, // a message goes to memory if fewer are there: 0 while others are on disk
+    room: usize, // memory takes a message if it holds fewer; 0 while others are on disk
     beyond: Beyond,
 }
 
-/// Where messages go that memory does not take.
+/// Destination of messages beyond the memory bound.
 #[derive(Debug)]
 enum Beyond {
     Nowhere { dropped: u64 },
@@ -41,41 +42,41 @@ struct Spill {
     name: Box<str>,
     room: usize,
     files: Option<DiskQueue>,
-    tail: VecDeque<(Message, Option<Rc<Ticket>>)>, // not written yet; with the publish to be answered then
-    listed: bool,                                  // among those that are to be written
-    stalled: bool,                                 // reading failed: not again before the next look
+    tail: VecDeque<(Message, Option<Rc<Ticket>>)>, // not written yet, each with the ticket of its publish
+    listed: bool,                                  // in the list of queues to write
+    stalled: bool,                                 // reading failed: `tend` allows the next attempt
     read_failures: u32,
 }
 
-/// What is left to write.
+/// Unwritten remainder of a queue.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rest {
     #[default]
     Nothing,
-    /// A message of which a part is written, and perhaps others.
+    /// A partly written message, and perhaps others behind it.
     Begun,
-    /// Messages.
+    /// Whole messages only.
     Whole,
 }
 
-/// What became of a write.
+/// Outcome of a write.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
     pub bytes: u64,
-    pub files: u64,            // that were begun
-    pub rest: Rest,            // the queue is to be listed again for that
-    pub refused: Vec<Refused>, // messages that are dropped
+    pub files: u64,            // files begun
+    pub rest: Rest,            // the caller must list the queue again for this
+    pub refused: Vec<Refused>, // dropped messages
     pub error: Option<String>,
 }
 
-/// A message that was not written.
+/// A message that the disk refused.
 #[derive(Debug)]
 pub(crate) struct Refused {
     pub ticket: Rc<Ticket>,
     pub bytes: u64, // of its body
 }
 
-/// What could not be written at the end, and why.
+/// Messages that the final save could not write, and the first error.
 #[derive(Debug, Default)]
 pub(crate) struct Unsaved {
     pub messages: Vec<Message>,
@@ -88,8 +89,13 @@ impl Unsaved {
         self.error = self.error.take().or(other.error);
     }
 
-    /// Of `all` only the first were written.
-    fn note(&mut self, files: &mut DiskQueue, mut all: impl Iterator<Item = Message>, (written, result): (u64, Result<(), String>)) {
+    /// Records that only the first `written` of `all` reached the disk.
+    fn add_unwritten(
+        &mut self,
+        files: &mut DiskQueue,
+        mut all: impl Iterator<Item = Message>,
+        (written, result): (u64, Result<(), String>),
+    ) {
         for message in all.by_ref().take(written as usize) {
             files.keep_until_synced(message.stored);
         }
@@ -116,12 +122,12 @@ impl Spill {
 }
 
 impl Queue {
-    /// Bounded by nothing but the memory of all.
+    /// A queue bounded only by the engine's memory limit.
     pub fn in_memory() -> Self {
         Self { memory: VecDeque::new(), room: usize::MAX, beyond: Beyond::Nowhere { dropped: 0 } }
     }
 
-    /// What is more than `room` is dropped.
+    /// A queue that drops messages beyond `room`.
     pub fn ephemeral(room: usize) -> Self {
         // An ephemeral queue without any memory would be none: a turn may bring a portion before a consumer gets the first.
         let room = if room == 0 { PORTION.messages as usize } else { room };
@@ -139,7 +145,7 @@ impl Queue {
         self.memory.len() + self.backend_len()
     }
 
-    /// The part of `len` that is not in memory.
+    /// Messages that are not in memory.
     pub fn backend_len(&self) -> usize {
         match &self.beyond {
             Beyond::Nowhere { .. } => 0,
@@ -151,7 +157,7 @@ impl Queue {
         self.memory.is_empty() && self.backend_len() == 0
     }
 
-    /// Messages that there was no room for.
+    /// Messages dropped for lack of room.
     pub fn dropped(&self) -> u64 {
         match &self.beyond {
             Beyond::Nowhere { dropped } => *dropped,
@@ -164,12 +170,12 @@ impl Queue {
         &self.memory
     }
 
-    /// Whether a turn is to write some of it.
+    /// Whether a turn is scheduled to write part of it.
     pub fn is_to_be_written(&self) -> bool {
         self.has_unwritten() && matches!(&self.beyond, Beyond::Disk(spill) if spill.listed)
     }
 
-    /// Whether there is something that the disk did not take yet.
+    /// Whether it holds messages that are not on disk yet.
     pub fn has_unwritten(&self) -> bool {
         matches!(&self.beyond, Beyond::Disk(spill) if !spill.tail.is_empty())
     }
@@ -181,7 +187,7 @@ impl Queue {
         spill.into_iter().flat_map(|spill| &spill.tail).map(|(message, _)| message)
     }
 
-    /// Whether a part of a message is written.
+    /// Whether a message is partly written.
     #[cfg(test)]
     pub fn has_begun(&self) -> bool {
         matches!(&self.beyond, Beyond::Disk(spill) if spill.files.as_ref().is_some_and(DiskQueue::has_begun))
@@ -208,14 +214,14 @@ impl Queue {
         }
     }
 
-    /// What comes goes to disk, if there is one, until all that is here is gone.
-    pub(crate) fn take_no_memory(&mut self) {
+    /// Sends new messages to disk, if the queue has one, until the present messages are gone.
+    pub(crate) fn divert_to_disk(&mut self) {
         if matches!(self.beyond, Beyond::Disk(_)) && !self.memory.is_empty() {
             self.room = 0;
         }
     }
 
-    /// Whether memory may take more than it has room for: nothing is elsewhere that would be overtaken, and what comes later has a place.
+    /// Whether memory may exceed its bound: no message elsewhere would be overtaken, and later ones have a destination.
     pub(crate) fn can_keep(&self) -> bool {
         match self.beyond {
             Beyond::Nowhere { .. } => self.room == usize::MAX,
@@ -223,18 +229,18 @@ impl Queue {
         }
     }
 
-    /// Behind everything, in memory however much there is, where it can be kept there.
+    /// Appends to memory, even beyond the bound. Requires `can_keep`.
     pub(crate) fn keep_back(&mut self, message: Message) {
         debug_assert!(self.can_keep());
         self.memory.push_back(message);
     }
 
-    /// In front of everything, in memory however much there is.
+    /// Prepends to memory, even beyond the bound.
     pub fn push_front(&mut self, message: Message) {
         self.memory.push_front(message);
     }
 
-    /// Whether there is a message to pop: some come from disk if memory has none.
+    /// Whether `pop_front` has a message; reads from disk if memory has none.
     pub fn ready(&mut self, now: Nanos) -> bool {
         !self.memory.is_empty() || self.refill(now)
     }
@@ -256,7 +262,7 @@ impl Queue {
                 Err(error) => {
                     spill.stalled = true;
                     if files.unread() < before {
-                        spill.read_failures = 0; // it is another message that cannot be read
+                        spill.read_failures = 0; // progress was made: another message is unreadable
                     }
                     spill.read_failures += u32::from(!is_no_damage(&error));
                     if spill.read_failures == READ_FAILURES {
@@ -273,26 +279,27 @@ impl Queue {
         !self.memory.is_empty()
     }
 
-    /// What comes next may go to memory again if nothing is in front of it elsewhere.
+    /// Allows memory again if no message elsewhere precedes the next one.
     fn settle(&mut self) {
         if let Beyond::Disk(spill) = &self.beyond {
             self.room = if spill.len() == 0 { spill.room } else { 0 };
         }
     }
 
-    /// Write what overflowed, until that has come to `most` bytes; no more than what is left of a message that was begun. Refused messages that no publish answers for stay in memory.
-    pub(crate) fn write(&mut self, most: u64) -> Written {
+    /// Writes overflow until it comes to `max_bytes`; of a partly written message, no more than its rest. Refused
+    /// messages without a waiting publish stay in memory.
+    pub(crate) fn write(&mut self, max_bytes: u64) -> Written {
         let Beyond::Disk(spill) = &mut self.beyond else { return Written::default() };
         spill.listed = false;
         if spill.tail.is_empty() {
             return Written::default();
         }
-        // What a consumer who keeps up would read back at once need not be read.
+        // Keeps written messages in memory if a fast consumer would read them back at once.
         let mut keeps = spill.on_disk() == 0 && self.memory.is_empty();
         let files = spill.files.get_or_insert_with(|| DiskQueue::new(&spill.name));
         let before = (files.written_bytes(), files.begun_files());
-        let most = files.left_of_begun().map_or(most, |left| left.min(most));
-        let (written, result) = spill.disk.append(files, spill.tail.iter().map(|(message, _)| message), most);
+        let max_bytes = files.left_of_begun().map_or(max_bytes, |left| left.min(max_bytes));
+        let (written, result) = spill.disk.append(files, spill.tail.iter().map(|(message, _)| message), max_bytes);
         let (bytes, begun) = (files.written_bytes() - before.0, files.begun_files() - before.1);
         let mut outcome = Written { bytes, files: begun, ..Written::default() };
         let mut bytes = 0;
@@ -321,7 +328,7 @@ impl Queue {
         outcome
     }
 
-    /// Sync files, try again what failed. Whether there is anything that wants this again later.
+    /// Syncs files and retries failed work; returns whether the queue needs another call later.
     pub(crate) fn tend(&mut self) -> bool {
         let Beyond::Disk(spill) = &mut self.beyond else { return false };
         spill.stalled = false;
@@ -345,7 +352,7 @@ impl Queue {
         }
     }
 
-    /// Sync now if as much was written and read as one may lose, or if somebody waits for it.
+    /// Syncs if the bound on unsynced changes is reached, or if records elsewhere wait for copies in this queue.
     pub(crate) fn sync_if_due(&mut self) {
         if let Beyond::Disk(spill) = &mut self.beyond
             && let Some(files) = &mut spill.files
@@ -355,7 +362,8 @@ impl Queue {
         }
     }
 
-    /// Take over what an earlier incarnation left; gives what stood beside the queue, and until when.
+    /// Takes over the files of an earlier incarnation. Returns the messages beside the queue, each with the wall clock
+    /// until which it is deferred.
     pub(crate) fn restore(&mut self, mut files: DiskQueue, now: Nanos) -> std::io::Result<Vec<(Message, i64)>> {
         let Beyond::Disk(spill) = &mut self.beyond else { return Ok(Vec::new()) };
         let aside = spill.disk.read_aside(&mut files, now)?;
@@ -364,7 +372,7 @@ impl Queue {
         Ok(aside)
     }
 
-    /// Drop everything, on disk too.
+    /// Drops all messages, on disk too.
     pub fn clear(&mut self) {
         self.memory = VecDeque::new();
         if let Beyond::Disk(spill) = &mut self.beyond {
@@ -376,8 +384,10 @@ impl Queue {
         self.settle();
     }
 
-    /// The end of an incarnation: write everything, `front` before what is in memory, `aside` with the instants until which they are deferred. `tend` makes
-    /// it last, once all queues have written theirs.
+    /// Saves all messages at shutdown: `front` precedes those in memory; each of `aside` has the wall clock of its
+    /// deferral.
+    ///
+    /// `tend` makes them durable once all queues have saved.
     pub(crate) fn save(&mut self, front: Vec<Message>, aside: Vec<(Message, i64)>) -> Unsaved {
         let mut unsaved = Unsaved::default();
         let memory = std::mem::take(&mut self.memory);
@@ -388,11 +398,11 @@ impl Queue {
         let files = spill.files.get_or_insert_with(|| DiskQueue::new(&spill.name));
         let tail: Vec<Message> = std::mem::take(&mut spill.tail).into_iter().map(|(message, _)| message).collect();
         let written = spill.disk.append(files, tail.iter(), u64::MAX);
-        unsaved.note(files, tail.into_iter(), written);
+        unsaved.add_unwritten(files, tail.into_iter(), written);
         let written = spill.disk.prepend(files, front.iter().chain(&memory));
-        unsaved.note(files, front.into_iter().chain(memory), written);
+        unsaved.add_unwritten(files, front.into_iter().chain(memory), written);
         let written = spill.disk.put_aside(files, &aside);
-        unsaved.note(files, aside.into_iter().map(|(message, _)| message), written);
+        unsaved.add_unwritten(files, aside.into_iter().map(|(message, _)| message), written);
         unsaved
     }
 }

@@ -1,4 +1,4 @@
-//! What all queues of an engine share of the disk: the volume, which queues have something to write, the jobs under way, and whether it works.
+//! Disk state shared by all queues of an engine: the volume, queues to write, jobs under way, health.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -18,28 +18,28 @@ use crate::storage::volume::{Found, Volume};
 use crate::time::Nanos;
 use crate::timer::Armed;
 
-/// A queue that has written so much is synced, however few messages that were. What a sync of megabytes takes in the kernel is a millisecond in which the core
-/// that it runs on does nothing else.
+/// Unsynced bytes after which a queue is synced, whatever its number of messages. Syncing megabytes blocks its core in
+/// the kernel for about 1 ms.
 const SYNC_BYTES: u64 = 256 << 10;
 
-/// What the disk is asked for.
+/// Kind of disk operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Doing {
+enum Operation {
     Write,
     Read,
     Sync,
 }
 
-/// Bytes written to disk in a turn where others wait.
+/// Bytes written to disk in a turn in which other connections wait.
 pub(crate) const PORTION: u64 = 16 << 10;
 
-/// An engine's disk, and what the engine does with it from time to time.
+/// An engine's disk, and the parameters of its periodic work.
 #[derive(Debug)]
 pub(crate) struct Storage {
     pub disk: Rc<Disk>,
     pub armed: Armed,
-    pub portion: u64,    // bytes written in a turn where others wait
-    pub relieve_at: u64, // bytes of messages from which on queues go on on disk
+    pub portion: u64,    // bytes written in a turn in which others wait
+    pub relieve_at: u64, // bytes of messages from which queues continue on disk
 }
 
 impl Storage {
@@ -48,7 +48,7 @@ impl Storage {
     }
 }
 
-/// What all queues of an engine share. Each has it, none keeps a borrow of it.
+/// Disk state shared by all queues of an engine. No queue keeps a borrow of it.
 #[derive(Debug)]
 pub(crate) struct Disk {
     volume: RefCell<Volume>,
@@ -57,13 +57,13 @@ pub(crate) struct Disk {
     events: RefCell<Vec<Event>>,
     meter: Meter,
     sync_every: u64,
-    released: Cell<Option<Released>>,       // messages are being released for this publish
-    ticket: RefCell<Option<Rc<Ticket>>>,    // its
-    settled: Rc<RefCell<Vec<ConnKey>>>,     // of publishes that wait for nothing any more
-    errands: RefCell<VecDeque<Rc<Errand>>>, // of the jobs that are under way, in their order
-    failing: Cell<Option<Doing>>,
-    copied: Cell<bool>,  // copies in channels are on the device: their topics need the records no more
-    stirred: Cell<bool>, // something happened that the end of the turn must look at
+    released: Cell<Option<Released>>,       // the publish whose messages are being released
+    ticket: RefCell<Option<Rc<Ticket>>>,    // the ticket of `released`
+    settled: Rc<RefCell<Vec<ConnKey>>>,     // connections whose publishes have settled
+    errands: RefCell<VecDeque<Rc<Errand>>>, // of jobs under way, in order
+    failing: Cell<Option<Operation>>,
+    copied: Cell<bool>,  // copies in channels are durable: topics may drop the records
+    stirred: Cell<bool>, // the end of the turn must check the disk
 }
 
 impl Disk {
@@ -89,7 +89,7 @@ impl Disk {
         self.released.set(Some(publish));
     }
 
-    /// Of the publish for which a message is being released.
+    /// The ticket of the publish whose messages are being released.
     pub fn ticket(&self) -> Option<Rc<Ticket>> {
         let publish = self.released.get()?;
         Some(Rc::clone(self.ticket.borrow_mut().get_or_insert_with(|| Rc::new(Ticket::new(publish, &self.settled)))))
@@ -104,39 +104,40 @@ impl Disk {
         !self.settled.borrow().is_empty()
     }
 
-    /// Connections with a publish of which nothing is to be written any more; some may be named twice, or wait for others.
+    /// Connections with a publish whose writes have ended. A connection may appear twice, or still await other
+    /// publishes.
     pub fn take_settled(&self) -> Vec<ConnKey> {
         self.settled.take()
     }
 
-    /// This queue has something to write.
+    /// Adds a queue to those that have overflow to write.
     pub fn list(&self, owner: Owner) {
         self.to_write.borrow_mut().push(owner);
     }
 
     pub fn append<'a>(&self, files: &mut DiskQueue, messages: impl Iterator<Item = &'a Message>, most: u64) -> (u64, Result<(), String>) {
         let done = files.append(&mut self.volume.borrow_mut(), messages.map(|message| message.record(0)), most);
-        self.noted(done)
+        self.record_result(done)
     }
 
     pub fn prepend<'a>(&self, files: &mut DiskQueue, messages: impl Iterator<Item = &'a Message>) -> (u64, Result<(), String>) {
         let done = files.prepend(&mut self.volume.borrow_mut(), messages.map(|message| message.record(0)));
-        self.noted(done)
+        self.record_result(done)
     }
 
     pub fn put_aside(&self, files: &mut DiskQueue, messages: &[(Message, i64)]) -> (u64, Result<(), String>) {
         let records = messages.iter().map(|(message, until_wall_ns)| message.record(*until_wall_ns));
         let done = files.put_aside(&mut self.volume.borrow_mut(), records);
-        self.noted(done)
+        self.record_result(done)
     }
 
-    fn noted(&self, (written, result): (u64, io::Result<()>)) -> (u64, Result<(), String>) {
+    fn record_result(&self, (written, result): (u64, io::Result<()>)) -> (u64, Result<(), String>) {
         self.stirred.set(true);
         match result {
-            Ok(()) => self.works(Doing::Write),
+            Ok(()) => self.works(Operation::Write),
             Err(error) => {
                 let reason = error.to_string();
-                self.fail(Doing::Write, &error);
+                self.fail(Operation::Write, &error);
                 return (written, Err(reason));
             }
         }
@@ -149,8 +150,8 @@ impl Disk {
         let volume = &mut *self.volume.borrow_mut();
         let result = files.read(volume, portion, |read| sink(Message::from_disk(builder, &self.meter, read, now)));
         match &result {
-            Ok(_) => self.works(Doing::Read),
-            Err(error) => self.fail(Doing::Read, error),
+            Ok(_) => self.works(Operation::Read),
+            Err(error) => self.fail(Operation::Read, error),
         }
         result.map(|_| ())
     }
@@ -187,40 +188,40 @@ impl Disk {
     pub fn destroy(&self, files: DiskQueue) {
         self.stirred.set(true);
         let (job, result) = files.destroy(&mut self.volume.borrow_mut());
-        self.begin(job, Rc::default()); // nobody is there to hear of it
+        self.begin(job, Rc::default()); // no queue is left to learn its outcome
         if let Err(error) = result {
-            self.fail(Doing::Write, &error);
+            self.fail(Operation::Write, &error);
         }
     }
 
     #[cold]
-    fn fail(&self, doing: Doing, error: &io::Error) {
+    fn fail(&self, operation: Operation, error: &io::Error) {
         self.stirred.set(true);
         let before = self.failing.get();
-        if before != Some(Doing::Write) {
-            self.failing.set(Some(doing));
+        if before != Some(Operation::Write) {
+            self.failing.set(Some(operation));
         }
         if before.is_none() {
             self.events.borrow_mut().push(Event::DiskFailed { reason: error.to_string() });
         }
     }
 
-    /// What had failed works again; a write tells it of everything.
-    fn works(&self, doing: Doing) {
+    /// Clears a failure of the same kind; a successful write clears any.
+    fn works(&self, operation: Operation) {
         let failing = self.failing.get();
-        if failing.is_some() && (doing == Doing::Write || failing == Some(doing)) {
+        if failing.is_some() && (operation == Operation::Write || failing == Some(operation)) {
             self.failing.set(None);
             self.events.borrow_mut().push(Event::DiskWorks);
         }
     }
 
-    /// Hear of jobs that ended. The first error among them.
-    pub fn hear(&self) -> Option<String> {
+    /// Collects ended jobs; returns the first error among them.
+    pub fn collect_outcomes(&self) -> Option<String> {
         let outcomes = self.volume.borrow_mut().store.outcomes();
         self.take_outcomes(&outcomes)
     }
 
-    /// Wait for the jobs that are under way. The first error among them.
+    /// Waits for all jobs under way; returns the first error among them.
     pub fn wait(&self) -> Option<String> {
         let outcomes = self.volume.borrow_mut().store.wait();
         self.take_outcomes(&outcomes)
@@ -232,14 +233,14 @@ impl Disk {
         }
         let error = outcomes.iter().find_map(|outcome| outcome.result.as_ref().err());
         match error {
-            Some(error) => self.fail(Doing::Sync, error),
+            Some(error) => self.fail(Operation::Sync, error),
             None if outcomes.is_empty() => {}
-            None => self.works(Doing::Sync),
+            None => self.works(Operation::Sync),
         }
         error.map(ToString::to_string)
     }
 
-    /// Whether a look at it is due at the end of this turn; afterwards it is when a job is under way or something happens.
+    /// Whether the end of this turn must check the disk.
     pub fn is_stirred(&self) -> bool {
         self.stirred.get()
     }
@@ -264,17 +265,17 @@ impl Disk {
         !self.to_write.borrow().is_empty()
     }
 
-    /// These go before all that are listed.
+    /// Puts these queues before all that are listed.
     pub fn list_first(&self, owners: impl Iterator<Item = Owner>) {
         self.to_write.borrow_mut().splice(..0, owners);
     }
 
-    /// Queues that have something to write, each once.
+    /// Takes the list of queues that have overflow to write, each once.
     pub fn take_listed(&self) -> Vec<Owner> {
         std::mem::take(&mut *self.to_write.borrow_mut())
     }
 
-    /// What earlier incarnations left, by queue.
+    /// Files of earlier incarnations, by queue.
     pub fn found(&self) -> io::Result<BTreeMap<String, Found>> {
         self.volume.borrow_mut().found()
     }

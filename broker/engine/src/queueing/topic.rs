@@ -1,4 +1,4 @@
-//! One topic: its limit (bucket, backlog, trace), what waits for a channel, its counters and latency.
+//! One topic: its limiter (bucket, backlog, trace), messages without a channel, counters and latency.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -23,7 +23,7 @@ pub struct Limit {
     pub max_backlog: u64,
     pub max_backlog_bytes: u64,
     pub version: u64,
-    pub full: bool,     // when the bucket does not exist yet; otherwise without effect
+    pub full: bool,     // applies to a new bucket only
     pub expires: Nanos, // CLOCK_BOOTTIME; Nanos::MAX: never (`engine/leases.rs`)
 }
 
@@ -34,7 +34,7 @@ struct LargestBacklog {
 }
 
 impl LargestBacklog {
-    fn note(&mut self, units: i128, now: Nanos) {
+    fn record(&mut self, units: i128, now: Nanos) {
         let number = now / SLOT_NS;
         match self.slots.back_mut() {
             Some((last, largest)) if *last == number => *largest = units.max(*largest),
@@ -62,12 +62,12 @@ impl LargestBacklog {
 pub struct Limiter {
     pub limit: Limit,
     pub backlog: Backlog<Message>,
-    pub backlog_bytes: u64, // sum over what waits
+    pub backlog_bytes: u64, // sum over the backlog
     pub trace: Trace,
-    pub lateness_max: Nanos, // actual hand-over minus due
+    pub lateness_max: Nanos, // actual release minus due
     pub starved_sent: bool,
     pub lapses: u64, // how often its lease ended
-    is_void: bool,   // it has, and was not renewed since
+    is_void: bool,   // it has ended and was not renewed
     largest: LargestBacklog,
     pub history: History,
 }
@@ -95,7 +95,7 @@ impl Limiter {
         }
     }
 
-    /// What was due by `now` must have been released before.
+    /// Applies a new limit. The caller must have released all that was due by `now`.
     pub fn set(&mut self, limit: Limit, now: Nanos) {
         self.turn_history(now);
         self.backlog.set(limit.rate_micro, limit.burst_micro, now);
@@ -104,7 +104,9 @@ impl Limiter {
         self.is_void = false;
     }
 
-    /// Nothing is let go from the expiry of the lease on, if `boot_now` (CLOCK_BOOTTIME, `suspended` ahead of the monotonic one) is not before it. Whether it ended now.
+    /// Stops releases at the expiry of the lease, if `boot_now` has reached it; returns whether it ended now.
+    ///
+    /// `boot_now` is CLOCK_BOOTTIME, which is `suspended` ahead of the monotonic clock.
     pub fn lapse(&mut self, boot_now: Nanos, suspended: Nanos) -> bool {
         if boot_now < self.limit.expires || self.is_void {
             return false;
@@ -113,12 +115,12 @@ impl Limiter {
         self.turn_history(expiry);
         self.backlog.set(0, 0, expiry);
         self.is_void = true;
-        self.starved_sent = true; // the end of the lease is told instead
+        self.starved_sent = true; // the event of the lease's end replaces that of starvation
         self.lapses += 1;
         true
     }
 
-    /// The lease goes on until `expires`; if it had ended, the bucket begins again at `now`, empty.
+    /// Extends the lease to `expires`. If it had ended, the bucket restarts empty at `now`.
     pub fn renew(&mut self, expires: Nanos, now: Nanos) {
         self.limit.expires = expires;
         if self.is_void {
@@ -130,7 +132,7 @@ impl Limiter {
         boot_now >= self.limit.expires
     }
 
-    /// All or nothing, before anything is charged: may `count` messages of `bytes` in all, come at `at`, go in?
+    /// Whether `count` messages with `bytes` in total, arriving at `at`, are admitted: all or none. Charges nothing.
     pub fn admit(&self, count: u32, bytes: u64, at: Nanos) -> Result<(), Excess> {
         let missing = self.backlog.missing(count, at);
         if missing == 0 {
@@ -143,12 +145,13 @@ impl Limiter {
         if waiting <= self.limit.max_backlog && self.backlog_bytes + bytes <= self.limit.max_backlog_bytes {
             return Ok(());
         }
-        // At the bound "delay" turns into "reject": worth trying again when as many of those that wait have gone.
+        // At the bound, "delay" becomes "reject". A retry makes sense once as many waiting messages have left.
         let retry_at = self.backlog.all_due().nth(missing as usize - 1).or_else(|| self.backlog.all_due().last()).flatten();
         Err(Excess { retry_at })
     }
 
-    /// Decide one admitted message: released now (given back), or kept in the backlog. Also gives the instant at which it is due as things stand.
+    /// Decides one admitted message: returns it if released now, else keeps it in the backlog. Also returns its due
+    /// instant under the present parameters.
     pub fn decide(&mut self, mut message: Message, publisher: u32, stamp: Nanos, now: Nanos) -> (Option<Message>, Option<Nanos>) {
         let arrival = self.backlog.effective(stamp);
         message.times.arrival = arrival;
@@ -159,7 +162,7 @@ impl Limiter {
         let trace = message.times.trace;
         match self.backlog.arrive(1, arrival, message) {
             Take::Now(mut message) => {
-                let due = self.backlog.bucket().at(); // its arrival, or the instant of an earlier release
+                let due = self.backlog.bucket().at(); // its arrival, or an earlier release if later
                 message.times.due = due;
                 self.note_release(&message, due, now);
                 (Some(message), Some(due))
@@ -172,19 +175,21 @@ impl Limiter {
         }
     }
 
-    /// A message stamped `at` that has just been decided is due at `due`, as things stand.
+    /// Records the delay of a message stamped `at` and due at `due`, just after its decision.
     pub fn note_delay(&mut self, at: Nanos, due: Nanos) {
         self.history.delayed(due - self.backlog.effective(at));
     }
 
-    /// All messages of one publish, stamped `at`, are decided: each made the unfinished work larger, so that it is the largest now.
+    /// Records the unfinished work after the decision of one publish stamped `at`. Each message increased it, so its
+    /// largest value is the present one.
     pub fn note_unfinished(&mut self, at: Nanos, now: Nanos) {
         let unfinished = self.backlog.unfinished(self.backlog.effective(at));
-        self.largest.note(unfinished, now);
+        self.largest.record(unfinished, now);
         self.history.reached(unfinished);
     }
 
-    /// `count` messages have come, effectively at `at`, whatever becomes of them. What was due by then must have been released before.
+    /// Records `count` arrivals, effective at `at`, whatever their outcome. The caller must have released all that was
+    /// due by then.
     pub fn note_arrivals(&mut self, count: u32, at: Nanos) {
         self.turn_history(at);
         self.history.came(count);
@@ -199,7 +204,7 @@ impl Limiter {
         Some(Event::RateChanged { topic: topic.into(), version, since_ns, span_ns, arrivals, waiting })
     }
 
-    /// Before anything happens at `at`.
+    /// Closes the history's bins up to `at`; call it before any change at `at`.
     pub fn turn_history(&mut self, at: Nanos) {
         if self.history.is_behind(at) {
             let backlog = &self.backlog;
@@ -208,7 +213,7 @@ impl Limiter {
         }
     }
 
-    /// The head of the backlog, if it is due by `until`.
+    /// Releases the head of the backlog if it is due by `until`.
     pub fn release_due(&mut self, until: Nanos, now: Nanos) -> Option<Message> {
         if self.history.is_behind(until)
             && let Some(due) = self.backlog.next_due().filter(|due| *due <= until)
@@ -222,7 +227,7 @@ impl Limiter {
         Some(message)
     }
 
-    /// What waits is not wanted any more: it goes without paying.
+    /// Drops the backlog; its messages pay nothing.
     pub fn drop_waiting(&mut self) {
         self.backlog.clear();
         self.backlog_bytes = 0;
@@ -263,20 +268,20 @@ pub struct Counters {
 pub struct Topic {
     pub name: Box<str>,
     pub channels: Vec<ChannelKey>,
-    pub queue: Queue,                // released, but no channel is there to take it (or the topic is paused or held)
-    pub restored: VecDeque<Message>, // waited for tokens when an earlier incarnation ended; behind what waits for this one's
+    pub queue: Queue,                // released, without a channel (or the topic is paused or held)
+    pub restored: VecDeque<Message>, // backlog of an earlier incarnation, decided after the present one
     pub paused: bool,
     pub held: bool,            // new: Python is still fetching its channels
-    pub(crate) fans_out: bool, // in the engine's list of those with more to move to their channels, or to decide of what was restored
+    pub(crate) fans_out: bool, // in the engine's list of topics with messages to move or restore
     pub limiter: Option<Box<Limiter>>,
-    pub publishers: Option<HashSet<Box<str>>>, // assigned to this broker; None: nobody said
+    pub publishers: Option<HashSet<Box<str>>>, // assigned to this broker; None: unknown
     pub assignment_version: u64,
     pub next_trace: u64,               // sequence number with which the trace of the next limiter begins
     pub generation: u64,               // grows whenever what connections cache of the topic is no longer true
     pub unassigned: HashSet<Box<str>>, // publishers reported since the last assignment
     pub armed: Armed,
     pub counters: Counters,
-    pub latency: Option<Box<Latency>>, // from the first delivery on: four histograms are not small
+    pub latency: Option<Box<Latency>>, // allocated at the first delivery: four histograms are large
 }
 
 impl Topic {

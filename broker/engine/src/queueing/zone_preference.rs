@@ -1,10 +1,12 @@
-//! Topology-aware consumption, an experiment of nsqd's: of the consumers that are ready, one in the broker's own zone comes first, then one in its
-//! region. A preference only: nothing is kept back for anybody.
+//! Topology-aware consumption, as nsqd's experiment: a ready consumer in the broker's zone comes first, then one in its
+//! region.
+//!
+//! It is a preference only: no message is kept back for any consumer.
 
 use crate::config::Config;
 use crate::protocol::identify::Identity;
 
-/// How near a consumer is, nearest first.
+/// Distance class of a consumer, nearest first.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Nearness {
     Zone,
@@ -14,7 +16,7 @@ pub enum Nearness {
 }
 
 impl Nearness {
-    /// Zone and region are compared independently; who does not say where it is, is far.
+    /// The class of a consumer. Zone and region are compared independently; a consumer without a location is far.
     pub fn of(identity: &Identity, config: &Config) -> Self {
         let same = |theirs: &str, ours: &str| !ours.is_empty() && theirs == ours;
         if same(&identity.topology_zone, &config.topology_zone) {
@@ -27,7 +29,7 @@ impl Nearness {
     }
 }
 
-/// Deliveries of a channel, by nearness.
+/// Deliveries of a channel, by distance class.
 #[derive(Debug, Default)]
 pub struct Deliveries {
     pub zone: u64,
@@ -36,7 +38,7 @@ pub struct Deliveries {
 }
 
 impl Deliveries {
-    pub fn note(&mut self, nearness: Nearness) {
+    pub fn record(&mut self, nearness: Nearness) {
         match nearness {
             Nearness::Zone => self.zone += 1,
             Nearness::Region => self.region += 1,

@@ -1,4 +1,4 @@
-//! One queue on disk: first in, first out, over segments that are written once and removed when nobody needs them any more.
+//! One FIFO queue on disk, over segments that are written once and removed when all their records are done.
 
 use std::collections::VecDeque;
 use std::io;
@@ -26,7 +26,7 @@ pub struct DiskQueue {
     written_bytes: u64,          // ever
     begun_files: u64,            // ever
     highest_id: u64,
-    saved: Vec<u8>,           // the meta file, as it was written last; empty: nobody knows
+    saved: Vec<u8>,           // content of the last meta file; empty: unknown
     meta_there: bool,         // there may be one
     unwanted: Vec<String>,    // files to remove, until they are
     damaged: Vec<String>,     // files to set aside, until they are
@@ -43,14 +43,14 @@ struct Batch {
     written: usize, // bytes
 }
 
-/// How much is read at once: until one of the two is reached.
+/// Bounds of one read: it ends at the first that it reaches.
 #[derive(Debug, Clone, Copy)]
 pub struct Portion {
     pub messages: u64,
     pub bytes: u64,
 }
 
-/// A record that was read: needed until the receipt is dropped.
+/// A record read from disk; it stays there until the receipt is dropped.
 pub struct Read<'a> {
     pub record: Record<'a>,
     pub receipt: Rc<Receipt>,
@@ -121,7 +121,7 @@ impl DiskQueue {
         self.highest_id
     }
 
-    // ---- start -------------------------------------------------------------------------------------------------------------------------
+    // ---- start ----------------------------------------------------------------------------------------------------
 
     /// Take over what an earlier incarnation left. Damage is cut off or skipped, and reported.
     pub fn open(volume: &mut Volume, name: &str, found: &Found) -> io::Result<Self> {
@@ -139,7 +139,7 @@ impl DiskQueue {
         }
         for (number, len) in left {
             if newest.is_some_and(|newest| number < newest) {
-                volume.store.remove(&segment::file_name(name, number))?; // it was done with when the meta file was written
+                volume.store.remove(&segment::file_name(name, number))?; // finished before the meta file
             } else {
                 queue.adopt(volume, number, len, None)?;
             }
@@ -202,17 +202,19 @@ impl DiskQueue {
         self.segments.iter().filter(|segment| segment.header.kind == Kind::Queue)
     }
 
-    // ---- writing -----------------------------------------------------------------------------------------------------------------------
+    // ---- writing --------------------------------------------------------------------------------------------------
 
-    /// Write to the tail, until that has come to `most` bytes; gives how many are whole, and the error that stopped it. A record of which only a part is there is
-    /// the first of `records` the next time, and is gone on with.
+    /// Appends records until they come to `most` bytes; returns the number of complete ones, and the error that stopped
+    /// it.
+    ///
+    /// A partly written record must be the first of `records` at the next call, which continues it.
     pub fn append<'a>(&mut self, volume: &mut Volume, records: impl Iterator<Item = Record<'a>>, most: u64) -> (u64, io::Result<()>) {
         let (written, result) = self.write(volume, Kind::Queue, records, most);
         self.unread += written;
         (written, result)
     }
 
-    /// At the end of an incarnation: write in front of everything that is not read yet.
+    /// Writes records in front of all unread ones, at shutdown.
     pub fn prepend<'a>(&mut self, volume: &mut Volume, records: impl Iterator<Item = Record<'a>>) -> (u64, io::Result<()>) {
         let before = self.segments.len();
         self.seal();
@@ -224,25 +226,26 @@ impl DiskQueue {
         (written, result)
     }
 
-    /// At the end of an incarnation: write what stands beside the queue.
+    /// Writes the records beside the queue, at shutdown.
     pub fn put_aside<'a>(&mut self, volume: &mut Volume, records: impl Iterator<Item = Record<'a>>) -> (u64, io::Result<()>) {
         let result = self.write(volume, Kind::Aside, records, u64::MAX);
         self.seal();
         result
     }
 
-    /// What was written last is the copy of a record that has this receipt. If that is one of another queue it is needed until the copy is on the device; of this
-    /// one, what is new is synced before what is old goes.
+    /// Keeps the source of a copied record until the copy, the record written last, is synced.
+    ///
+    /// Only a record of another queue needs this; a queue syncs its own new records before it removes old ones.
     pub fn keep_until_synced(&mut self, receipt: Option<Rc<Receipt>>) {
         self.copied.extend(receipt.filter(|receipt| !receipt.is_of(&self.name)));
     }
 
-    /// Of records that are kept elsewhere until these copies are on the device: a crash before that brings both.
+    /// Whether it holds unsynced copies of records elsewhere. A crash now would deliver both.
     pub fn has_copies(&self) -> bool {
         !self.copied.is_empty()
     }
 
-    /// No more is written to the last segment.
+    /// Ends the last segment for writes.
     fn seal(&mut self) {
         if let Some(last) = self.segments.back_mut() {
             last.sealed = true;
@@ -267,7 +270,8 @@ impl DiskQueue {
         (written, Ok(()))
     }
 
-    /// One write, of `most` bytes: what is left of the last batch, or a new one, of records from `first` bytes on. Gives how many are whole now, and the bytes.
+    /// Writes at most `most` bytes: the rest of the last batch, or a new batch from byte `first` on. Returns the
+    /// complete records and the bytes.
     fn write_batch<'a>(
         &mut self,
         volume: &mut Volume,
@@ -349,9 +353,10 @@ impl DiskQueue {
         Ok(())
     }
 
-    // ---- reading -----------------------------------------------------------------------------------------------------------------------
+    // ---- reading --------------------------------------------------------------------------------------------------
 
-    /// Give the oldest messages to `sink`, in order; gives how many. What is damaged is skipped up to the next sound record, and reported.
+    /// Passes the oldest messages to `sink`, in order; returns their number. Skips damage up to the next sound record,
+    /// and reports it.
     pub fn read(&mut self, volume: &mut Volume, portion: Portion, mut sink: impl FnMut(Read<'_>)) -> io::Result<u64> {
         let (mut left, mut result) = (portion, Ok(()));
         while result.is_ok()
@@ -396,7 +401,7 @@ impl DiskQueue {
         Ok(())
     }
 
-    /// Pass over the oldest message, whose record has `size` bytes: the caller has kept it.
+    /// Skips the oldest message, whose record has `size` bytes: the caller has kept it.
     pub fn skip(&mut self, size: u64) -> Option<Rc<Receipt>> {
         let segment = self.segments.iter_mut().find(|segment| segment.header.kind == Kind::Queue && segment.read < segment.end)?;
         let receipt = segment.ledger.open(segment.read);
@@ -407,7 +412,7 @@ impl DiskQueue {
         Some(receipt)
     }
 
-    /// The segment that would be read next cannot be: leave it to people, and go on with the next.
+    /// Gives up the next segment, which is unreadable, and keeps its file for the operator.
     pub fn give_up_segment(&mut self, volume: &mut Volume) {
         let next = |segment: &&mut Segment| segment.header.kind == Kind::Queue && segment.read < segment.end;
         let Some(segment) = self.segments.iter_mut().find(next) else { return };
@@ -417,10 +422,11 @@ impl DiskQueue {
         (segment.unread, segment.read, segment.damaged) = (0, segment.end, true);
     }
 
-    // ---- keeping -----------------------------------------------------------------------------------------------------------------------
+    // ---- syncing --------------------------------------------------------------------------------------------------
 
-    /// What is to be done so that a crash from now on costs as little as can be. `None`: nothing changed, or the last job is still under way. `errand` is to hear
-    /// how it ended; what was not done is part of the next one.
+    /// The job that makes the queue durable. `None`: nothing changed, or the last job is still under way.
+    ///
+    /// `errand` receives its outcome; the next job repeats what failed.
     pub fn sync(&mut self) -> Option<Job> {
         match self.errand.state() {
             State::UnderWay => return None,
@@ -488,8 +494,10 @@ impl DiskQueue {
         self.segments.is_empty() && self.unwanted.is_empty() && self.damaged.is_empty()
     }
 
-    /// Remove all files: nobody wants what is in them. Segments are put out of everybody's way at once, and removed by the job: that may take long. It also removes
-    /// the meta file once more, which a job that is under way may write yet, and what that one was to remove.
+    /// Removes all files of the queue.
+    ///
+    /// Segments are renamed at once; the job, which may take long, removes them. It also removes the meta file again,
+    /// since a running job may still write it, and that job's files.
     pub fn destroy(self, volume: &mut Volume) -> (Job, io::Result<()>) {
         let meta = meta::file_name(&self.name);
         let mut result = volume.store.remove(&meta);

@@ -1,4 +1,5 @@
-//! Where reading begins after a start: the segments of a queue in order, with what of each is still needed. Little-endian, one checksum over all.
+//! The meta file: segments of a queue in order, with the range still needed of each. Little-endian, one checksum over
+//! all.
 
 use crate::storage::record::{u32_at, u64_at};
 

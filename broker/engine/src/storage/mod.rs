@@ -1,13 +1,13 @@
-//! Files of queues, without I/O: everything goes through a small `Store` (the real one is `io::files`).
+//! Files of queues, without I/O: all access goes through a small `Store` (the real one is `io::files`).
 //!
 //! Imports `id` and `time`. Begin with `disk_queue`.
 //!
-//! A queue is a list of segments, files that only grow. A segment is a header (`segment`) and records (`record`), each
-//! with a checksum that is seeded by the segment's salt: what checks out was written here, to this segment. What is
-//! read is told by its receipts (`receipts`) when it is no longer needed. Where reading begins after a start is kept in
-//! a small file beside the segments (`meta`), written whenever the queue is synced. So a crash may deliver again what
-//! was read since the last sync, and loses nothing that was written. Syncs are jobs that run elsewhere (`store`). A
-//! queue has one of them under way, hears how it ended (`job`), and does again what was not done.
+//! A queue is a list of segments, files that only grow. A segment is a header (`segment`) and records (`record`). Each
+//! has a checksum seeded by the segment's salt, so a valid record was written to this segment. Receipts (`receipts`)
+//! tell which records are still needed. A small file beside the segments (`meta`), written at every sync, holds where
+//! reading begins after a start. A crash may repeat messages read since the last sync, and loses no written message.
+//! Syncs are jobs on another thread (`store`). A queue has one job under way, receives its outcome (`job`), and repeats
+//! what failed.
 
 pub mod disk_queue;
 pub mod job;

@@ -1,5 +1,7 @@
-//! Which records of a segment are out: read, and still needed by somebody. A message that came from disk holds a receipt, all its copies together one; when
-//! the last of them is dropped (finished, or written elsewhere), the record is no longer needed.
+//! Records of a segment that were read and are still needed.
+//!
+//! All copies of a message from disk share one receipt. Its drop (the message is finished, or written elsewhere) frees
+//! the record.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -1,7 +1,8 @@
-//! One message on disk: a fixed head, then the body; everything little-endian.
+//! One message on disk: a fixed head, then the body; all integers little-endian.
 //!
-//! `marker(4) length(4) crc(4) | attempts(2) reserved(2) defer_ms(4) arrival(8) due(8) queued(8) trace(8) until(8) id(8) wall(8) body`. `length` counts what
-//! stands behind the crc; the crc is over `length` and all of that, seeded with the segment's salt.
+//! `marker(4) length(4) crc(4) | attempts(2) reserved(2) defer_ms(4) arrival(8) due(8) queued(8) trace(8) until(8)
+//! id(8) wall(8) body`. `length` counts the bytes after the crc. The crc covers `length` and these bytes, seeded with
+//! the segment's salt.
 
 use crate::id::MessageId;
 use crate::time::Nanos;
@@ -57,7 +58,7 @@ fn checksum(record: &[u8], salt: u32) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c_append(salt, &record[4..8]), &record[CRC_END..])
 }
 
-/// How many bytes the record has with which `bytes` begin; a head, if not even that is there. `None`: that is no record.
+/// Bytes of the record at the start of `bytes`; a head's size if less is present. `None`: not a record.
 pub fn expected_size(bytes: &[u8]) -> Option<usize> {
     let Some(head) = bytes.first_chunk::<HEAD>() else {
         let marked = bytes.iter().zip(MARKER).all(|(byte, wanted)| *byte == wanted);
@@ -67,7 +68,7 @@ pub fn expected_size(bytes: &[u8]) -> Option<usize> {
     (head.starts_with(&MARKER) && size >= HEAD).then_some(size)
 }
 
-/// The record with which `bytes` begin. `None`: it is not whole, or damaged, or there is none.
+/// The record at the start of `bytes`. `None`: incomplete, damaged or absent.
 pub fn decode(bytes: &[u8], salt: u32) -> Option<Record<'_>> {
     let record = bytes.get(..expected_size(bytes)?)?;
     let head = record.first_chunk::<HEAD>()?;
@@ -94,7 +95,7 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
 }
 
-/// When things happened to a message. Channels copy it; the first three are the topic's and never change once it is released.
+/// Instants of a message. Channels copy it; the first three belong to the topic and are final once it is released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
     pub arrival: Nanos, // effective: what the bucket counted

@@ -21,7 +21,7 @@ pub const MAX_NUMBER: u64 = u64::MAX >> 1;
 pub enum Kind {
     /// Messages of the queue, in order.
     Queue = 0,
-    /// What stood beside the queue when the broker stopped: a channel's deferred messages, a topic's that waited for tokens.
+    /// Messages beside the queue at shutdown: a channel's deferred ones, a topic's that waited for tokens.
     Aside = 1,
 }
 

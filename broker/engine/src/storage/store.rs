@@ -3,10 +3,10 @@
 use std::fmt::{self, Debug};
 use std::io;
 
-/// What is added to the name of a file that is set aside.
+/// Suffix of a file that is set aside.
 pub const BAD: &str = ".bad";
 
-/// What is added to the name of a file that nobody needs: not written to its end, or discarded. Whatever is called so is removed at the start.
+/// Suffix of a file to discard: incomplete or not needed. The start removes every such file.
 pub const TEMPORARY: &str = ".tmp";
 
 pub trait Store: Debug {
@@ -24,10 +24,11 @@ pub trait Store: Debug {
 
     fn truncate(&mut self, file: &str, len: u64) -> io::Result<()>;
 
-    /// Rename to `FILE.bad` (`BAD`), for people to look at. Not an error if it is not there.
+    /// Renames to `FILE.bad` (`BAD`), for the operator. A missing file is not an error.
     fn set_aside(&mut self, file: &str) -> io::Result<()>;
 
-    /// Rename to `FILE.tmp` (`TEMPORARY`), for a job to remove: that takes long where much is in it. Not an error if it is not there.
+    /// Renames to `FILE.tmp` (`TEMPORARY`), for a job to remove: a large file takes long. A missing file is not an
+    /// error.
     fn discard(&mut self, file: &str) -> io::Result<()>;
 
     /// Not an error if it is not there.
@@ -43,8 +44,11 @@ pub trait Store: Debug {
     fn wait(&mut self) -> Vec<Outcome>;
 }
 
-/// What may take long. Its parts run in this order, each only if the one before succeeded; of what is set aside and removed each file is tried. Files go before
-/// the list of those that are there is written: on a full disk that gives the space for it, and a file that is there but not on the list is a new one.
+/// Disk work that may take long.
+///
+/// Its parts run in this order, each only if the one before succeeded; each file to set aside or remove is attempted.
+/// Files are removed before the list is written, which frees space on a full disk. A file that is not on the list is a
+/// new one.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Job {
     pub sync: Vec<String>, // to the device

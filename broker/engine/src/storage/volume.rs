@@ -1,4 +1,4 @@
-//! The directory that all queues share: the store, the numbers of new segments, reading record by record, and what people are to be told.
+//! The directory shared by all queues: the store, numbers of new segments, record reads, and repair reports.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,14 +14,14 @@ const CHUNK: u64 = 256 << 10;
 /// What a search for the next sound record may look at: bodies full of markers must not stop the broker for minutes.
 const SEARCH: u64 = 256 << 20;
 
-/// Something on disk was not as it was left.
+/// A report of damage on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     pub file: String,
     pub what: String,
 }
 
-/// The files of one queue, as they were found.
+/// Files of one queue found at the start.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Found {
     pub segments: BTreeMap<u64, u64>, // {number: length}
@@ -39,7 +39,7 @@ pub struct Volume {
     window: Window,
 }
 
-/// A part of a file, as it was read last.
+/// The part of a file that was read last.
 #[derive(Debug, Default)]
 struct Window {
     file: String,
@@ -57,7 +57,7 @@ impl Window {
     }
 }
 
-/// What a look at every record of a part of a segment gave.
+/// Result of a scan of a segment's records.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Scan {
     pub end: u64, // behind the last sound record
@@ -150,7 +150,7 @@ impl Volume {
             self.load(file, offset, limit, HEAD)?;
             let bytes = self.window.from(offset);
             if bytes.len() < HEAD {
-                return Ok(None); // the file is shorter than it was
+                return Ok(None); // the file has become shorter
             }
             let Some(at) = bytes.windows(MARKER.len()).position(|window| window == MARKER) else {
                 offset += (bytes.len() - (MARKER.len() - 1)) as u64;

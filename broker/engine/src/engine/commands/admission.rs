@@ -1,4 +1,4 @@
-//! The publishes of one turn, and what the topic's bucket makes of each: decided together, in order of arrival.
+//! Admission of the publishes of one turn: the topic's bucket decides all together, in order of arrival.
 
 use crate::engine::Engine;
 use crate::event::Event;
@@ -10,7 +10,7 @@ use crate::queueing::publish::{Outcome, Source};
 use crate::queueing::queue::Queue;
 use crate::time::Nanos;
 
-/// What it costs to write a message to a file, as often as to copy it in memory.
+/// Cost of writing a message to a file, in copies in memory.
 const DISK_COPY: u32 = 4;
 
 impl Engine {
@@ -22,13 +22,14 @@ impl Engine {
         format!("memory limit of {} bytes reached: nobody drains what is queued", self.config.max_memory_bytes)
     }
 
-    /// Whether messages that will cost so much have room besides those that are there, built or promised it. What clients hold besides (layers, requests, unfinished commands)
-    /// has bounds of its own, and must not stop all publishers.
+    /// Whether memory has room for messages of this cost, besides messages present, under construction or reserved.
+    ///
+    /// Layers, requests and unfinished commands of clients have bounds of their own: they must not stop all publishers.
     pub(crate) fn has_room_for(&self, cost: u64) -> bool {
         self.memory.messages.used() + self.memory.partial.used() + self.memory.reserved.used() + cost <= self.config.max_memory_bytes
     }
 
-    /// How often what is published to a topic counts: once a channel where others wait for the copies, and more if they go to disk.
+    /// Copies that a publish to a topic counts as: one a channel while other connections wait, and more on disk.
     pub(crate) fn counted_copies(&self, topic: TopicKey) -> u32 {
         let Some(topic) = self.topics.get(topic).filter(|_| self.work.is_shared()) else { return 1 };
         let to_disk = |queue: &Queue| if queue.backend_len() > 0 { DISK_COPY } else { 1 };
@@ -41,7 +42,7 @@ impl Engine {
         self.topic_key(topic).map_or(1, |topic| self.counted_copies(topic)).max(1)
     }
 
-    /// Decide all publishes so far in order of arrival; those that came together stay in order of reading.
+    /// Decides all publishes so far in order of arrival; equal arrivals stay in order of reading.
     pub(crate) fn decide_publishes(&mut self, now: Nanos) {
         let mut order = std::mem::take(&mut self.turn.order);
         order.clear();

@@ -1,4 +1,4 @@
-//! AUTH, and whether a command is covered by what was granted: Python asks the server, the connection waits for its answer.
+//! AUTH and the check of commands against its grants: Python asks the auth server, and the connection waits.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;

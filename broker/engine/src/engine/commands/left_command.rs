@@ -1,8 +1,10 @@
-//! `LEFT`: whether what a connection has published has left: who goes on at another broker asks (`LEFT`), so that nothing there overtakes it.
+//! `LEFT`: tells a publisher when its messages to a topic have left, so that it can continue at another broker in
+//! order.
 //!
-//! Messages of a topic stay in the order of their arrivals from the bucket to the consumers' sockets. So what came by the instant of a question has left as
-//! soon as whatever is first in each of these places came later. They are looked at now and then, and only while somebody waits for the answer: a message
-//! costs nothing more. What is paused is not waited for, and what nobody takes only as long as its consumers may be on their way.
+//! A topic's messages keep the order of their arrivals from the bucket to the sockets of consumers. So messages that
+//! came before a request have left once the first message in each place came later. The engine checks these places at
+//! intervals while a request waits; a message costs nothing more. Paused topics and channels do not count. Messages
+//! without a consumer count only while consumers may be on their way.
 
 use std::collections::HashMap;
 
@@ -16,11 +18,11 @@ use crate::scheduling::service_time::ServiceTime;
 use crate::time::{Nanos, SHORT_PATIENCE_NS};
 use crate::timer::Timer;
 
-/// Between two looks.
+/// Interval of the checks.
 const LOOK_NS: Nanos = 5_000_000;
 
 impl Engine {
-    /// The connection wants to know when all has left that it has published to `topic`.
+    /// Records a connection's request to learn when all its messages to `topic` have left.
     pub(crate) fn ask_left(&mut self, key: ConnKey, topic: &str, number: u64, now: Nanos) {
         let Some(conn) = self.conns.get(key) else { return };
         let Some(published) = conn.published.iter().find(|published| *published.name == *topic) else {
@@ -50,8 +52,9 @@ impl Engine {
         }
     }
 
-    /// When the oldest message of a topic came that has not left to every consumer who is to have it, or an earlier instant where that cannot be seen;
-    /// `None`: there is none.
+    /// Arrival of the topic's oldest message that some consumer still has to receive, or an earlier instant if unknown.
+    ///
+    /// `None`: all have left.
     fn oldest_of(&self, key: TopicKey, now: Nanos) -> Option<Nanos> {
         let topic = self.topics.get(key)?;
         let channels = || topic.channels.iter().filter_map(|&channel| self.channels.get(channel)).filter(|channel| !channel.paused);
@@ -75,7 +78,8 @@ fn left_notice(topic: &str, number: u64) -> Vec<u8> {
     format!("_left_ {topic} {number}").into_bytes()
 }
 
-/// When the first message of the queue came that was never delivered. Those before it, which came back or are of an earlier incarnation, are in no order.
+/// Arrival of the first message of the queue that was never delivered. Requeued messages and those of an earlier
+/// incarnation before it are in no order.
 fn first_of(queue: &Queue) -> Option<Nanos> {
     let memory = queue.memory();
     let found = memory.iter().take(VISITS_A_TURN).find(|message| message.attempts == 0 && !message.foreign);

@@ -1,4 +1,4 @@
-//! Commands of clients, run on the engine: each one's answer is kept for the end of the turn.
+//! Commands of clients, run on the engine; the answers are kept for the end of the turn.
 //!
 //! Imports everything below the engine, and the engine. Begin with `run_commands`; `admission` decides publishes,
 //! `refuse` answers a bad frame and ends the connection where that is fatal.
@@ -35,7 +35,7 @@ use crate::time::Nanos;
 use crate::timer::Timer;
 
 impl Engine {
-    /// Run the whole commands in `bytes`, as many as the connection's share of the turn allows; gives how many bytes they took.
+    /// Runs the complete commands in `bytes`, up to the connection's work budget; returns the bytes that they took.
     pub(crate) fn run_commands(&mut self, key: ConnKey, bytes: &[u8], stamps: Stamps<'_>, now: Nanos) -> usize {
         let Some(conn) = self.conns.get(key) else { return 0 };
         if conn.http.is_some() {
@@ -147,8 +147,10 @@ impl Engine {
         }
     }
 
-    /// Whether a command that is dear whoever sends it may run where the share ends at `bound`. (MPUBs are cut.) A publish to a limited topic always may: what
-    /// stays behind would be decided behind later arrivals, and wait for their tokens.
+    /// Whether an expensive command fits into the work budget that ends at `bound`. MPUBs run in chunks instead.
+    ///
+    /// A publish to a limited topic always fits: deferred, it would be decided after later arrivals, and wait for their
+    /// tokens.
     fn fits(&mut self, key: ConnKey, command: &Command<'_>, bound: u32) -> Result<bool, WireError> {
         match command {
             Command::Pub { topic, body } => self.fits_large(key, Verb::Pub, topic, body, bound),
@@ -212,7 +214,7 @@ impl Engine {
         self.reply(key, Reply::Error(error));
     }
 
-    /// No command of it runs any more. The reactor hears of it if it left bytes in the kernel: what comes is dropped from now on.
+    /// Ends the commands of a connection. If it left bytes in the kernel, the reactor drops them and all that follow.
     fn end_input_of(&mut self, key: ConnKey) {
         if self.conns.get_mut(key).is_some_and(Connection::end_input) {
             self.schedule.resumed.push(key);

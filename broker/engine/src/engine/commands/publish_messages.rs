@@ -1,5 +1,6 @@
-//! A publish, as it comes on a connection, becomes messages of the turn: its bodies are copied into frames. What becomes of them is decided later
-//! (`engine/commands/admission.rs`).
+//! Makes messages of the turn from a publish: copies its bodies into frames.
+//!
+//! `engine/commands/admission.rs` decides them at the end of the turn.
 
 use crate::clients::partial_message::no_memory_for;
 use crate::clients::publisher_topics::Published;
@@ -17,7 +18,7 @@ use crate::time::Nanos;
 /// `UnassignedPublisher` events that one assignment of a topic may cause: more would only be noise, and a hostile client could make up ids for ever.
 const MAX_UNASSIGNED: usize = 100_000;
 
-/// What became messages.
+/// Messages made from a publish.
 #[derive(Debug, Default)]
 struct Framed {
     bytes: u64, // of the bodies
@@ -33,7 +34,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Keep a publish until the end of the turn; gives its index among those of the turn, or why it cannot be kept.
+    /// Keeps a publish until the end of the turn; returns its index in the turn, or the reason of a refusal.
     pub(crate) fn collect<'a>(&mut self, asked: Asked<'_>, bodies: impl Iterator<Item = &'a [u8]>) -> Result<usize, String> {
         let Asked { key, verb, topic, defer_ms, stamp } = asked;
         let (topic, source) = self.source(key, topic)?;
@@ -82,7 +83,7 @@ impl Engine {
         Ok(self.push_publish(Verb::Mpub, topic, source, stamp, first, bytes))
     }
 
-    /// The connection's cache entry for a topic, made or renewed where the topic or its publisher list is another by now.
+    /// The connection's cache entry for a topic, renewed if the topic or its publisher list has changed.
     fn published_index(&mut self, key: ConnKey, name: &str) -> Result<usize, String> {
         let conn = self.conns.get(key).ok_or("exiting")?;
         // By the topic's own name, which all its publishers share, rather than by each one's copy.
@@ -121,8 +122,9 @@ impl Engine {
         Ok(conn.published.remember(cached, entry))
     }
 
-    /// Make messages of `bodies` behind those that are `into`. The bodies are copied into their frames here, but for large ones that were built before
-    /// (`clients/partial_message.rs`). Refused is all of it or nothing.
+    /// Makes messages of `bodies`, appended to `into`: all of them or none.
+    ///
+    /// It copies the bodies into frames, except large ones that are already built (`clients/partial_message.rs`).
     fn frame<'a>(
         &mut self,
         conn: ConnKey,

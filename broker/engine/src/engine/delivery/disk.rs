@@ -1,4 +1,4 @@
-//! The engine's side of the disk: which queues go there, the end of a turn, the end and the begin of an incarnation.
+//! The engine's use of the disk: which queues go there, the end of a turn, start and end of an incarnation.
 
 use std::io;
 use std::rc::Rc;
@@ -19,7 +19,8 @@ use crate::time::{NS_PER_S, Nanos};
 use crate::timer::Timer;
 
 impl Engine {
-    /// This new engine with queues that go on on disk, and begin with what an earlier one left there. `incarnation`: a number that no other process uses.
+    /// Gives this new engine a disk: restores the queues that an earlier incarnation left. `incarnation`: unique to
+    /// this process.
     pub fn with_store(mut self, store: Box<dyn Store>, incarnation: u64, wall_offset: i64, now: Nanos) -> io::Result<Self> {
         self.clock.set_offset(wall_offset);
         let disk = Rc::new(Disk::new(store, incarnation, &self.config, self.memory.messages.clone()));
@@ -57,10 +58,11 @@ impl Engine {
         }
     }
 
-    // ---- the begin of an incarnation ---------------------------------------------------------------------------------------------------
+    // ---- start of an incarnation ----------------------------------------------------------------------------------
 
-    /// Topics and channels that have something on disk come back with it. The topics are held: who knows more of them (other channels, whether they are
-    /// paused) says so before `release_topic`.
+    /// Restores topics and channels with files on disk.
+    ///
+    /// The topics are held until `release_topic`: Python may still add channels, or say that they are paused.
     fn restore(&mut self, disk: &Rc<Disk>, now: Nanos) -> io::Result<()> {
         let found = disk.found()?;
         for (name, found) in found {
@@ -110,7 +112,8 @@ impl Engine {
         Ok(())
     }
 
-    /// What waited for tokens when an earlier incarnation ended waits for those of its topic's bucket again: a portion of it, the next one in the next turn.
+    /// Queues one portion of the backlog of an earlier incarnation at the topic's bucket; the next portion follows in
+    /// the next turn.
     pub(crate) fn restore_waiting(&mut self, key: TopicKey, now: Nanos) {
         self.restore_up_to(FANNED_OUT, key, now);
         if self.topics.get(key).is_some_and(|topic| topic.limiter.is_some() && !topic.restored.is_empty()) {
@@ -118,7 +121,7 @@ impl Engine {
         }
     }
 
-    /// All that is left of it, before something that comes later is decided.
+    /// Queues the rest of that backlog, before any later message is decided.
     #[cold]
     pub(crate) fn restore_rest(&mut self, key: TopicKey, now: Nanos) {
         self.restore_up_to(usize::MAX, key, now);
@@ -152,13 +155,13 @@ impl Engine {
         }
     }
 
-    // ---- the turn ----------------------------------------------------------------------------------------------------------------------
+    // ---- the turn -------------------------------------------------------------------------------------------------
 
-    /// Hear of jobs that ended, tell what happened, and come back when something is to be synced.
+    /// Collects ended disk jobs, reports events, and arms the next sync.
     pub(crate) fn tend_disk(&mut self, now: Nanos) {
         let sync_timeout_ns = self.sync_timeout_ns();
         let Some(Storage { disk, armed, .. }) = self.disk.as_mut().filter(|storage| storage.disk.is_stirred()) else { return };
-        disk.hear();
+        disk.collect_outcomes();
         if disk.take_copied() {
             // At once: a crash before that brings what moved to a channel twice.
             self.topics.values_mut().for_each(|topic| topic.queue.sync());
@@ -170,13 +173,15 @@ impl Engine {
         self.timers.arm(armed, now.saturating_add(after), Timer::Disk);
     }
 
-    /// Bytes of messages from which on the disk is to take what comes.
+    /// Bytes of messages from which the disk takes new messages.
     pub(crate) fn half_of_memory(&self) -> u64 {
         self.config.max_memory_bytes / 2
     }
 
-    /// When messages take half of what they may, queues that hold some go on on disk: a topic that nobody drains must not use up what all the others need.
-    /// Those that empty themselves meanwhile take memory again, so it is said anew for every sixteenth more.
+    /// Sends growing queues to disk once messages take half of their memory: an undrained topic must not use up the
+    /// memory of all.
+    ///
+    /// Queues that become empty use memory again, so this repeats with every sixteenth more.
     pub(crate) fn relieve_memory(&mut self) {
         let (used, half) = (self.memory.messages.used(), self.half_of_memory());
         let Some(storage) = &mut self.disk else { return };
@@ -185,7 +190,7 @@ impl Engine {
         } else if used >= storage.relieve_at {
             storage.relieve_at = used + self.config.max_memory_bytes / 16;
             let topics = self.topics.values_mut().map(|topic| &mut topic.queue);
-            topics.chain(self.channels.values_mut().map(|channel| &mut channel.queue)).for_each(Queue::take_no_memory);
+            topics.chain(self.channels.values_mut().map(|channel| &mut channel.queue)).for_each(Queue::divert_to_disk);
         }
     }
 
@@ -219,9 +224,9 @@ impl Engine {
         moving.into_iter().for_each(|key| self.fan_out_later(key));
     }
 
-    // ---- the end of an incarnation -----------------------------------------------------------------------------------------------------
+    // ---- end of an incarnation ------------------------------------------------------------------------------------
 
-    /// Write everything that waits anywhere, to be there at the next start. The error says how many messages could not be.
+    /// Saves all waiting messages for the next start. The error says how many could not be written.
     pub fn save(&mut self) -> Result<(), String> {
         let Some(disk) = self.shared_disk() else { return Ok(()) };
         let (mut unsaved, wall_offset) = (Unsaved::default(), self.clock.offset());
@@ -244,7 +249,8 @@ impl Engine {
         }
         // A job that is under way knows nothing of what was just written; what of it failed is done again.
         disk.wait();
-        // Only now is a record that was read needed no more: what could not be written elsewhere, or is not synced there, still holds its own.
+        // Records read earlier are released only now. A message that is not written or synced elsewhere keeps its own
+        // record.
         self.channels.values_mut().for_each(|channel| _ = channel.queue.tend());
         let of_channels = disk.wait();
         self.topics.values_mut().for_each(|topic| _ = topic.queue.tend());

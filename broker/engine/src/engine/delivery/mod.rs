@@ -24,7 +24,8 @@ use crate::scheduling::work_budget::message_units;
 use crate::time::Nanos;
 use crate::timer::{Timer, Timers};
 
-/// Units of deliveries in a turn, where others wait; once they are used, every channel still gets `LEAST_CHANNEL_UNITS`.
+/// Work units of deliveries in a turn while other connections wait; beyond them every channel still gets
+/// `LEAST_CHANNEL_UNITS`.
 const DELIVERY_UNITS: u32 = 2_048;
 
 /// What one channel gets of them.
@@ -36,7 +37,7 @@ const LEAST_CHANNEL_UNITS: u32 = 16;
 pub(crate) const FANNED_OUT: usize = 1_000;
 
 impl Engine {
-    /// The bucket lets a message go.
+    /// Releases a message from the bucket.
     pub(crate) fn release(&mut self, key: TopicKey, message: Message, now: Nanos) {
         let Some(topic) = self.topics.get_mut(key) else { return };
         topic.counters.released += 1;
@@ -45,7 +46,8 @@ impl Engine {
         }
     }
 
-    /// The same for messages of this turn that came together: where they all go to the queue of one channel, what they have in common is looked up once.
+    /// Releases messages of this turn that came together. If all go to one channel's queue, their common state is
+    /// looked up once.
     pub(crate) fn release_all(&mut self, key: TopicKey, messages: Range<usize>, now: Nanos) {
         let straight = self.server.is_none();
         let topic = self.topics.get_mut(key).filter(|topic| straight && topic.flows() && topic.queue.is_empty());
@@ -90,18 +92,20 @@ impl Engine {
         put(&mut self.channels, &mut self.timers, &mut self.schedule.dirty_channels, last, message, now);
     }
 
-    /// Move a portion of what waits in a topic to its channels, if it may move; the next one goes in the next turn. What is published meanwhile goes behind
-    /// the rest, so a portion is twice as large as what this turn can have brought.
+    /// Moves one portion of a topic's queue to its channels, if it may move; the next follows in the next turn.
+    ///
+    /// New messages go behind the rest, so a portion is twice as large as one turn's input.
     pub(crate) fn fan_out_queue(&mut self, key: TopicKey, now: Nanos) {
         let is_short = self.memory.messages.used() > self.half_of_memory();
         let Some(topic) = self.topics.get_mut(key).filter(|topic| topic.flows()) else { return };
-        // A channel on disk takes no more than it has written, or all that waits here would come to memory.
+        // A channel on disk takes no more than it has written: otherwise all messages of the topic would be in memory.
         let any_channel =
             |has: fn(&Queue) -> bool| topic.channels.iter().any(|key| self.channels.get(*key).is_some_and(|channel| has(&channel.queue)));
         if any_channel(Queue::is_to_be_written) {
             return self.fan_out_later(key);
         }
-        // Nor, beyond half of the memory, more than the disk takes at all; what is on disk here is tried again with the disk.
+        // Beyond half of the memory, it takes no more than the disk takes at all; messages on disk here wait for its
+        // retry.
         if is_short && topic.queue.backend_len() > 0 && any_channel(Queue::has_unwritten) {
             return;
         }
@@ -137,8 +141,9 @@ impl Engine {
         }
     }
 
-    /// Let go all of these, for their topic's bucket is gone. Where they could all go on at once they take their place in its queue, in memory as before, and
-    /// go on in portions.
+    /// Releases all of these messages, since their topic's bucket is gone.
+    ///
+    /// If they could all move at once, they enter the topic's queue in memory and move on in portions.
     pub(crate) fn release_waiting(&mut self, key: TopicKey, messages: impl Iterator<Item = Message>, now: Nanos) {
         let straight = self.server.is_none();
         let Some(topic) = self.topics.get_mut(key).filter(|topic| straight && topic.flows() && topic.queue.can_keep()) else {
@@ -152,13 +157,14 @@ impl Engine {
         self.fan_out_queue(key, now);
     }
 
-    /// Let go what the topic's bucket lets go by `now`, and arm for the next.
+    /// Releases messages due by `now`, and arms the timer of the next.
     pub(crate) fn release_due(&mut self, key: TopicKey, now: Nanos) {
         self.release_until(key, now, now);
         self.arm_release(key);
     }
 
-    /// Let go what is due by `until`. Before an arrival is decided, what was due before it must be gone, or the bucket's cap would come too late.
+    /// Releases messages due by `until`. This must precede the decision of an arrival, or the bucket's cap would apply
+    /// too late.
     pub(crate) fn release_until(&mut self, key: TopicKey, until: Nanos, now: Nanos) {
         let boot_now = self.clock.boot(now);
         while let Some(limiter) = self.topics.get_mut(key).and_then(|topic| topic.limiter.as_mut()) {
@@ -177,7 +183,8 @@ impl Engine {
         }
     }
 
-    /// Deliver from every channel that has something new, as much as a turn has room for. Who got less than a whole share is first in the next.
+    /// Delivers from every channel with new messages, within the turn's budget. A channel that got less is first in the
+    /// next turn.
     pub(crate) fn deliver_all(&mut self, now: Nanos) {
         let (mut left, most) = (self.work.stretched(DELIVERY_UNITS), self.work.stretched(CHANNEL_UNITS));
         let mut sated = Vec::new();
@@ -197,8 +204,10 @@ impl Engine {
         self.schedule.delivering = marked;
     }
 
-    /// Give a channel's queue to its ready consumers in turn, until one or the other is empty; where the turn is shared, until that has come to `share`
-    /// units, and as soon as samplers have dropped so many. Gives the units, and whether there is more: the channel is still marked then.
+    /// Delivers a channel's queue to its ready consumers in turn, until one or the other is empty.
+    ///
+    /// In a shared turn it ends at `share` units, or once samplers have dropped as many. Returns the units, and whether
+    /// more is left: then the channel stays marked.
     fn deliver(&mut self, key: ChannelKey, share: u32, now: Nanos) -> (u32, bool) {
         let Some(channel) = self.channels.get_mut(key) else { return (0, false) };
         channel.dirty = false;
@@ -226,7 +235,7 @@ impl Engine {
                 continue;
             }
             let Some(mut message) = channel.queue.pop_front() else { break };
-            // A kill may have left a message twice, in its topic and in its channel: the one in flight stands for both.
+            // A kill may leave a message both in its topic and in its channel: the copy in flight counts for both.
             if let Entry::Vacant(in_flight) = channel.in_flight.entry(message.id)
                 && (sample_rate == 0 || draw_percent(&mut self.sampler) <= sample_rate)
             {
@@ -237,7 +246,7 @@ impl Engine {
                 sub.in_flight += 1;
                 sub.messages += 1;
                 if aware {
-                    channel.counters.deliveries.note(sub.nearness);
+                    channel.counters.deliveries.record(sub.nearness);
                 }
                 sub.push_deadline(deadline, message.id);
                 self.timers.arm(&mut sub.armed, deadline, Timer::MessageTimeout(consumer));
@@ -312,7 +321,7 @@ fn first_delivery(topic: TopicKey, message: &Message, now: Nanos) -> Mark {
     Mark { end: 0, topic, arrival: times.arrival, due: times.due, consumer_wait: now - times.queued, trace: times.trace }
 }
 
-/// 0 to 99, xorshift64*: a draw for `sample_rate`, nothing that must be unpredictable.
+/// A number from 0 to 99 (xorshift64*) for `sample_rate`; it need not be unpredictable.
 fn draw_percent(state: &mut u64) -> u8 {
     *state ^= *state >> 12;
     *state ^= *state << 25;
@@ -320,7 +329,7 @@ fn draw_percent(state: &mut u64) -> u8 {
     ((state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % 100) as u8
 }
 
-/// Take the nearest of those in a channel's ring that are ready, the one that waits longest first; without one, the head of the ring.
+/// Takes the nearest ready consumer of a channel's ring, the longest waiting first; without one, the head of the ring.
 pub fn pop_nearest(ring: &mut VecDeque<ConnKey>, conns: &SlotMap<ConnKey, Connection>) -> Option<ConnKey> {
     let nearness = |key: &ConnKey| {
         let conn = conns.get(*key).filter(|conn| conn.is_ready())?;

@@ -1,9 +1,10 @@
-//! What overflows to disk in a turn, and the answers that wait for that.
+//! Overflow of a turn to disk, and the answers that wait for it.
 //!
-//! Nothing is acknowledged before it is written, to memory or to a file. Where messages of one topic alone are on their way a turn writes what overflowed in it
-//! before it answers. Where others wait it writes a portion at its end and goes on in the next turn, queue by queue: some kilobytes take microseconds, a megabyte
-//! on memory that is new to the page cache one or two milliseconds. A publish of which something is left is answered when nothing is any more: each message that
-//! is to be written holds its `Ticket`, and the last one tells. Behind such an answer all others of the connection wait, and its next commands (`engine/input.rs`).
+//! No publish is acknowledged before its messages are in memory or in a file. If one topic alone has traffic, a turn
+//! writes its overflow before it answers. Otherwise it writes one portion at its end and continues in the next turn,
+//! queue by queue. Some kilobytes take microseconds; one megabyte of new page cache takes 1 to 2 ms. A publish with
+//! unwritten messages waits for its answer: each such message holds its `Ticket`, and the last drop reports it. All
+//! later answers of the connection wait behind it, and so do its next commands (`engine/input.rs`).
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -23,7 +24,8 @@ use crate::time::{Nanos, SHORT_PATIENCE_NS};
 const WRITE_COST: u64 = 2 << 10;
 
 impl Engine {
-    /// From now on messages are released for a publish to this topic, until `take_fate`: if the disk refuses one of them, it is answered so.
+    /// Starts the release of a publish to this topic, until `take_fate`. If the disk refuses a message, the publish is
+    /// answered so.
     pub(crate) fn begin_release(&self, topic: TopicKey, conn: ConnKey) {
         if let Some(Storage { disk, .. }) = &self.disk {
             let queues = self.topics.get(topic).map_or(1, |topic| topic.channels.len().max(1));
@@ -43,7 +45,8 @@ impl Engine {
         }
     }
 
-    /// The very end of a turn, behind what is delivered and answered: write a portion of what overflowed, where others wait.
+    /// Writes one portion of overflow at the very end of a turn, after deliveries and answers, while other connections
+    /// wait.
     pub fn store_turn(&mut self, now: Nanos) {
         if self.work.is_shared() {
             self.write_listed(self.disk.as_ref().map_or(0, |storage| storage.portion));
@@ -51,7 +54,8 @@ impl Engine {
         }
     }
 
-    /// The end of an incarnation: write all that overflowed, and give the answers that waited for it. Who got none sends again what will be there.
+    /// Writes all overflow at shutdown and gives the answers that waited for it. A client without an answer sends
+    /// again.
     pub fn answer_held(&mut self, now: Nanos) {
         self.write_listed(u64::MAX);
         self.release_held(now);
@@ -64,7 +68,7 @@ impl Engine {
         self.work.stay_shared();
     }
 
-    /// Write what overflowed, queue by queue, until that has cost `most` bytes.
+    /// Writes overflow, queue by queue, until it has cost `most` bytes.
     fn write_listed(&mut self, most: u64) {
         let Some(disk) = self.shared_disk().filter(|disk| disk.is_listed()) else { return };
         let (mut owners, mut left) = (VecDeque::from(disk.take_listed()), most);
@@ -116,8 +120,10 @@ impl Engine {
         }
     }
 
-    /// Count as rejected what of a publish reached no queue. Each queue that refuses some refuses the last ones: what all of them refuse is what one does that
-    /// refuses least.
+    /// Counts messages of a publish that reached no queue as rejected.
+    ///
+    /// A queue refuses the last messages of a publish, so all queues refuse those that the queue with the fewest
+    /// refuses.
     fn take_back(&mut self, topic: TopicKey, (messages, bytes): (u64, u64)) {
         let Some(topic) = self.topics.get_mut(topic) else { return };
         topic.counters.messages -= messages;
@@ -125,7 +131,7 @@ impl Engine {
         topic.counters.rejected += messages;
     }
 
-    /// Whether an answer has to wait: it is to a `publish` of which something is to be written, or others of the connection wait.
+    /// Whether an answer must wait: its `publish` has unwritten messages, or earlier answers of the connection wait.
     pub(crate) fn is_held(&self, key: ConnKey, publish: Option<&Publish>) -> bool {
         publish.is_some_and(|publish| !publish.is_written()) || self.conns.get(key).is_some_and(|conn| !conn.held.is_empty())
     }

@@ -1,4 +1,4 @@
-//! Requests that Python answers: how they are given out, how much of them there may be at once, and how answers come back.
+//! Requests that Python answers: their hand-over, their bounds, and the way back of the answers.
 
 use crate::clients::pending_input::WaitFor;
 use crate::engine::Engine;

@@ -1,4 +1,4 @@
-//! `/pub` and `/mpub`: nsqd's checks in nsqd's order, then a publish like any other. How it was decided is answered at the end of the turn.
+//! `/pub` and `/mpub`: nsqd's checks in nsqd's order, then a publish like any other, answered at the end of the turn.
 
 use std::borrow::Cow;
 
@@ -192,7 +192,8 @@ fn count_of<'a>(body: &'a [u8], config: &Config) -> Result<(u32, &'a [u8]), Refu
     Ok((count as u32, rest))
 }
 
-/// `count` times `size(4)` and bytes, of which some were `seen`. What follows the last message is ignored, as nsqd does.
+/// `count` times `size(4)` and bytes, of which some were `seen`. Bytes after the last message are ignored, as nsqd
+/// does.
 fn binary_bodies<'a>(count: u32, rest: &'a [u8], seen: Seen, config: &Config) -> Result<Bodies<'a>, Refusal> {
     let all = seen.look(rest, count.saturating_sub(seen.messages), config);
     if all.messages < count {

@@ -1,4 +1,4 @@
-//! Requests, as they come on a connection: which are answered here, which go to Python, and what ends a connection.
+//! Requests of a connection: which are answered here, which go to Python, and what ends a connection.
 
 use std::mem::MaybeUninit;
 
@@ -82,7 +82,8 @@ impl Engine {
         at
     }
 
-    /// `None`: nothing to do before more bytes come, an answer, or the next turn. `arrival`: of the last of so many bytes.
+    /// Runs one request. `None`: nothing to do before more bytes, an answer, or the next turn. `arrival`: of the last
+    /// of these bytes.
     fn run_request(&mut self, key: ConnKey, bytes: &[u8], arrival: impl Fn(usize) -> Nanos, bound: u32, now: Nanos) -> Option<usize> {
         let conn = self.conns.get_mut(key)?;
         let untaken = conn.pending();
@@ -237,7 +238,7 @@ impl Engine {
                 if let Some(conn) = self.conns.get_mut(key) {
                     conn.forget_begun();
                 }
-                let exchange = if is_begun { Exchange::LAST } else { exchange }; // some of it is published, as where a slice is refused
+                let exchange = if is_begun { Exchange::LAST } else { exchange }; // partly published
                 self.answer(key, exchange, now, |out, date| answer::write_refusal(out, status, &code, &[], exchange, date));
             }
         }

@@ -1,8 +1,9 @@
-//! TLS handshakes: given out step by step, taken back when somebody has taken the step, so that no storm of them holds anybody up.
+//! TLS handshakes, run step by step on a worker thread, so that a storm of them delays no message.
 //!
-//! A handshake costs about a millisecond (an RSA signature), and most of that is one step. What comes from a connection while it shakes hands is kept,
-//! read by read; behind the handshake it is decoded as of its own arrivals. Few steps are out at once: a connection that is closed or too late before its
-//! turn costs nothing, and its step that is out already is not missed. Nothing else waits, and the handshake's deadline holds wherever it is.
+//! A handshake costs about 1 ms (an RSA signature), most of it in one step. Input during the handshake is kept, read by
+//! read, and decoded afterwards with its own arrivals. Few steps are out at once. A connection closed or expired before
+//! its turn costs nothing, and the result of its step is dropped. No other connection waits, and the handshake's
+//! deadline holds in every state.
 
 use crate::clients::reply::Reply;
 use crate::engine::Engine;
@@ -24,7 +25,7 @@ impl Engine {
         }
     }
 
-    /// The next step to take of some handshake: `run` it, anywhere, and give it back. At most `MAX_AWAY` are out at once.
+    /// The next handshake step: `run` it on any thread, and return it. At most `MAX_AWAY` are out at once.
     pub fn poll_handshake(&mut self) -> Option<Handshake> {
         while let Some(key) = self.tls.pop() {
             let Some(layers) = self.conns.get_mut(key).filter(|conn| conn.reads()).and_then(|conn| conn.layers.as_mut()) else { continue };
@@ -37,7 +38,7 @@ impl Engine {
         None
     }
 
-    /// A step that was given out and has been taken. What its connection sent behind the handshake runs now, as of its own arrivals.
+    /// Takes back a finished step. Input behind the handshake runs now, with its own arrivals.
     pub fn handle_handshake(&mut self, step: Handshake, now: Nanos) {
         self.tls.note_taken();
         let key = step.key;

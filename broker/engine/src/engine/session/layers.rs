@@ -1,7 +1,7 @@
-//! Layers under a connection, at work: put there by IDENTIFY, their input decoded in bounded steps. (Handshakes: `engine/session/handshakes.rs`.)
+//! TLS and compression layers of a connection: IDENTIFY adds them, and input is decoded in bounded steps.
 //!
-//! What is decoded runs at once, with the arrival of the read that brought it. What one read unpacks to beyond `TURN_BYTES` is put off to the next turn,
-//! so that bombs do not hold the others up for long.
+//! Decoded commands run at once, with the arrival of their read. Output of one read beyond `TURN_BYTES` is deferred to
+//! the next turn, which bounds the delay by decompression bombs. `engine/session/handshakes.rs` runs handshakes.
 
 use std::sync::Arc;
 
@@ -28,7 +28,8 @@ const LEAST_BYTES: usize = 4 << 10;
 const LAYERS_SHARE: u64 = 4;
 
 impl Engine {
-    /// Put under a connection what its IDENTIFY was granted. The answer has been given; it and what was said before it go out in clear.
+    /// Adds the layers that IDENTIFY granted to a connection. The IDENTIFY answer and all earlier output go out in
+    /// clear.
     pub(crate) fn upgrade(&mut self, key: ConnKey, features: Features, now: Nanos) -> Result<(), WireError> {
         let tls = self.tls.config.as_ref().filter(|_| features.tls).map(Arc::clone);
         let first = if tls.is_some() { Step::Tls } else { Step::Compression };
@@ -36,7 +37,8 @@ impl Engine {
         let Some(conn) = self.conns.get_mut(key) else { return Ok(()) };
         conn.layers = Some(Box::new(layers));
         self.charge_layers(key);
-        // A bound of its own: who comes to take what fills the memory must get in, and layers of idle clients must not keep publishers out.
+        // Layers have a bound of their own: consumers must get in when messages fill memory, and idle clients must not
+        // lock publishers out.
         let limit = self.config.max_memory_bytes / LAYERS_SHARE;
         if self.memory.layers.used() > limit {
             return Err(identify_failed(&format_args!("layers of all connections take the {limit} bytes that they may")));

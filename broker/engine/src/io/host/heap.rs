@@ -1,11 +1,13 @@
-//! What the C library does with memory that was given back to it.
+//! Settings of the C library's heap.
 
 /// A block of at least this much is mapped for itself, and gone when it is freed: the largest value that glibc takes.
 const MAPPED: libc::c_int = 32 << 20;
 
-/// Keep what is freed, for the next message: memory that the kernel has to hand out anew costs several microseconds a page, most of it for clearing it, in
-/// the path of whoever uses it first. By default glibc gives back what is beyond 128 KiB, and maps blocks of that size one by one. It concerns the process;
-/// whoever wants the memory back asks for it (`malloc_trim`).
+/// Keeps freed memory in the process for the next message.
+///
+/// New memory from the kernel costs several microseconds a page, most of it for clearing, in the path of its first
+/// user. By default glibc returns memory beyond 128 KiB, and maps blocks of that size one by one. The setting holds for
+/// the process; `malloc_trim` returns the memory on request.
 pub fn keep_freed_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: plain numbers, and any thread may say so at any time. What is refused leaves things as they were.

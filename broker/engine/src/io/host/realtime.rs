@@ -1,4 +1,4 @@
-//! A thread before all ordinary work of the machine.
+//! Real-time priority of the reactor's thread.
 
 use std::io;
 

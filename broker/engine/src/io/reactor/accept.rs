@@ -15,10 +15,10 @@ use crate::scheduling::client_limits::Unwanted;
 use crate::scheduling::small_reads::Crumbs;
 use crate::time::Nanos;
 
-/// Connections of one port accepted in one turn, where it has nothing else to do: one takes some ten microseconds, and as long to close.
+/// Connections of one port accepted in one otherwise idle turn: each takes about 10 us to accept, and as long to close.
 const ACCEPTS: usize = 16;
 
-/// How long accepting rests after the process ran out of descriptors or memory.
+/// Pause of accepting after the process ran out of descriptors or memory.
 const ACCEPT_REST_NS: Nanos = 100_000_000;
 
 impl Reactor {

@@ -1,5 +1,7 @@
-//! Whose answers may wait is read together with others, once a millisecond (`scheduling/deferred_reads.rs`); whoever waited for an answer, or was left alone for that, is
-//! waited for again.
+//! Deferred reads of consumers: answers that may wait are read together, once a millisecond
+//! (`scheduling/deferred_reads.rs`).
+//!
+//! A consumer that waited for an answer, or had no new message, is watched by epoll again.
 
 use super::Reactor;
 use crate::keys::ConnKey;
@@ -7,7 +9,7 @@ use crate::scheduling::deferred_reads::{Credit, DEFERRED_READ_NS};
 use crate::time::Nanos;
 
 impl Reactor {
-    /// Read the consumers whose answers were left for a while; one to which nothing was sent meanwhile is waited for again.
+    /// Reads the consumers with deferred answers. One that was sent nothing meanwhile is watched by epoll again.
     pub(super) fn read_deferred(&mut self, now: Nanos) {
         let mut keys = self.deferred_reads.take_due(now);
         for key in keys.drain(..) {

@@ -1,5 +1,7 @@
-//! What clients that were refused go on sending, for megabytes until they read why: dropped, a little of it in each turn. Left unread, it would reset the
-//! stream as this is closed, and the reason be lost (RFC 2525, section 2.17).
+//! Drains the input of refused clients, a little in each turn, and drops it.
+//!
+//! Such a client may send megabytes before it reads the error. Unread bytes at the close would reset the stream, and
+//! the error would be lost (RFC 2525, section 2.17).
 
 use std::os::fd::AsRawFd;
 
@@ -27,7 +29,7 @@ impl Reactor {
             let received = socket::receive(socket.fd.as_raw_fd(), &mut self.buffer[..SMALL_READ]);
             socket.dropping = matches!(received, Received::Bytes(..));
             match received {
-                Received::Bytes(..) => self.dropping.push_back(key), // the end may be there already, of which no edge will tell
+                Received::Bytes(..) => self.dropping.push_back(key), // the end may follow without an edge
                 Received::Nothing => {}                              // more of it is an edge
                 Received::End => {
                     self.engine.handle_eof(key);

@@ -1,14 +1,15 @@
-//! The reactor: wait, read everything that is ready, let the engine finish its turn, write. One thread carries a
-//! message from end to end.
+//! The reactor: waits, reads all that is ready, lets the engine finish its turn, writes. One thread carries a message
+//! from end to end.
 //!
-//! Imports everything. Begin with `Reactor::run`. Its children extend `Reactor`: `accept` lets connections in,
-//! `consumer_reads` defers the answers of consumers, `paced_reads` reads those who send little at a time,
-//! `drain_refused` drops what refused clients go on sending.
+//! Imports everything. Begin with `Reactor::run`. Its children extend `Reactor`: `accept` accepts connections, and
+//! `consumer_reads` defers the answers of consumers. `paced_reads` reads clients that send little at a time;
+//! `drain_refused` drops the input of refused clients.
 //!
-//! System calls a message: a share of one `epoll_wait`, one `recvmsg`, one `send` for the acknowledgement, a share of
-//! one `send` to the subscriber and of one `recvmsg` of its FINs (see `scheduling::deferred_reads`). Time limits are an
-//! alarm that is seldom set, not part of each wait. Decisions are held back while the kernel may have older messages on
-//! connections not yet read: as long as a wait fills the event buffer, and some of them go to a topic with a limit.
+//! System calls of a message: one `recvmsg`, one `send` for the acknowledgement, and shares of others. These are one
+//! `epoll_wait`, one `send` to the subscriber, and one `recvmsg` of its FINs (`scheduling::deferred_reads`). Time
+//! limits are an alarm that is seldom set, not part of each wait. Decisions are held back while the kernel may have
+//! older messages on unread connections. That is as long as a wait fills the event buffer, and some messages go to a
+//! topic with a limit.
 
 mod accept;
 mod consumer_reads;
@@ -50,7 +51,7 @@ use crate::time::Nanos;
 const WAKE: u64 = u64::MAX;
 const ALARM: u64 = u64::MAX - 1;
 
-/// Tokens from here on are listeners, by index. The NSQ port comes first: the others may go, and leave its index as it is.
+/// First token of the listeners, by index. The NSQ port comes first: the others may be removed, and its index stays.
 const LISTENER: u64 = u64::MAX - 8;
 
 /// What epoll says of a connection on which there are bytes, or room for some, and that is all.
@@ -59,7 +60,8 @@ const PLAIN: u32 = (libc::EPOLLIN | libc::EPOLLOUT) as u32;
 /// Events of one wait, and so reads before anything is answered: 256 reads take about a millisecond.
 const EVENTS: usize = 256;
 
-/// How often a full event buffer may hold decisions back: beyond 16 x 256 connections ready at once the promise is lost anyway.
+/// Waits with a full event buffer that may hold decisions back: beyond 16 x 256 ready connections the latency promise
+/// is lost.
 const MAX_HOLDS: usize = 16;
 
 /// What a read may bring once the reads of a turn have brought `TURN_BYTES`, of a connection that floods, and where others wait.
@@ -144,7 +146,7 @@ impl Reactor {
         })
     }
 
-    /// Until the handle says stop. This is the heart of the broker, and meant to be read in one piece.
+    /// Runs until the handle stops it. It is the broker's main loop, meant to be read in one piece.
     pub fn run(mut self) -> std::io::Result<()> {
         self.engine.clock.set_offset(self.clock.offset());
         let mut now = self.clock.resample();
@@ -176,7 +178,7 @@ impl Reactor {
                 }
                 ready = self.wait(Block::No, now)?;
             }
-            now = clock::monotonic(); // nothing that was read arrived after this
+            now = clock::monotonic(); // all bytes read arrived before this
             self.note_suspension(commands, now);
             if commands {
                 self.shared.wake.clear();
@@ -234,7 +236,9 @@ impl Reactor {
         self.wait(Block::Yes, now)
     }
 
-    /// The end: what waits for the disk is answered, and what is queued goes there. The sockets are closed before that, so that nobody sends what nobody will read.
+    /// Ends the engine: answers publishes that wait for the disk, and saves the queues.
+    ///
+    /// Sockets are closed before the save, so that no client sends what the broker will not read.
     fn save(&mut self, now: Nanos) {
         self.engine.answer_held(now);
         self.write_all(now);
@@ -264,8 +268,9 @@ impl Reactor {
         }
     }
 
-    /// One read; what it brought goes to the engine with the arrival of its last byte. False: there may be more, of which no edge will tell. `plain`: there
-    /// are bytes and nothing else, as far as is known.
+    /// Reads once; passes the bytes to the engine with the arrival of the last one.
+    ///
+    /// Returns false if bytes may be left without a further edge. `plain`: epoll reported bytes and nothing else.
     fn read(&mut self, key: ConnKey, plain: bool, now: Nanos) -> bool {
         let Some(socket) = self.sockets.get_mut(key) else { return true };
         if !self.engine.is_read(key) {
@@ -281,7 +286,7 @@ impl Reactor {
             Received::Bytes(len, stamp) => {
                 let (is_stamped, publish_reads) = (stamp.is_some(), self.engine.counters.sharing.reads);
                 self.read_bytes += len;
-                let drained = len < room && is_stamped; // without a stamp it is no TCP stream, and may end a read at any byte
+                let drained = len < room && is_stamped; // without a stamp it is no TCP stream
                 let stamp = match stamp {
                     Some(stamp) => {
                         let now = if self.clock.is_before(stamp, now) { now } else { clock::monotonic() };
@@ -402,12 +407,15 @@ impl Reactor {
         self.engine.end_network_delay();
     }
 
-    /// Dropping a socket closes it and takes it out of the epoll set, so many in a turn: a crowd that leaves together must not stop those that stay.
+    /// Closes a bounded number of sockets in a turn; the drop also removes them from the epoll set.
+    ///
+    /// A crowd that disconnects at once must not delay the remaining clients.
     fn close_some(&mut self, now: Nanos) {
         let closes = self.engine.closes(now);
         for key in self.engine.poll_closed() {
             if let Some(socket) = self.sockets.remove(key) {
-                // Those that must wait would be told of at every wait once their peers are gone. (If that fails they are, and closed soon all the same.)
+                // Every wait would report the sockets left over once their peers are gone, so epoll drops them first. A
+                // failure is harmless: they are closed soon.
                 if self.leaving.len() >= closes {
                     let _ = self.epoll.remove(socket.fd.as_raw_fd());
                 }

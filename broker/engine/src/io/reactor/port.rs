@@ -12,7 +12,7 @@ pub(super) struct Port {
     pub(super) listener: Listener,
     pub(super) accepts: bool,              // the HTTP ports do once the service around the engine is ready
     pub(super) waiting: Unread,            // connections to accept
-    pub(super) rests_until: Option<Nanos>, // out of descriptors, or for the sake of messages: nothing is accepted before
+    pub(super) rests_until: Option<Nanos>, // no accept before: out of descriptors, or messages go first
     pub(super) fails: bool,                // out of descriptors since all that waited were in
 }
 
