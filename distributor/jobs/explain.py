@@ -11,12 +11,13 @@ from distributor.jobs.fitting_manager import measured_service_us
 from distributor.model.cluster import Topic
 from distributor.prediction.explanation import Json, Outcome, explain
 from distributor.prediction.forecast import Service
+from distributor.prediction.promise import CONFIDENCE
 from distributor.registry.registry import Registry
 from distributor.sync.service import SyncService
 from srtm.topics.spec import TopicSpec
 
 
-async def planned(spec: TopicSpec, registry: Registry, syncing: SyncService) -> Json:
+async def planned(spec: TopicSpec, registry: Registry, syncing: SyncService, confidence: float = CONFIDENCE) -> Json:
     """What a submission of ``spec`` would do now. Raises BadInput."""
     burst, placement, reasons = await registry.dry_run(spec)
     outcome = Outcome(
@@ -26,11 +27,12 @@ async def planned(spec: TopicSpec, registry: Registry, syncing: SyncService) -> 
         reasons=reasons,
         offered=registry.offered(spec),
         services=services(spec.name, registry, syncing),
+        confidence=confidence,
     )
     return await trio.to_thread.run_sync(partial(explain, outcome))
 
 
-async def submitted(topic: Topic, registry: Registry, syncing: SyncService) -> Json:
+async def submitted(topic: Topic, registry: Registry, syncing: SyncService, confidence: float | None = None) -> Json:
     """The topic as it is placed now."""
     outcome = Outcome(
         spec=topic.spec,
@@ -39,6 +41,7 @@ async def submitted(topic: Topic, registry: Registry, syncing: SyncService) -> J
         reasons=topic.reasons,
         offered=registry.offered(topic.spec),
         services=services(topic.name, registry, syncing),
+        confidence=confidence,
         shares=topic.leases.target if topic.leases.target.keys() >= set(topic.placement.brokers) else None,
     )
     return await trio.to_thread.run_sync(partial(explain, outcome))

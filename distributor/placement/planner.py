@@ -13,6 +13,8 @@ from typing import NamedTuple
 from distributor.model.broker_load import NO_LOAD, BrokerLoad
 from distributor.model.cluster import Broker, Placement, Topic
 from distributor.placement.allocation import BrokerCapacity, Demand, Plan, place_more, plan
+from distributor.placement.promise_sizing import auto_burst, most_burst
+from srtm.token_bucket.assumed_capacity import assumed_mcap
 from srtm.token_bucket.burst_sizing import smallest_burst
 from srtm.topics.capacity import Capacity, class_of, effective_mcap
 from srtm.topics.spec import TopicSpec
@@ -36,7 +38,7 @@ def capacities(
     """All brokers as allocation sees them when it places the topic of ``spec``.
 
     A broker that is not ``usable`` has no room for anything new. Of a broker's ``measured`` capacities the one counts
-    that suits the hardest of its promises and traffic classes, this topic's included.
+    that suits the hardest of its promises and traffic classes, this topic's included. Without any, it is assumed.
     """
     asked = (spec.slo, class_of(spec.publishers))
     found = []
@@ -45,8 +47,9 @@ def capacities(
             found.append(BrokerCapacity(name=broker.name, mcap=1.0, allocated=1.0))
             continue
         load = loads.get(broker.name, NO_LOAD)
-        promised = itertools.chain([asked], load.promised(without=spec.name))
-        mcap = effective_mcap(broker.mcap, measured.get(broker.name, ()), promised)
+        promises = list(itertools.chain([asked], load.promised(without=spec.name)))
+        mcap = effective_mcap(broker.mcap, measured.get(broker.name, ()), promises)
+        mcap = mcap or assumed_mcap(slo for slo, _ in promises)
         found.append(BrokerCapacity(name=broker.name, mcap=mcap, allocated=load.allocated_to_others(spec.name)))
     return found
 
@@ -65,27 +68,42 @@ def demand(spec: TopicSpec, burst: float) -> Demand:
 
 
 def burst_of(spec: TopicSpec) -> float:
-    """b, messages: the number in the spec, or what "auto" comes to (which takes seconds for large topics)."""
-    if spec.burst != "auto":
-        return spec.burst
-    return float(smallest_burst(spec.publishers, spec.rate, spec.slo.percentile))
+    """b, messages: the number in the spec, what "paper" comes to, or the most that "auto" may come to (``sized``)."""
+    if spec.burst == "paper":
+        return float(smallest_burst(spec.publishers, spec.rate, spec.slo.percentile))
+    if spec.burst == "auto":
+        return max(most_burst(spec), float(spec.publishers.largest_batch))
+    return spec.burst
+
+
+def sized(spec: TopicSpec, plan: TopicPlan) -> TopicPlan:
+    """``plan`` with the burst that "auto" comes to for its placement. Raises BadInput if that is too large."""
+    return plan._replace(burst=auto_burst(spec, plan.placement)) if spec.burst == "auto" else plan
 
 
 def with_burst(spec: TopicSpec, old: Topic | None) -> TopicSpec:
-    """``spec`` with a number for its burst. Reuses the burst of ``old`` if nothing has changed that it depends on."""
+    """``spec`` with a number for its burst, but for an "auto" that depends on the placement.
+
+    Reuses the burst of ``old`` if nothing has changed that it depends on.
+    """
     if old is not None and not old.removed and _same_envelope(old.spec, spec):
         return replace(spec, burst=old.burst)
-    return replace(spec, burst=burst_of(spec))
+    return spec if spec.burst == "auto" else replace(spec, burst=burst_of(spec))
 
 
 def _same_envelope(old: TopicSpec, new: TopicSpec) -> bool:
-    before, now = (old.burst, old.rate, old.slo.percentile), (new.burst, new.rate, new.slo.percentile)
-    return before == now and old.publishers == new.publishers
+    return _envelope_of(old) == _envelope_of(new) and old.publishers == new.publishers
+
+
+def _envelope_of(spec: TopicSpec) -> tuple[object, ...]:
+    if spec.burst == "auto":
+        return spec.burst, spec.rate, spec.slo, spec.max_burst_s, spec.split, spec.placement, spec.seed
+    return spec.burst, spec.rate, spec.slo.percentile
 
 
 def place_anew(spec: TopicSpec, offered: Sequence[BrokerCapacity]) -> TopicPlan:
     """Place all publishers, wherever they were before."""
-    return _place_all(spec, burst_of(spec), offered)
+    return sized(spec, _place_all(spec, burst_of(spec), offered))
 
 
 def _place_all(spec: TopicSpec, burst: float, offered: Sequence[BrokerCapacity]) -> TopicPlan:
@@ -95,7 +113,7 @@ def _place_all(spec: TopicSpec, burst: float, offered: Sequence[BrokerCapacity])
 
 def place_again(spec: TopicSpec, offered: Sequence[BrokerCapacity], held: Sequence[str | None]) -> TopicPlan:
     """Place publishers that have a broker in ``held``, or None, with the fewest moves."""
-    return place_rest(spec, burst_of(spec), offered, held)
+    return sized(spec, place_rest(spec, burst_of(spec), offered, held))
 
 
 def place_rest(

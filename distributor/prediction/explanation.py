@@ -1,7 +1,7 @@
 """Why a topic is placed as it is, and what that costs: the document that a plan and a submission answer with. Pure.
 
-What it predicts is ``forecast``'s; what was measured stands beside it in the topic's view, in the reports of its
-brokers and the status of its fitting.
+The verdict is that of ``promise``, over many minutes; the delays of brokers are those of one ``forecast``. What was
+measured stands beside it in the topic's view, in the reports of its brokers and the status of its fitting.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from distributor.model.columns import ALONE
 from distributor.model.leases import MICRO, Amount
 from distributor.placement import planner
 from distributor.placement.allocation import BrokerCapacity
+from distributor.placement.promise_sizing import PromiseSizing
 from distributor.placement.share_targets import ShareDemand, target_shares
 from distributor.prediction.forecast import ASSUMED, Forecast, Service, Simulation
+from distributor.prediction.promise import CONFIDENCE, Candidate, promise_json
 from srtm.topics.spec import TopicSpec
 from srtm.units import to_micro
 
@@ -42,6 +44,7 @@ class Outcome:
     offered: Sequence[BrokerCapacity]
     services: Mapping[str, Service]
     shares: Mapping[str, Amount] | None = None  # None: those of a fresh submission
+    confidence: float | None = CONFIDENCE  # per cent of the minutes; None: nobody asks for the promise
 
     @property
     def envelope(self) -> Amount:
@@ -55,10 +58,11 @@ class Outcome:
 
 
 def explain(one: Outcome) -> Json:
-    """The whole document. Takes a second of work at most, and as long again as placing took."""
+    """The whole document. Takes a few seconds of work, and as long again as placing took."""
     spec, placement, target = one.spec, one.placement, one.target
     traffic = Simulation(spec.publishers, spec.slo.percentile, one.envelope, SEED)
     found = traffic.forecast(placement, target, one.services)
+    even = _even(one) if spec.placement != "lb" else None
     return {
         "name": spec.name,
         "rate": spec.rate,
@@ -76,7 +80,8 @@ def explain(one: Outcome) -> Json:
         "predicted": _predicted(found, spec),
         "penalty": asdict(found.penalty),
         "admitted_afterwards": _admitted(one.offered, placement),
-        "balanced": _balanced(one, traffic) if spec.placement != "lb" else None,
+        "balanced": _balanced(one, traffic, *even) if even is not None else None,
+        "promise": _promise(one, target, even, one.confidence) if one.confidence is not None else None,
     }
 
 
@@ -126,7 +131,6 @@ def _predicted(found: Forecast, spec: TopicSpec) -> Json:
         "seed": SEED,
         "percentile": spec.slo.percentile,
         **asdict(found.worst),
-        "keeps": found.worst.total_ms <= spec.slo.latency_ms,
     }
 
 
@@ -148,13 +152,15 @@ def _admitted(offered: Sequence[BrokerCapacity], placement: Placement) -> Json:
     }
 
 
-def _balanced(one: Outcome, traffic: Simulation) -> Json:
-    """The same topic spread evenly over all brokers: lb."""
-    even = replace(one.spec, placement="lb")
-    _, placement, _ = planner.place_anew(replace(even, burst=one.burst), one.offered)
-    found = traffic.forecast(
-        placement, target_shares(ShareDemand(spec=even, envelope=one.envelope, placement=placement)), one.services
-    )
+def _even(one: Outcome) -> tuple[Placement, dict[str, Amount]]:
+    """The same topic spread evenly over all brokers (lb), and its shares."""
+    even = replace(one.spec, placement="lb", burst=one.burst)
+    _, placement, _ = planner.place_anew(even, one.offered)
+    return placement, target_shares(ShareDemand(spec=even, envelope=one.envelope, placement=placement))
+
+
+def _balanced(one: Outcome, traffic: Simulation, placement: Placement, shares: Mapping[str, Amount]) -> Json:
+    found = traffic.forecast(placement, shares, one.services)
     return {
         "k": len(placement.brokers),
         "state": placement.state,
@@ -162,3 +168,17 @@ def _balanced(one: Outcome, traffic: Simulation) -> Json:
         "penalty": asdict(found.penalty),
         "admitted_afterwards": _admitted(one.offered, placement),
     }
+
+
+def _promise(
+    one: Outcome,
+    target: Mapping[str, Amount],
+    even: tuple[Placement, Mapping[str, Amount]] | None,
+    confidence: float,
+) -> Json:
+    services = {name: service.ns for name, service in one.services.items()}
+    sizing = PromiseSizing(spec=one.spec, placement=one.placement, services=services)
+    spread = None
+    if even is not None and even[0].brokers:
+        spread = Candidate.of(replace(sizing, placement=even[0]), even[1])
+    return promise_json(sizing, one.burst, target, spread, confidence)

@@ -26,8 +26,10 @@ from distributor.model.leases import MICRO, Amount
 from distributor.prediction.replay import Latency, Trace, delays, latency
 from srtm.errors import BadInput
 from srtm.token_bucket.arrival_process import Sent, sent
+from srtm.token_bucket.assumed_capacity import SERVICE_NS
 from srtm.token_bucket.dispersion import traffic_of
 from srtm.token_bucket.fitted_split import Traffic
+from srtm.token_bucket.kept_minutes import processing_s
 from srtm.token_bucket.replay import penalty
 from srtm.topics.publishers import Publishers
 
@@ -47,7 +49,7 @@ class Service:
     source: Source
 
 
-ASSUMED = Service(15_000, "assumed")  # CPU a message of the engine on a plain machine (docs/performance.md)
+ASSUMED = Service(SERVICE_NS, "assumed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +154,7 @@ class Simulation:
         waits = [_wait(one, share, self._percentile) for one, share in zip(traffic, shares, strict=True)]
         found = {}
         for name, one, wait in zip(placement.brokers, traffic, waits, strict=True):
-            processing_ms = _sojourn_ms(one, services.get(name, ASSUMED), self._percentile)
+            processing_ms = 1e3 * processing_s(one, services.get(name, ASSUMED).ns / 1e9, self._percentile)
             found[name] = Delay(access_ms=wait.at_ms, processing_ms=processing_ms, total_ms=wait.at_ms + processing_ms)
         everywhere = self._everybody if (placement.at != NOWHERE).all() else _merged(placement.publishers, placement.at)
         whole = _wait(everywhere, self._envelope, 99.0)
@@ -224,16 +226,3 @@ def _pooled_p99_ms(traffic: Sequence[Traffic], shares: Sequence[Amount]) -> floa
         middle_s = (least_s + most_s) / 2
         least_s, most_s = (middle_s, most_s) if late(middle_s) > 0.01 else (least_s, middle_s)
     return 1e3 * most_s
-
-
-def _sojourn_ms(one: Traffic, service: Service, percentile: float) -> float:
-    """Of the last of those that come together, behind work that is there with the probability of a busy server. Taken
-    as if there were no bucket before it, which can only make traffic burstier."""
-    if not service.ns or not one.rate:
-        return service.ns / 1e6
-    rate = 1e9 / service.ns
-    theta = _theta(one, rate)
-    if theta == 0:
-        return math.inf
-    found = max(0.0, math.log(one.rate / rate * 100 / (100 - percentile)) / theta)
-    return 1e3 * (found + max(1.0, one.dispersion)) / rate

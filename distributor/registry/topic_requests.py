@@ -115,11 +115,12 @@ class TopicRequests:
         sized = await trio.to_thread.run_sync(planner.with_burst, spec, old)
         burst = planner.burst_of(sized)
         if planner.fits_placement(old, spec, burst):
-            return TopicPlan(burst, old.placement, old.reasons)
+            kept = TopicPlan(burst, old.placement, old.reasons)
+            return await trio.to_thread.run_sync(planner.sized, sized, kept)
         return await self._plan(sized)
 
     async def _plan(self, spec: TopicSpec) -> TopicPlan:
-        """``spec`` has a number for its burst."""
+        """``spec`` has a number for its burst, or "auto" to be sized for the placement."""
         old, offered = self._state.managed_topic(spec.name), self._room.offered(spec)
         if old is None or not planner.has_same_principles(old.spec, spec):
             return await trio.to_thread.run_sync(planner.place_anew, spec, offered)

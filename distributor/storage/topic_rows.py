@@ -185,11 +185,17 @@ def _spec(row: Row, chunks: Sequence[Row]) -> TopicSpec:
     columns = [msgspec.msgpack.decode(chunk["columns"]) for chunk in chunks]
     ids, rates, groups, processes, batches = ([value for chunk in columns for value in chunk[i]] for i in range(5))
     block = {"ids": ids, "rates": rates, "groups": groups, "process": processes, "batch": batches}
-    return parse_topic_json({**_bounded(msgspec.json.decode(row["spec"])), "publishers": [block] if ids else []})
+    return parse_topic_json({**_adopted(msgspec.json.decode(row["spec"])), "publishers": [block] if ids else []})
 
 
-def _bounded(document: dict[str, Any]) -> dict[str, Any]:
-    """``document`` with its latency within bounds. Older stores have promises that no broker can measure."""
+def _adopted(document: dict[str, Any]) -> dict[str, Any]:
+    """A stored ``document`` in the words of this version.
+
+    Older stores have promises that no broker can measure, and their "auto" is the rule that is called "paper" now: the
+    topic keeps its burst until it is submitted again.
+    """
+    if document["burst"] == "auto" and "max_burst_s" not in document:
+        document = {**document, "burst": "paper"}
     latency_ms = min(max(document["slo"]["latency_ms"], LEAST_LATENCY_MS), LONGEST_LATENCY_MS)
     return {**document, "slo": {**document["slo"], "latency_ms": latency_ms}}
 

@@ -10,6 +10,7 @@ from distributor.model.broker_load import NO_LOAD
 from distributor.registry.registry import Registry
 from distributor.sync.service import SyncService
 from srtm.control import BrokerMachine, DrainProgress, Throttling, TopicReport
+from srtm.token_bucket.assumed_capacity import assumed_mcap
 from srtm.topics.capacity import effective_mcap
 from srtm.version import __version__
 
@@ -18,10 +19,11 @@ class CapacityView(msgspec.Struct, kw_only=True):
     """What a broker can process and what is left of it, in msg/s."""
 
     name: str
-    mcap: float  # under the hardest promise that the broker has; 0: not known
+    mcap: float  # under the hardest promise that the broker has
     mcap_stated: float
+    mcap_assumed: bool  # nobody stated or measured it
     allocated: float
-    rcap: float | None  # null: no limit is known
+    rcap: float
     capacities: list[dict[str, Any]]
 
 
@@ -35,10 +37,11 @@ class BrokerView(msgspec.Struct, kw_only=True):
     http_address: str
     mcap: float  # as in ``CapacityView``
     mcap_stated: float
+    mcap_assumed: bool
     capacities: list[dict[str, Any]]
     lab_service_time_ns: int  # 0: not in the laboratory
     allocated: float
-    rcap: float | None  # null: no limit is known
+    rcap: float
     alive: bool | None  # null: only the leader knows
     dead: bool
     accepting: bool
@@ -63,13 +66,16 @@ class HealthView(msgspec.Struct, kw_only=True):
 def capacity_view(name: str, registry: Registry) -> CapacityView:
     """Raises NotFound."""
     broker, load, measured = registry.broker(name), registry.loads.get(name, NO_LOAD), registry.capacities.get(name, ())
-    mcap = effective_mcap(broker.mcap, measured, load.promised())
+    promises = list(load.promised())
+    known = effective_mcap(broker.mcap, measured, promises)
+    mcap = known or assumed_mcap(slo for slo, _ in promises)
     return CapacityView(
         name=name,
         mcap=mcap,
         mcap_stated=broker.mcap,
+        mcap_assumed=not known,
         allocated=load.allocated,
-        rcap=max(0.0, mcap - load.allocated) if mcap else None,
+        rcap=max(0.0, mcap - load.allocated),
         capacities=[capacity.to_json() for capacity in measured],
     )
 
@@ -85,6 +91,7 @@ def broker_view(name: str, registry: Registry, syncing: SyncService) -> BrokerVi
         http_address=broker.http_address,
         mcap=capacity.mcap,
         mcap_stated=capacity.mcap_stated,
+        mcap_assumed=capacity.mcap_assumed,
         capacities=capacity.capacities,
         lab_service_time_ns=session.lab_service_ns,
         allocated=capacity.allocated,

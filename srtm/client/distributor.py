@@ -110,25 +110,35 @@ class DistributorClient:
         await self._http.__aexit__(kind, error, trace)
 
     async def create_or_change_topic(
-        self, name: str, document: Mapping[str, object], *, fitting: str | None = None, rounds_s: float | None = None
+        self,
+        name: str,
+        document: Mapping[str, object],
+        *,
+        fitting: str | None = None,
+        rounds_s: float | None = None,
+        confidence: float | None = None,
     ) -> Json:
         """Submit a topic and return its ``TopicView`` after the change.
 
         ``fitting`` overrides the distributor's method of fitting. ``rounds_s``: length of a round of "paper", s.
-        Raises BadInput, Conflict.
+        ``confidence``: per cent of the minutes that are to keep the promise; a prediction is returned then, which takes
+        seconds. Raises BadInput, Conflict.
         """
-        _refuse_not_finite("rounds_s", rounds_s)
-        asked = {"fitting": fitting, "rounds_s": None if rounds_s is None else f"{rounds_s:g}"}
-        query = {field: value for field, value in asked.items() if value is not None}
+        query = {} if fitting is None else {"fitting": fitting}
+        query |= _numbers(rounds_s=rounds_s, confidence=confidence)
         return await self._call("PUT", f"/v1/topics/{_part(name)}", Json, body=document, query=query)
 
     async def fitting(self, name: str) -> Json:
         """Return the state of a topic's fitting. Raises NotFound."""
         return await self._call("GET", f"/v1/topics/{_part(name)}/fitting", Json)
 
-    async def plan(self, document: Mapping[str, object]) -> Json:
-        """Return what a submission of ``document`` would do now. Nothing is stored. Raises BadInput."""
-        return await self._call("POST", "/v1/plan", Json, body=document, repeatable=True)
+    async def plan(self, document: Mapping[str, object], *, confidence: float | None = None) -> Json:
+        """Return what a submission of ``document`` would do now. Nothing is stored; it takes seconds. Raises BadInput.
+
+        ``confidence``: per cent of the minutes that are to keep the promise; None: the distributor's default.
+        """
+        query = _numbers(confidence=confidence)
+        return await self._call("POST", "/v1/plan", Json, body=document, query=query, repeatable=True)
 
     async def topics(self) -> list[Json]:
         """Return the ``TopicView`` of every topic."""
@@ -378,6 +388,13 @@ def _encoded(body: object) -> bytes:
     """Encode ``body`` as JSON. Raises BadInput for a number that is not finite: JSON would send it as null."""
     _refuse_not_finite("", body)
     return msgspec.json.encode(body)
+
+
+def _numbers(**values: float | None) -> dict[str, str]:
+    """Return the query of those that are given. Raises BadInput."""
+    for field, value in values.items():
+        _refuse_not_finite(field, value)
+    return {field: f"{value:g}" for field, value in values.items() if value is not None}
 
 
 def _refuse_not_finite(field: str, value: object) -> None:

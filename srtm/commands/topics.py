@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,17 +17,23 @@ from srtm.commands.fitting import Fitting, show_fitting, wait_fitted
 from srtm.console.conditions import conditions, remarks
 from srtm.console.distributor_call import ask_distributor
 from srtm.console.output import DistributorOption, JsonOption, TokenOption, show, table
-from srtm.console.plans import promise, show_plan
+from srtm.console.plans import is_promised, promise, show_plan
 from srtm.control import FITTING_ENDED
 from srtm.errors import BadInput
 from srtm.topics.adaptation import MODES
 from srtm.topics.file import read_topic_file, topic_name
 
 _CHANGES_SHOWN = 3
+_CONFIDENCE = 95.0  # minutes of 100
+_PREDICTED_WITHIN_S = 120.0
 app = typer.Typer(no_args_is_help=True, help="Topics: plan, submit, show, change, remove.", rich_markup_mode=None)
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE.toml")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME")]
+ConfidenceOption = Annotated[
+    float,
+    typer.Option(min=50.0, max=99.0, metavar="PERCENT", help="Minutes of 100 that are to keep the promise, surely."),
+]
 
 
 @app.command()
@@ -36,6 +44,10 @@ def submit(
     ] = None,
     rounds_s: Annotated[float | None, typer.Option(help="Length of a round of --fitting paper, s.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the fitting has ended.")] = False,
+    confidence: ConfidenceOption = _CONFIDENCE,
+    require_promise: Annotated[
+        bool, typer.Option("--require-promise", help="Store nothing unless the promise is predicted; status 1 then.")
+    ] = False,
     distributor: DistributorOption = None,
     token: TokenOption = None,
     json_file: JsonOption = None,
@@ -47,27 +59,55 @@ def submit(
     document = read_topic_file(file)
     name = topic_name(document)
 
+    def ask_slowly(question: Callable[[DistributorClient], Awaitable[Json]]) -> Json:
+        return _ask_slowly(distributor, token, question)
+
+    if require_promise:
+        planned = ask_slowly(lambda client: client.plan(document, confidence=confidence))
+        if not is_promised(planned):
+            show("topic submit", planned, json_file, partial(_show_refused, planned))
+            return 1
+
     async def ask(client: DistributorClient) -> Json:
         method = None if fitting is None else fitting.value
-        view = await client.create_or_change_topic(name, document, fitting=method, rounds_s=rounds_s)
+        view = await client.create_or_change_topic(
+            name, document, fitting=method, rounds_s=rounds_s, confidence=confidence
+        )
         if not wait:
             return view
         found = await wait_fitted(client, name, lambda line: print(line, file=sys.stderr, flush=True))
         return {**view, **await client.topic(name), "fitting": found}
 
-    view = ask_distributor(distributor, token, ask)
+    view = ask_slowly(ask)
     show("topic submit", view, json_file, partial(_show_submitted, view, file))
     return _status_of(view, waited=wait)
 
 
 @app.command()
 def plan(
-    file: FileArgument, distributor: DistributorOption = None, token: TokenOption = None, json_file: JsonOption = None
-) -> None:
-    """Show what submitting the file would do now. Changes nothing."""
+    file: FileArgument,
+    confidence: ConfidenceOption = _CONFIDENCE,
+    distributor: DistributorOption = None,
+    token: TokenOption = None,
+    json_file: JsonOption = None,
+) -> int:
+    """Show what submitting the file would do now. Changes nothing.
+
+    Status 1: somebody has no place, or the promise is not predicted with the confidence.
+    """
     document = read_topic_file(file)
-    planned = ask_distributor(distributor, token, lambda client: client.plan(document))
+    planned = _ask_slowly(distributor, token, lambda client: client.plan(document, confidence=confidence))
     show("topic plan", planned, json_file, partial(show_plan, planned))
+    return 0 if is_promised(planned) else 1
+
+
+def _ask_slowly(
+    urls: list[str] | None, token: str | None, question: Callable[[DistributorClient], Awaitable[Json]]
+) -> Json:
+    """Ask what takes seconds, and show on a terminal that it is under way."""
+    people = Console(stderr=True)
+    with people.status("placing the topic and drawing minutes of its traffic") if people.is_terminal else nullcontext():
+        return ask_distributor(urls, token, question, timeout_s=_PREDICTED_WITHIN_S)
 
 
 @app.command("list")
@@ -201,7 +241,7 @@ def _show_status(result: dict[str, list[Json]], console: Console) -> None:
             broker["name"],
             broker.get("tcp_address"),
             broker["alive"],
-            broker.get("mcap"),
+            _mcap(broker),
             broker.get("allocated"),
             _free(broker),
         ]
@@ -214,6 +254,11 @@ def _show_status(result: dict[str, list[Json]], console: Console) -> None:
     if any(broker["alive"] is None for broker in result["brokers"]):
         console.print("a standby answered: which brokers are alive, and what they report, is known to the leader alone")
     _show_topics(result["topics"], console)
+
+
+def _mcap(broker: Json) -> object:
+    """Return the capacity of a broker, msg/s, marked if nobody stated or measured it."""
+    return f"{broker['mcap']:,.6g} (assumed)" if broker.get("mcap_assumed") else broker.get("mcap")
 
 
 def _free(broker: Json) -> float | None:
@@ -298,9 +343,16 @@ def _show_topic(view: Json, console: Console) -> None:
         show_fitting(view["fitting"], console)
 
 
+def _show_refused(planned: Json, console: Console) -> None:
+    show_plan(planned, console)
+    console.print("nothing was stored: the promise is not predicted (--require-promise)", soft_wrap=True)
+
+
 def _show_submitted(view: Json, file: Path, console: Console) -> None:
     _show_topic(view, console)
     show_plan(view["explanation"], console)
+    if not is_promised(view["explanation"]):
+        console.print("warning: stored, but the promise is not predicted with that confidence", soft_wrap=True)
     if "fitting" in view and view["fitting"]["state"] not in FITTING_ENDED:
         console.print(
             "This is the placement by rates; whether it keeps the promise is not measured yet, and fitting goes on. "

@@ -12,12 +12,19 @@ _T = TypeVar("_T")
 
 
 def ask_distributor(
-    urls: list[str] | None, token: str | None, question: Callable[[DistributorClient], Awaitable[_T]]
+    urls: list[str] | None,
+    token: str | None,
+    question: Callable[[DistributorClient], Awaitable[_T]],
+    *,
+    timeout_s: float = 10.0,
 ) -> _T:
-    """Run ``question`` with a client of the distributor, in an event loop of its own, and return its result."""
+    """Run ``question`` with a client of the distributor, in an event loop of its own, and return its result.
+
+    ``timeout_s``: of each call.
+    """
 
     async def work() -> _T:
-        async with DistributorClient(urls, token=token) as client:
+        async with DistributorClient(urls, token=token, timeout_s=timeout_s) as client:
             return await question(client)
 
     return run_trio(work)

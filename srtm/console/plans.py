@@ -37,14 +37,61 @@ def show_plan(plan: Json, console: Console) -> None:
         f"{_KNOWN[predicted['method']]}: {predicted['messages']:,} messages, {predicted['seconds']:,.3g} s, "
         f"seed {predicted['seed']}"
     )
-    say(f"worst broker: {_delays(predicted)}: the promise is {'kept' if predicted['keeps'] else 'BROKEN'}")
+    say(f"worst broker: {_delays(predicted)}")
     say(f"DRL penalty against one bucket: {_penalty(plan['penalty'])}")
     say(f"admitted afterwards: {_admitted(plan['admitted_afterwards'])}")
     if (even := plan["balanced"]) is not None:
-        kept = "kept" if even["predicted"]["keeps"] else "BROKEN"
         over = f"{even['k']} {plural(even['k'], 'broker')}"
-        say(f"balanced over {over} instead (lb): {_delays(even['predicted'])}: it would be {kept}")
+        say(f"balanced over {over} instead (lb): {_delays(even['predicted'])}")
         say(f"  DRL penalty {_penalty(even['penalty'])}; admitted afterwards: {_admitted(even['admitted_afterwards'])}")
+    for line in promise_lines(plan):
+        say(line)
+
+
+def is_promised(plan: Json) -> bool:
+    """Return whether everybody has a place and the promise is predicted with the confidence asked for."""
+    return bool(plan["state"] == "placed" and (plan.get("promise") or {}).get("predicted"))
+
+
+def promise_lines(plan: Json) -> list[str]:
+    """Return what is predicted of the promise: in how many minutes it is kept, and what would do if in too few."""
+    found = plan.get("promise")
+    if found is None:
+        return []
+    if found["kept"] is None:
+        return ["the promise: nobody publishes yet" if found["predicted"] else "the promise: nobody has a place"]
+    lines = [f"the promise is {kept_minutes(found['kept'])}, access and processing, on the worst broker"]
+    others = [f"{kept_minutes(found['one_bucket'])} in one bucket (access alone)"]
+    others += [f"{kept_minutes(found['even'])} spread evenly"] if found["even"] is not None else []
+    lines.append(f"  it would be {', '.join(others)}")
+    if "enough" in found:
+        lines.append(f"  not surely in {found['confidence']:g} of 100 minutes: {_enough(found['enough'], plan)}")
+    return lines
+
+
+def kept_minutes(kept: Json) -> str:
+    """Return "kept in 97 of 100 minutes (93 to 99)"."""
+    chance, low, high = (100 * kept[key] for key in ("chance", "low", "high"))
+    if kept["method"] == "formula":
+        return f"kept in about {_whole(chance)} of 100 minutes (by formula: too many messages to draw)"
+    return f"kept in {_whole(chance)} of 100 minutes ({low:.0f} to {high:.0f})"
+
+
+def _whole(percent: float) -> int:
+    """Return whole per cent: 100 and 0 mean all and none."""
+    return min(99, max(1, round(percent))) if 0 < percent < 100 else round(percent)
+
+
+def _enough(enough: Json, plan: Json) -> str:
+    if enough["limit"] == "service":
+        return "one message alone takes a broker longer than the promise allows"
+    if enough["limit"] == "processing":
+        return "processing breaks it: more brokers would do, or faster ones"
+    ways = []
+    if enough["rate"] is not None:
+        ways.append(f"rate = {enough['rate']:,.6g} (now {plan['rate']:,.6g})")
+    ways.append(f"burst = {enough['burst']:,.6g} (now {plan['burst']:,.6g})")
+    return f"{' or '.join(ways)} would do"
 
 
 def _show_brokers(plan: Json, console: Console) -> None:

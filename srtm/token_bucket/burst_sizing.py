@@ -1,4 +1,4 @@
-"""Sizes ``burst = "auto"``: the smallest whole b without access delay at a percentile.
+"""Sizes ``burst = "paper"``: the smallest whole b without access delay at a percentile.
 
 The unfinished work U that a message finds does not depend on b (appendix A). The message is not delayed if and only if
 U + 1 <= b (Eq. 2). So b is the percentile of U + 1 over the messages, rounded up, and one pass finds it. Arrivals are

@@ -37,8 +37,9 @@ __all__ = [
 PERCENTILES = (50, 90, 95, 99, 99.9)
 LEAST_LATENCY_MS = 1e-6  # 1 ns, the unit in which brokers count
 LONGEST_LATENCY_MS = 86_400_000  # a day
+LONGEST_BURST_S = 60.0  # a minute of r: that on which a promise is judged
 
-Burst = float | Literal["auto"]
+Burst = float | Literal["auto", "paper"]
 Split = Literal["fitted", "proportional"]
 Strategy = Literal["srtm", "maxmin", "conc", "lb"]
 
@@ -62,9 +63,10 @@ class TopicSpec:
 
     name: str
     rate: float  # r, msg/s; at least the publishers' load
-    burst: Burst  # b, messages, at least 1; "auto": ``srtm.token_bucket.burst_sizing`` finds it
+    burst: Burst  # b, messages, at least 1; or a rule: "auto" (``srtm.token_bucket.kept_minutes``) or "paper"
     slo: Slo
     publishers: Publishers
+    max_burst_s: float = 1.0  # the most that "auto" may take, in seconds of r
     on_excess: Literal["delay", "reject"] = "delay"
     mode: Mode = "fitted"
     adaptation: Adaptation = field(default_factory=Adaptation)
@@ -81,7 +83,7 @@ class TopicSpec:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What is valid but probably a mistake."""
-        if self.burst == "auto" or self.publishers.largest_batch <= self.burst:
+        if isinstance(self.burst, str) or self.publishers.largest_batch <= self.burst:
             return ()
         return (f"{self.publishers.describe_largest_batch()}: with a burst of {self.burst:g} some of them always wait",)
 
@@ -91,6 +93,7 @@ class TopicSpec:
             "name": self.name,
             "rate": self.rate,
             "burst": self.burst,
+            "max_burst_s": self.max_burst_s,
             "on_excess": self.on_excess,
             "mode": self.mode,
             "adaptation": table_of(self.adaptation),
@@ -121,14 +124,16 @@ def _percentile(value: float) -> float:
 
 
 def _burst(value: object) -> Burst:
-    if value == "auto":
-        return "auto"
+    if value == "auto" or value == "paper":
+        return value
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= LARGEST:  # false for NaN too
-        raise ValueError(f'must be a number of messages from 1 to {LARGEST:g}, or "auto"')
+        raise ValueError(f'must be a number of messages from 1 to {LARGEST:g}, "auto" or "paper"')
     return float(value)
 
 
-_BurstShape = Annotated[float, Field(ge=1, le=LARGEST)] | Literal["auto"]  # the type of ``_burst`` for JSON Schema
+_BurstShape = (
+    Annotated[float, Field(ge=1, le=LARGEST)] | Literal["auto", "paper"]
+)  # the type of ``_burst`` for JSON Schema
 LatencyMs = Annotated[float, Field(ge=LEAST_LATENCY_MS, le=LONGEST_LATENCY_MS, allow_inf_nan=False)]
 
 
@@ -145,6 +150,7 @@ class TopicTable(Schema):
     name: Annotated[str, AfterValidator(_topic_name)]
     rate: Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
     burst: Annotated[Burst, PlainValidator(_burst, json_schema_input_type=_BurstShape)]
+    max_burst_s: Annotated[float, Field(gt=0, le=LONGEST_BURST_S, allow_inf_nan=False)] = 1.0
     on_excess: Literal["delay", "reject"] = "delay"
     mode: Mode = "fitted"
     adaptation: AdaptationTable = Field(default_factory=AdaptationTable)
@@ -165,8 +171,10 @@ def parse_topic_json(document: object) -> TopicSpec:
     """Read the spec of a decoded JSON document. Raises BadInput."""
     topic = parsed(TopicTable, document)
     rate = from_micro(to_micro(topic.rate, "rate"))
-    burst: Burst = "auto" if topic.burst == "auto" else from_micro(to_micro(topic.burst, "burst"))
-    choices = {key: getattr(topic, key) for key in ("on_excess", "mode", "lease", "placement", "split", "seed")}
+    burst: Burst = topic.burst if isinstance(topic.burst, str) else from_micro(to_micro(topic.burst, "burst"))
+    choices = {
+        key: getattr(topic, key) for key in ("max_burst_s", "on_excess", "mode", "lease", "placement", "split", "seed")
+    }
     publishers = join([read_block(block, index) for index, block in enumerate(topic.publishers)])
     slo = Slo(percentile=topic.slo.percentile, latency_ms=topic.slo.latency_ms)
     choices["adaptation"] = checked(topic.adaptation, Adaptation())
@@ -195,7 +203,7 @@ def _checked(spec: TopicSpec) -> TopicSpec:
     if spec.mode == "gdrl" and spec.lease_ms is not None:
         rule = 'must be "keep" under mode "gdrl": brokers that need no distributor cannot renew a lease'
         raise BadInput("lease", spec.lease, rule)
-    if spec.on_excess == "reject" and spec.burst != "auto" and spec.publishers.largest_batch > spec.burst:
+    if spec.on_excess == "reject" and not isinstance(spec.burst, str) and spec.publishers.largest_batch > spec.burst:
         largest = spec.publishers.describe_largest_batch()
         raise BadInput("burst", spec.burst, f"must be at least the largest batch: {largest}, always rejected otherwise")
     return spec

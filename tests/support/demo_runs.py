@@ -37,6 +37,8 @@ class Arranged:
 @cache
 def arranged(placement: Strategy) -> Arranged:
     spec = replace(_spec(), placement=placement)
+    if placement != "srtm":
+        spec = replace(spec, burst=sum(share.burst for share in arranged("srtm").shares.values()) / MICRO)
     burst, placed, _ = place_anew(spec, [BrokerCapacity(name=name, mcap=MCAP) for name in NAMES])
     envelope = Amount(round(spec.rate * MICRO), round(burst * MICRO))
     broker_of = tuple(NAMES.index(placed.brokers[at]) for at in placed.at)

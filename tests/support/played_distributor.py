@@ -42,6 +42,8 @@ DELAYS = {"access_ms": 0.25, "processing_ms": 0.5, "total_ms": 0.625}
 PREDICTED = {"method": "simulation", "seconds": 600.0, "messages": 54_000, "seed": 1, "percentile": 99.0, **DELAYS}
 PENALTY = {"sum_ms": 81.0, "mean_ms": 0.0015, "p99_ms": 0.125, "one_mean_ms": 0.01, "one_p99_ms": 0.0625}
 AFTERWARDS = {"brokers": [{"broker": "broker-1", "rate": 410.0}], "largest_topic": 410.0}
+KEPT = {"method": "drawn", "minutes": 100, "kept": 97, "chance": 0.97, "low": 0.93, "high": 0.99}
+RARELY_KEPT = {"method": "drawn", "minutes": 20, "kept": 1, "chance": 0.05, "low": 0.01, "high": 0.236}
 PLAN = {
     "name": "roads",
     "rate": 100.0,
@@ -71,15 +73,25 @@ PLAN = {
             **DELAYS,
         }
     ],
-    "predicted": {**PREDICTED, "keeps": True},
+    "predicted": PREDICTED,
     "penalty": PENALTY,
     "admitted_afterwards": AFTERWARDS,
     "balanced": {
         "k": 4,
         "state": "placed",
-        "predicted": {**PREDICTED, "total_ms": None, "keeps": False},
+        "predicted": {**PREDICTED, "total_ms": None},
         "penalty": {**PENALTY, "sum_ms": 5400.0},
         "admitted_afterwards": {"brokers": [{"broker": "broker-1", "rate": None}], "largest_topic": None},
+    },
+    "promise": {"confidence": 95.0, "predicted": True, "kept": KEPT, "one_bucket": KEPT, "even": RARELY_KEPT},
+}
+NOT_PROMISED = {
+    **PLAN,
+    "promise": {
+        **PLAN["promise"],  # type: ignore[dict-item]
+        "predicted": False,
+        "kept": RARELY_KEPT,
+        "enough": {"rate": 120.0, "burst": 9.0, "limit": None},
     },
 }
 FITTING = {

@@ -134,12 +134,13 @@ def delayed(side: Side, access_p99_ms: float) -> Side:
     return replace(side, parts=[replace(side.parts[0], access_p99_ms=access_p99_ms), *side.parts[1:]])
 
 
-def test_the_demo_passes_only_if_all_arrived_the_runs_count_and_srtm_waits_less() -> None:
+def test_the_demo_passes_only_if_all_arrived_the_runs_count_and_srtm_waits_no_longer() -> None:
     lb, srtm = delayed(side(placement="lb"), 20.0), delayed(side(), 2.0)
     assert shortcomings(lb, srtm) == []
     assert shortcomings(lb, replace(srtm, lost=1)) == ["srtm: 1 messages were lost"]
     assert shortcomings(replace(lb, reasons=["late"]), srtm) == ["lb: late"]
-    assert "not below that of lb: 20.00 ms, 20.00 ms" in shortcomings(lb, delayed(srtm, 20.0))[0]
+    assert shortcomings(lb, delayed(srtm, 20.0)) == []
+    assert "above that of lb: 20.01 ms, 20.00 ms" in shortcomings(lb, delayed(srtm, 20.01))[0]
 
 
 def test_the_promise_is_kept_or_broken_by_the_worst_broker() -> None:
@@ -201,12 +202,12 @@ def test_a_short_demo_on_real_brokers_loses_nothing_and_writes_its_result_and_pi
 
 
 @pytest.mark.slow
-def test_srtm_waits_less_than_lb_in_nearly_every_run_of_forty_seconds() -> None:
-    pairs = [(worst_p99_ms("srtm", seed, 40.0), worst_p99_ms("lb", seed, 40.0)) for seed in range(40)]
-    assert sum(srtm < lb for srtm, lb in pairs) >= 36
-    kept = [sum(delay < 5.0 for delay in delays) for delays in zip(*pairs, strict=True)]
-    assert kept[0] >= 20  # one in two of SRTM's
-    assert kept[1] <= 8
+def test_srtm_keeps_the_promise_in_184_of_200_minutes_that_its_burst_was_not_sized_on() -> None:
+    pairs = [(worst_p99_ms("srtm", seed, 60.0), worst_p99_ms("lb", seed, 60.0)) for seed in range(200)]
+    assert sum(srtm <= lb for srtm, lb in pairs) >= 190
+    kept = [sum(delay <= 5.0 for delay in delays) for delays in zip(*pairs, strict=True)]
+    assert kept[0] >= 184
+    assert kept[1] < 184
 
 
 @pytest.mark.slow

@@ -94,8 +94,17 @@ async def test_a_plan_shows_what_would_happen_and_stores_nothing(distributor, cl
 async def test_a_submission_is_answered_with_the_explanation_that_the_plan_gave(distributor, client):
     await distributor.brokers("a", "b", "c")
     plan = (await client.post("/v1/plan", json=TOPIC)).json()
-    assert (await client.put("/v1/topics/cars", json=TOPIC)).json()["explanation"] == plan
-    assert (await client.put("/v1/topics/cars", json=TOPIC)).json()["explanation"] == plan
+    asked = {"confidence": 95}
+    assert (await client.put("/v1/topics/cars", json=TOPIC, params=asked)).json()["explanation"] == plan
+    without = (await client.put("/v1/topics/cars", json=TOPIC)).json()["explanation"]
+    assert without == {**plan, "promise": None}
+
+
+@pytest.mark.parametrize("confidence", ["49.9", "99.1", "nan"])
+async def test_a_confidence_out_of_range_is_refused(distributor, client, confidence):
+    await problem(await client.post("/v1/plan", json=TOPIC, params={"confidence": confidence}), 400)
+    await problem(await client.put("/v1/topics/cars", json=TOPIC, params={"confidence": confidence}), 400)
+    assert "cars" not in distributor.registry.topics
 
 
 async def test_a_broker_in_the_laboratory_is_predicted_by_its_service_time(distributor, client):
@@ -280,8 +289,9 @@ async def test_brokers_are_shown_with_their_capacity(distributor, client):
     assert [(one["name"], one["mcap"], one["allocated"], one["rcap"], one["alive"]) for one in shown] == [
         ("a", 600.0, 100.0, 500.0, True),
         ("b", 600.0, 100.0, 500.0, True),
-        ("u", 0.0, 100.0, None, True),
+        ("u", 20_000.0, 100.0, 19_900.0, True),
     ]
+    assert [one["mcap_assumed"] for one in shown] == [False, False, True]
     assert (await client.get("/v1/brokers/a")).json()["tcp_address"].startswith("127.0.0.1:")
     await problem(await client.get("/v1/brokers/z"), 404)
 

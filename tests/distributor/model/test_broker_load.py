@@ -13,7 +13,7 @@ from tests.support.distributor_in_process import Distributor, spec
 
 pytestmark = pytest.mark.usefixtures("no_threads")
 
-AUTO = {"burst": "auto", "publishers": [{"count": 20, "rate": 10, "id_prefix": "p"}], "rate": 400}
+SIZED = {"burst": "auto", "publishers": [{"count": 20, "rate": 10, "id_prefix": "p"}], "rate": 400}
 
 
 async def two_topics(distributor: Distributor) -> None:
@@ -78,39 +78,42 @@ class Sizing:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.times = 0
         monkeypatch.setattr(planner, "smallest_burst", self._smallest)
+        monkeypatch.setattr(planner, "auto_burst", self._smallest)
 
     def _smallest(self, *_what: object) -> int:
         self.times += 1
         return 7
 
 
+@pytest.mark.parametrize("rule", ["auto", "paper"])
 @pytest.mark.parametrize(
     ("change", "times"),
     [
-        ({"lease": "15s"}, 0),
-        ({"slo": {"percentile": 99, "latency_ms": 9}}, 0),
-        ({"seed": 2}, 0),
-        ({"slo": {"percentile": 95, "latency_ms": 5}}, 1),
-        ({"rate": 401}, 1),
-        ({"publishers": [{"count": 21, "rate": 10, "id_prefix": "p"}]}, 1),
+        ({"lease": "15s"}, {"auto": 0, "paper": 0}),
+        ({"slo": {"percentile": 99, "latency_ms": 9}}, {"auto": 1, "paper": 0}),
+        ({"seed": 2}, {"auto": 1, "paper": 0}),
+        ({"max_burst_s": 2.0}, {"auto": 1, "paper": 0}),
+        ({"slo": {"percentile": 95, "latency_ms": 5}}, {"auto": 1, "paper": 1}),
+        ({"rate": 401}, {"auto": 1, "paper": 1}),
+        ({"publishers": [{"count": 21, "rate": 10, "id_prefix": "p"}]}, {"auto": 1, "paper": 1}),
     ],
 )
 async def test_an_automatic_burst_is_worked_out_once_and_only_where_it_may_be_another(
-    distributor, monkeypatch, change, times
+    distributor, monkeypatch, change, times, rule
 ):
     await distributor.brokers("a", mcap=1000.0)
     sizing = Sizing(monkeypatch)
-    topic = await distributor.registry.submit(spec(**AUTO))
+    topic = await distributor.registry.submit(spec(**{**SIZED, "burst": rule}))
     assert (sizing.times, topic.burst) == (1, 7.0)
     sizing.times = 0
-    topic = await distributor.registry.submit(spec(**{**AUTO, **change}))
-    assert (sizing.times, topic.burst, topic.spec.burst) == (times, 7.0, "auto")
+    topic = await distributor.registry.submit(spec(**{**SIZED, "burst": rule, **change}))
+    assert (sizing.times, topic.burst, topic.spec.burst) == (times[rule], 7.0, rule)
 
 
 async def test_a_removed_topic_tells_nothing_of_the_burst_of_its_next_life(distributor, monkeypatch):
     await distributor.brokers("a", mcap=1000.0)
     sizing = Sizing(monkeypatch)
-    await distributor.submit(spec(**AUTO))
+    await distributor.submit(spec(**SIZED))
     await distributor.registry.remove("cars", purge=False)
-    topic = await distributor.registry.submit(spec(**AUTO))
+    topic = await distributor.registry.submit(spec(**SIZED))
     assert (sizing.times, topic.burst) == (2, 7.0)

@@ -56,8 +56,8 @@ def test_service_times_are_those_known_and_said_to_be_assumed_elsewhere():
 
 
 def test_a_promise_that_no_placement_here_keeps_is_said_to_be_broken():
-    assert explained(600.0, 600.0, slo={"percentile": 99, "latency_ms": 0.001})["predicted"]["keeps"] is False
-    assert explained(2000.0, burst=500, slo={"percentile": 99, "latency_ms": 50})["predicted"]["keeps"] is True
+    assert explained(600.0, 600.0, slo={"percentile": 99, "latency_ms": 0.001})["promise"]["predicted"] is False
+    assert explained(2000.0, burst=500, slo={"percentile": 99, "latency_ms": 50})["promise"]["predicted"] is True
 
 
 def test_without_a_broker_it_waits_and_predicts_nothing():

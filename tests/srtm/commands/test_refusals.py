@@ -36,14 +36,14 @@ def forget_authority(monkeypatch: pytest.MonkeyPatch) -> None:
         (STALE, "srtm: version: 2: must be 3\n", 1),
         (
             NO_TOKEN,
-            "srtm: token: '(not shown)': http://127.0.0.1:4190/v1/topics/roads asks for a token that "
+            "srtm: token: '(not shown)': http://127.0.0.1:4190/v1/topics/roads?confidence=95 asks for a token that "
             "it knows: --token-file, --token or $SRTM_TOKEN\n",
             2,
         ),
         (
             OTHER_SCOPE,
-            "srtm: token: '(not shown)': http://127.0.0.1:4190/v1/topics/roads: the token of 'ann' has the scope "
-            "client; this needs operator\n",
+            "srtm: token: '(not shown)': http://127.0.0.1:4190/v1/topics/roads?confidence=95: the token of 'ann' "
+            "has the scope client; this needs operator\n",
             2,
         ),
         (AWAY, "srtm: the store cannot be reached\n", 1),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from srtm.cli import main
-from tests.support.played_distributor import BROKER, FITTING, PLAN, VIEW, Distributor
+from tests.support.played_distributor import BROKER, FITTING, NOT_PROMISED, PLAN, VIEW, Distributor
 
 
 def test_submit_sends_the_file_with_its_csv_inside(
@@ -51,14 +51,72 @@ def test_plan_shows_and_changes_nothing(
         "k = 1 (srtm, fitted split)",
         "15 (assumed)",
         "simulated: 54,000 messages, 600 s, seed 1",
-        "p99 access 0.25 ms, processing 0.5 ms, both 0.625 ms: the promise is kept",
+        "p99 access 0.25 ms, processing 0.5 ms, both 0.625 ms",
+        "the promise is kept in 97 of 100 minutes (93 to 99), access and processing, on the worst broker",
+        "kept in 97 of 100 minutes (93 to 99) in one bucket (access alone), kept in 5 of 100 minutes (1 to 24) spread",
         "sum 81 ms over all messages, 0.0015 ms a message; p99 0.125 ms more than the 0.0625 ms of one bucket",
         "admitted afterwards: a further topic of up to 410 msg/s",
         "balanced over 4 brokers instead (lb)",
-        "both without end: it would be BROKEN",
+        "both without end",
         "admitted afterwards: no limit is known",
     ):
         assert part in shown
+
+
+def test_a_plan_without_the_promise_says_what_would_do_and_ends_with_one(
+    distributor: Distributor, topic_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    distributor.answers["POST", "/v1/plan"] = (200, NOT_PROMISED)
+    assert main(["topic", "plan", str(topic_file), "--confidence", "90"]) == 1
+    assert distributor.queries["POST", "/v1/plan"] == {"confidence": "90"}
+    shown = capsys.readouterr().out
+    assert "kept in 5 of 100 minutes (1 to 24)" in shown
+    assert "rate = 120 (now 100) or burst = 9 (now 5) would do" in shown
+
+
+@pytest.mark.parametrize("state", ["waiting", "partial"])
+def test_a_plan_in_which_somebody_has_no_place_ends_with_one(
+    distributor: Distributor, topic_file: Path, state: str
+) -> None:
+    distributor.answers["POST", "/v1/plan"] = (200, {**PLAN, "state": state})
+    assert main(["topic", "plan", str(topic_file)]) == 1
+
+
+@pytest.mark.parametrize("limit", ["processing", "service"])
+def test_a_promise_that_no_bucket_keeps_is_said_to_need_other_brokers(
+    distributor: Distributor, topic_file: Path, capsys: pytest.CaptureFixture[str], limit: str
+) -> None:
+    found = {**NOT_PROMISED["promise"], "enough": {"rate": None, "burst": None, "limit": limit}}
+    distributor.answers["POST", "/v1/plan"] = (200, {**PLAN, "promise": found})
+    assert main(["topic", "plan", str(topic_file)]) == 1
+    assert ("more brokers" in capsys.readouterr().out) is (limit == "processing")
+
+
+def test_a_submission_without_the_promise_is_stored_with_a_warning(
+    distributor: Distributor, topic_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    view = distributor.answers["PUT", "/v1/topics/roads"][1]
+    distributor.answers["PUT", "/v1/topics/roads"] = (200, {**view, "explanation": NOT_PROMISED})
+    assert main(["topic", "submit", str(topic_file)]) == 0
+    assert "warning: stored, but the promise is not predicted" in capsys.readouterr().out
+
+
+def test_a_submission_that_requires_the_promise_stores_nothing_without_it(
+    distributor: Distributor, topic_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    distributor.answers["POST", "/v1/plan"] = (200, NOT_PROMISED)
+    assert main(["topic", "submit", str(topic_file), "--require-promise"]) == 1
+    assert distributor.asked == [("POST", "/v1/plan")]
+    assert "nothing was stored" in capsys.readouterr().out
+    distributor.answers["POST", "/v1/plan"] = (200, PLAN)
+    assert main(["topic", "submit", str(topic_file), "--require-promise"]) == 0
+    assert distributor.changed()[-1] == ("PUT", "/v1/topics/roads")
+
+
+@pytest.mark.parametrize("confidence", ["49", "99.5", "nan", "x"])
+def test_a_confidence_out_of_range_is_refused(distributor: Distributor, topic_file: Path, confidence: str) -> None:
+    assert main(["topic", "plan", str(topic_file), "--confidence", confidence]) == 2
+    assert distributor.asked == []
 
 
 def test_remove_says_whether_to_purge(distributor: Distributor, capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,7 +179,7 @@ def test_a_submission_that_waits_ends_as_its_fitting_does(
 ) -> None:
     distributor.answers["GET", "/v1/topics/roads/fitting"] = (200, {**FITTING, "state": state})
     assert main(["topic", "submit", str(topic_file), "--fitting", "paper", "--rounds-s", "5", "--wait"]) == status
-    assert distributor.queries["PUT", "/v1/topics/roads"] == {"fitting": "paper", "rounds_s": "5"}
+    assert distributor.queries["PUT", "/v1/topics/roads"] == {"fitting": "paper", "rounds_s": "5", "confidence": "95"}
     assert f"fitting (sequential): {state}" in capsys.readouterr().err
 
 

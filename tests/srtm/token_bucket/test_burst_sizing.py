@@ -1,4 +1,4 @@
-"""``burst = "auto"``: the smallest burst, judged by the exact bucket on the same simulated arrivals."""
+"""``burst = "paper"``: the smallest burst, judged by the exact bucket on the same simulated arrivals."""
 
 import math
 

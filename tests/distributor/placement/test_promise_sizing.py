@@ -1,0 +1,88 @@
+"""``burst = "auto"`` and the rate that would do: sized on some minutes, judged on others."""
+
+import numpy as np
+import pytest
+
+from distributor.model.leases import MICRO
+from distributor.placement.allocation import BrokerCapacity
+from distributor.placement.planner import place_anew
+from distributor.placement.promise_sizing import PromiseSizing, most_burst, rounded_up
+from srtm.errors import BadInput
+from srtm.token_bucket.kept_minutes import minute, needed_bursts, split
+from srtm.topics.spec import parse_topic_json
+
+BROKERS = [BrokerCapacity(name=name, mcap=300.0) for name in "ab"]
+GROUPS = [{"count": 40, "rate": 10.0, "group_size": 10, "id_prefix": "p"}]
+
+
+def sensors(**changes: object):
+    document = {"name": "sensors", "rate": 600.0, "burst": "auto", "slo": {"percentile": 99, "latency_ms": 5}}
+    return parse_topic_json({**document, "publishers": GROUPS, **changes})
+
+
+def kept_of(topic, burst: float, placement, minutes: int = 100) -> int:
+    sizing = PromiseSizing(spec=topic, placement=placement)
+    servers = sizing.layout(topic.rate).servers
+    mine = np.array([share.burst / MICRO for share in sizing.shares(topic.rate, burst)])
+    drawn = (split(minute(topic.publishers, seed), placement.at, len(servers)) for seed in range(minutes))
+    return sum(bool((np.array(needed_bursts(one, servers, sizing.promise)) <= mine).all()) for one in drawn)
+
+
+def test_the_burst_keeps_the_promise_on_minutes_that_it_was_not_sized_on_and_little_less_does_not():
+    topic = sensors()
+    burst, placement, _ = place_anew(topic, BROKERS)
+    assert burst == int(burst) <= most_burst(topic)
+    assert len(placement.brokers) == 2
+    assert kept_of(topic, burst, placement) >= 92
+    assert kept_of(topic, 0.7 * burst, placement) < 92
+
+
+def test_a_larger_rate_or_a_longer_promise_needs_less():
+    burst = place_anew(sensors(), BROKERS).burst
+    assert place_anew(sensors(rate=900.0), BROKERS).burst < burst
+    assert place_anew(sensors(slo={"percentile": 99, "latency_ms": 50}), BROKERS).burst < burst
+
+
+def test_more_than_max_burst_s_is_refused_with_the_rate_that_does():
+    with pytest.raises(
+        BadInput, match=r"burst: \'auto\': needs .* max_burst_s = 0.05 allows 30; with rate = "
+    ) as refused:
+        place_anew(sensors(max_burst_s=0.05), BROKERS)
+    rate = float(str(refused.value).split("rate = ")[1].split(" ")[0])
+    assert rate > 600
+    assert place_anew(sensors(max_burst_s=0.05, rate=rate * 1.05), BROKERS).burst <= 0.05 * rate * 1.05
+
+
+def test_the_rate_that_does_is_the_smallest():
+    topic = sensors()
+    placement = place_anew(topic, BROKERS).placement
+    rate = PromiseSizing(spec=topic, placement=placement).smallest_rate(lambda _rate: 60.0)
+    assert rate is not None
+    faster, slower = sensors(rate=rate * 1.02), sensors(rate=max(401.0, rate * 0.9))
+    assert kept_of(faster, 60.0, placement) >= 92 > kept_of(slower, 60.0, placement)
+
+
+def test_too_many_messages_to_draw_are_sized_by_formula(monkeypatch):
+    topic = sensors()
+    placement = place_anew(topic, BROKERS).placement
+    sizing = PromiseSizing(spec=topic, placement=placement)
+    drawn = sizing.smallest_burst(topic.rate)
+    monkeypatch.setattr("distributor.placement.promise_sizing.MOST_MESSAGES", 1_000)
+    assert sizing.smallest_burst(topic.rate) == pytest.approx(drawn, rel=0.3)
+
+
+def test_where_processing_breaks_the_promise_the_burst_is_that_of_the_access_delay():
+    topic = sensors(slo={"percentile": 99, "latency_ms": 0.01})
+    placement = place_anew(sensors(), BROKERS).placement
+    assert PromiseSizing(spec=topic, placement=placement).smallest_burst(topic.rate) is None
+    assert 1 < place_anew(topic, BROKERS).burst <= most_burst(topic)
+
+
+def test_without_brokers_or_publishers_one_token_is_enough():
+    assert place_anew(sensors(), []).burst == 1
+    assert place_anew(sensors(publishers=[]), BROKERS).burst == 1
+
+
+@pytest.mark.parametrize(("rate", "shown"), [(1234.5, 1240), (1230.0, 1230), (0.012345, 0.0124), (99.96, 100)])
+def test_rates_are_rounded_up_to_three_digits(rate, shown):
+    assert rounded_up(rate) == pytest.approx(shown)
