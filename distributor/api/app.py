@@ -25,7 +25,6 @@ from distributor.fitting.task import Method
 from distributor.jobs import explain as explaining
 from distributor.jobs.fitting_manager import FittingManager
 from distributor.model.cluster import Topic
-from distributor.prediction.promise import CONFIDENCE, checked_confidence
 from distributor.registry.registry import Registry
 from distributor.registry.topic_requests import not_fitted
 from distributor.sync.service import SyncService
@@ -87,8 +86,7 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: SyncService, fittin
     ) -> Response:
         """Create a topic; 409 if one of this name exists. `fitting` overrides the distributor's method. `confidence`:
         per cent of the minutes that are to keep the promise; the explanation has a prediction then."""
-        if confidence is not None:
-            checked_confidence(confidence)
+        explaining.check_confidence(confidence)
         options = requested_options(fitting, rounds_s)
         fitted = fittings.intended(options) if fittings is not None else not_fitted
         topic = await registry.submit(await _spec(request, config), create_only=True, fitting=fitted)
@@ -107,8 +105,7 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: SyncService, fittin
         """Create or change a topic. The same document again changes nothing, but it is fitted anew if it names
         `fitting`. `confidence`: per cent of the minutes that are to keep the promise; the explanation has a prediction
         then."""
-        if confidence is not None:
-            checked_confidence(confidence)
+        explaining.check_confidence(confidence)
         options, before = requested_options(fitting, rounds_s), registry.topics.get(name)
         fitted = fittings.intended(options) if fittings is not None else not_fitted
         topic = await registry.submit(await _spec(request, config, name), fitting=fitted)
@@ -141,16 +138,16 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: SyncService, fittin
         return json_answer(views.decisions_view(registry.decisions.get(registry.topic(name).name, [])))
 
     @app.post("/v1/topics/{name}/plan", openapi_extra=shape)
-    async def plan_change(name: str, request: Request, confidence: float = CONFIDENCE) -> Response:
+    async def plan_change(name: str, request: Request, confidence: float = explaining.DEFAULT_CONFIDENCE) -> Response:
         """What a submission under this name would do now. Nothing is stored."""
-        checked_confidence(confidence)
+        explaining.check_confidence(confidence)
         return json_answer(await explaining.planned(await _spec(request, config, name), registry, syncing, confidence))
 
     @app.post("/v1/plan", openapi_extra=shape)
-    async def plan(request: Request, confidence: float = CONFIDENCE) -> Response:
+    async def plan(request: Request, confidence: float = explaining.DEFAULT_CONFIDENCE) -> Response:
         """What a submission would do now. Nothing is stored. `confidence`: per cent of the minutes that are to keep
         the promise."""
-        checked_confidence(confidence)
+        explaining.check_confidence(confidence)
         return json_answer(await explaining.planned(await _spec(request, config), registry, syncing, confidence))
 
 

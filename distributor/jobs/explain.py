@@ -9,15 +9,25 @@ import trio
 
 from distributor.jobs.fitting_manager import measured_service_us
 from distributor.model.cluster import Topic
+from distributor.prediction import promise
 from distributor.prediction.explanation import Json, Outcome, explain
 from distributor.prediction.forecast import Service
-from distributor.prediction.promise import CONFIDENCE
 from distributor.registry.registry import Registry
 from distributor.sync.service import SyncService
 from srtm.topics.spec import TopicSpec
 
+DEFAULT_CONFIDENCE = promise.CONFIDENCE
 
-async def planned(spec: TopicSpec, registry: Registry, syncing: SyncService, confidence: float = CONFIDENCE) -> Json:
+
+def check_confidence(confidence: float | None) -> None:
+    """Raises BadInput."""
+    if confidence is not None:
+        promise.checked_confidence(confidence)
+
+
+async def planned(
+    spec: TopicSpec, registry: Registry, syncing: SyncService, confidence: float = DEFAULT_CONFIDENCE
+) -> Json:
     """What a submission of ``spec`` would do now. Raises BadInput."""
     burst, placement, reasons = await registry.dry_run(spec)
     outcome = Outcome(
