@@ -36,7 +36,7 @@ CONFIDENCE = 0.95
 MINUTES = 300  # as many as tell 0.95 from 0.977
 FEWEST_MINUTES = 80  # fewer have a lower bound below 0.95 even if all keep the promise
 MOST_MESSAGES = 80_000_000  # in all minutes: less than ten seconds of work
-_RATE_MINUTES = 100  # in the search for a rate, which goes over them ten times
+_RATE_MINUTES = 60  # in the search for a rate, which goes over them ten times
 _RATE_MESSAGES = 16_000_000  # in these minutes, which stay in memory: 8 bytes each
 _FEWEST_RATE_MINUTES = 20  # fewer say too little: by formula
 _SEED = 1_000_000  # of the first minute; plans are judged on others
@@ -59,9 +59,9 @@ class PromiseSizing:
         """Return how many minutes have that many messages, at most ``MINUTES``."""
         return int(min(MINUTES, messages / max(1.0, self.spec.publishers.load * MINUTE_S)))
 
-    def smallest_burst(self, rate: float, confidence: float = CONFIDENCE) -> int | None:
+    def smallest_burst(self, rate: float, confidence: float = CONFIDENCE, most_minutes: int = MINUTES) -> int | None:
         """Return the smallest b with the rate r, messages. None: processing breaks the promise."""
-        minutes = self.minutes_within(MOST_MESSAGES)
+        minutes = min(most_minutes, self.minutes_within(MOST_MESSAGES))
         if not self.placement.brokers:
             return 1
         if minutes < FEWEST_MINUTES or fewest_successes(minutes, confidence) is None:

@@ -37,6 +37,7 @@ LEAST_CONFIDENCE, MOST_CONFIDENCE = 50.0, 99.0
 _BLOCK = 20  # minutes between two looks at the interval
 _COMPARED = 100  # minutes on which other layouts are judged too
 _MOST_MINUTES = 1_000
+_SIZING_MINUTES = 150  # for the burst that would do: half of those of "auto", so that an answer takes five seconds
 _MOST_MESSAGES = 100_000_000  # in all minutes: about ten seconds of work
 
 Json = dict[str, Any]
@@ -147,7 +148,7 @@ def _by_formula(spec: TopicSpec, one: Candidate, sizing: PromiseSizing) -> float
 def _enough(sizing: PromiseSizing, burst: float, sure: float) -> Json:
     """The smallest rate and the smallest burst that would do; None: none does."""
     spec = sizing.spec
-    needed = sizing.smallest_burst(spec.rate, sure)
+    needed = sizing.smallest_burst(spec.rate, sure, _SIZING_MINUTES)
     if needed is None:
         alone = max(sizing.service_s(name) for name in sizing.placement.brokers) > sizing.promise.latency_s
         return {"rate": None, "burst": None, "limit": "service" if alone else "processing"}

@@ -90,7 +90,8 @@ ARROWS = {
         "srtm.cluster srtm.concurrency srtm.control srtm.topics"
     ),
     "distributor.views": (
-        "distributor.model distributor.prediction distributor.registry distributor.sync srtm.control srtm.topics"
+        "distributor.model distributor.prediction distributor.registry distributor.sync srtm.control srtm.token_bucket "
+        "srtm.topics"
     ),
     "distributor.api": (
         "distributor.config distributor.fitting distributor.jobs distributor.model distributor.registry "
