@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from distributor.model.cluster import Broker
 from distributor.model.leases import MICRO
 from distributor.placement.allocation import BrokerCapacity
-from distributor.placement.planner import place_anew
+from distributor.placement.planner import capacities, place_anew
 from distributor.placement.promise_sizing import PromiseSizing, most_burst, rounded_up
 from srtm.errors import BadInput
 from srtm.token_bucket.kept_minutes import minute, needed_bursts, split
@@ -86,3 +87,11 @@ def test_without_brokers_or_publishers_one_token_is_enough():
 @pytest.mark.parametrize(("rate", "shown"), [(1234.5, 1240), (1230.0, 1230), (0.012345, 0.0124), (99.96, 100)])
 def test_rates_are_rounded_up_to_three_digits(rate, shown):
     assert rounded_up(rate) == pytest.approx(shown)
+
+
+def test_a_broker_of_unknown_capacity_has_an_assumed_one():
+    topic = sensors()
+    known = {"incarnation": "1", "srtm_version": "1", "tcp_address": "", "http_address": "", "accepting": True}
+    brokers = [Broker(name=name, mcap=mcap, **known) for name, mcap in (("unknown", 0.0), ("stated", 50_000.0))]
+    offered = capacities(brokers, ["unknown", "stated"], {}, topic, {})
+    assert [one.rcap for one in offered] == [20_000.0, 50_000.0]

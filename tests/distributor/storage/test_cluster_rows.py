@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -144,3 +145,17 @@ async def test_a_placement_that_an_older_version_stored_with_shares_is_read(dist
     stored = [{**one, "brokers": old} for one in row.rows]
     await distributor.store.apply([replace(row, rows=stored)])
     assert (await records.load(distributor.store)).topics["cars"].placement.brokers == topic.placement.brokers
+
+
+async def test_an_automatic_burst_of_an_older_version_is_the_rule_of_the_paper_until_it_is_submitted_again(distributor):
+    topic = await placed(distributor)
+    sized = replace(topic, spec=replace(topic.spec, burst="auto"))
+    row = next(one for one in records.changes(StateChange(topics=[sized]), 2, {}) if one.table is store.topics)
+    await distributor.store.apply([row])
+    assert (await records.load(distributor.store)).topics["cars"].spec.burst == "auto"
+    (stored,) = row.rows
+    document = json.loads(stored["spec"])
+    del document["max_burst_s"]
+    await distributor.store.apply([replace(row, rows=[{**stored, "spec": text(document)}])])
+    read = (await records.load(distributor.store)).topics["cars"]
+    assert (read.spec.burst, read.burst) == ("paper", topic.burst)
