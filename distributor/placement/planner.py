@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -103,7 +103,7 @@ def _envelope_of(spec: TopicSpec) -> tuple[object, ...]:
 
 def place_anew(spec: TopicSpec, offered: Sequence[BrokerCapacity]) -> TopicPlan:
     """Place all publishers, wherever they were before."""
-    return sized(spec, _place_all(spec, burst_of(spec), offered))
+    return _placed_and_sized(spec, lambda burst: _place_all(spec, burst, offered))
 
 
 def _place_all(spec: TopicSpec, burst: float, offered: Sequence[BrokerCapacity]) -> TopicPlan:
@@ -113,7 +113,12 @@ def _place_all(spec: TopicSpec, burst: float, offered: Sequence[BrokerCapacity])
 
 def place_again(spec: TopicSpec, offered: Sequence[BrokerCapacity], held: Sequence[str | None]) -> TopicPlan:
     """Place publishers that have a broker in ``held``, or None, with the fewest moves."""
-    return sized(spec, place_rest(spec, burst_of(spec), offered, held))
+    return _placed_and_sized(spec, lambda burst: place_rest(spec, burst, offered, held))
+
+
+def _placed_and_sized(spec: TopicSpec, place: Callable[[float], TopicPlan]) -> TopicPlan:
+    plan = sized(spec, place(burst_of(spec)))
+    return plan._replace(reasons=place(plan.burst).reasons) if spec.burst == "auto" else plan
 
 
 def place_rest(

@@ -211,8 +211,13 @@ def test_srtm_keeps_the_promise_in_184_of_200_minutes_that_its_burst_was_not_siz
 
 
 @pytest.mark.slow
-def test_over_an_hour_lb_waits_several_times_as_long_as_srtm() -> None:
-    srtm, lb = worst_p99_ms("srtm", 1, 3_600.0), worst_p99_ms("lb", 1, 3_600.0)
-    assert srtm < 15.0
+def test_over_an_hour_lb_is_late_several_times_as_often_as_srtm() -> None:
+    srtm, lb = late_part("srtm"), late_part("lb")
+    assert 0 < srtm < 0.002
     assert lb > 4 * srtm
-    assert lb > 20.0
+
+
+def late_part(strategy: Strategy) -> float:
+    """The part of the messages of the worst broker that wait longer than the promise allows."""
+    traces = simulated(strategy, 1, 3_600.0).values()
+    return max(float((trace.access_ns > PROMISE.latency_ms * 1e6).mean()) for trace in traces if len(trace))
