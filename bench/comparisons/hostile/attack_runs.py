@@ -49,8 +49,8 @@ from bench.harness.results.comparison import (
 from bench.harness.results.intervals import interval
 from bench.harness.results.page import Items, Page, Table
 from bench.harness.results.provenance import Origin
-from bench.harness.results.publish import hand_over, refuse_unpublishable
-from bench.harness.results.results import Results
+from bench.harness.results.publish import Stored, refuse_unpublishable, store
+from bench.harness.results.results import Results, write_results
 from bench.harness.results.sources import PRODUCT
 from bench.harness.results.verdict import Check, Verdict
 from bench.harness.systems.systems import System, bare_broker, cpu_s, free_addresses
@@ -271,8 +271,10 @@ async def hostile(options: HostileOptions, console: Console) -> list[Verdict]:
         show(console, outcome)
     settings = options.settings
     results = Results.of_verdicts("bench hostile", verdicts, seed=options.seed, started=started, settings=settings)
-    page = page_of(outcomes, Origin.here(started), realtime=options.realtime)
-    hand_over(page, results, name=BLOCK, folder=options.document, json_file=options.json_file)
+    if options.document is not None:
+        page = page_of(outcomes, Origin.here(started), realtime=options.realtime)
+        store(options.document, BLOCK, Stored(page=page, results=results))
+    write_results(options.json_file, results)
     return verdicts
 
 

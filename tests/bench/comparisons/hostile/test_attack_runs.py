@@ -11,6 +11,7 @@ import pytest
 import trio
 from rich.console import Console
 
+from bench.comparisons.builds import NEW, OLD
 from bench.comparisons.hostile import attack_runs as hostile
 from bench.comparisons.hostile import attacker
 from bench.comparisons.hostile.attack_runs import ATTACKED, BURNING, QUIET, SYSTEMS, HostileOptions
@@ -19,6 +20,7 @@ from bench.comparisons.hostile.cpu_burner import CHUNK, burn
 from bench.comparisons.rows.row_runs import measured
 from bench.harness.machine import softirqs
 from bench.harness.machine.affinity import keep_engine_apart, may_be_apart
+from bench.harness.machine.checkout import THIS
 from bench.harness.machine.threads import ENGINE, threads_named
 from bench.harness.results.comparison import Sample, judge
 from bench.harness.results.provenance import Origin
@@ -117,3 +119,18 @@ async def test_a_short_run_shows_the_attack_beside_the_quiet_flow():
     late = [run["reasons"] for run in verdict.runs if not run["valid"]]
     assert all("the generator's p99 lateness" in reason for reason in late)
     assert ("p99, ms" in said.getvalue()) is (not verdict.reasons)
+
+
+async def test_against_another_build_there_is_a_verdict_and_no_page(monkeypatch, tmp_path):
+    row = hostile.row_of("nops", against=THIS)
+    rounds = [[sample(NEW, 0.5), sample(OLD, 0.5), sample(BURNING, 0.3)]]
+    verdict = judge(row, rounds, {"pairs": 1, "seconds": 2.0, "seed": 1})
+
+    async def measure(*_arguments):
+        return verdict, measured(row, rounds, verdict, 0.0)
+
+    monkeypatch.setattr(hostile, "measure", measure)
+    monkeypatch.setattr(hostile, "refuse_starved_softirqs", lambda **_options: None)
+    options = HostileOptions(["nops"], pairs=1, against=THIS, json_file=str(tmp_path / "found.json"))
+    assert await hostile.hostile(options, Console(file=StringIO(), width=200)) == [verdict]
+    assert (tmp_path / "found.json").exists()
