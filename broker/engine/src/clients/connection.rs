@@ -19,7 +19,7 @@ use crate::protocol::identify::{Identity, Terms};
 use crate::queueing::message::Message;
 use crate::queueing::zone_preference::Nearness;
 use crate::scheduling::client_limits::UNFINISHED_NS;
-use crate::scheduling::work_budget::Share;
+use crate::scheduling::work_budget::Deficit;
 use crate::time::{Nanos, PATIENCE_NS};
 use crate::timer::Armed;
 use crate::transport::types::{Broken, Step};
@@ -78,7 +78,7 @@ pub struct Connection {
     pub eof: bool,   // the peer has ended its stream
     pub dirty: bool, // in the engine's list of connections with something to write
     pub terms: Terms,
-    pub(crate) share: Share,
+    pub(crate) deficit: Deficit,
     pub http: Option<Box<Http>>,                // a connection of the HTTP port
     pub layers: Option<Box<Layers>>,            // TLS, compression: between the socket and everything here
     pub sliced: Option<Box<Progress>>,          // of the MPUB that `input` begins with
@@ -127,7 +127,7 @@ impl Connection {
             input: Vec::new(),
             input_charge: None,
             unfinished_since: None,
-            share: Share::default(),
+            deficit: Deficit::default(),
             sliced: None,
             seen: Seen::default(),
             building: None,

@@ -7,9 +7,7 @@
 use crate::id::MessageId;
 use crate::memory::{Charge, Meter};
 use crate::protocol::codec::{self, MESSAGE_HEADER};
-
-/// Bytes of new memory that count as a unit of work.
-const BUILT_A_UNIT: usize = 128;
+use crate::scheduling::work_budget::COPIED_A_UNIT;
 
 /// An unfinished frame: room for the header, then the first part of the body.
 #[derive(Debug)]
@@ -34,9 +32,9 @@ impl Building {
     /// Copies more of `body`, up to a number of work units; returns the units used.
     pub(crate) fn add(&mut self, body: &[u8], units: u32) -> u32 {
         let rest = &body[self.done()..];
-        let portion = &rest[..rest.len().min((units as usize).saturating_mul(BUILT_A_UNIT))];
+        let portion = &rest[..rest.len().min((units as usize).saturating_mul(COPIED_A_UNIT))];
         self.frame.extend_from_slice(portion);
-        portion.len().div_ceil(BUILT_A_UNIT) as u32
+        portion.len().div_ceil(COPIED_A_UNIT) as u32
     }
 
     /// The frame, with all of `body`.

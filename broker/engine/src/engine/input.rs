@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::keys::ConnKey;
 use crate::protocol::codec;
 use crate::protocol::errors::WireError;
-use crate::scheduling::client_limits::LARGE_INPUT;
+use crate::scheduling::work_budget::QUANTUM_BYTES;
 use crate::time::Nanos;
 
 /// Part of a large unfinished command that must have arrived before it gets room for the whole: one in this many bytes.
@@ -21,10 +21,7 @@ use crate::time::Nanos;
 const PROMISED: usize = 8;
 const PROMISED_BYTES: usize = 8 << 20;
 
-/// What one read may bring. A longer command takes several reads, and the last of them may bring as much of the next.
-pub(crate) const READ_BUFFER: usize = 256 << 10;
-
-/// Room that a connection's input may keep beyond what is in it.
+/// Room in bytes that a connection's input may keep beyond what is in it.
 const KEEP_INPUT: usize = 64 << 10;
 
 impl Engine {
@@ -85,7 +82,7 @@ impl Engine {
             return self.refuse(key, error);
         }
         let Some(why) = self.keeps_too_much(key, len) else {
-            if len > LARGE_INPUT {
+            if len > QUANTUM_BYTES {
                 self.build_unfinished(key);
             }
             return;
@@ -116,8 +113,7 @@ impl Engine {
         (conn.input_charge, conn.unfinished_since) = (None, None);
         conn.last_command = now; // it could not be heard: its silence begins now
         self.schedule.resumed.push(key);
-        // Runs in one piece, whatever the number of spans. Each span would parse an unfinished command again, and the
-        // work budget could end before the last.
+        // In one piece, however many spans it came in: each would cost a look at an unfinished command, and the quantum could end before the last one.
         if let Some(stamps) = Stamps::exact(kept.spans()) {
             let used = self.run_commands(key, &input, stamps, now);
             if used < input.len() {
@@ -155,9 +151,9 @@ impl Engine {
             return;
         }
         if conn.input.is_empty() {
-            self.resume(key, now); // it takes nothing of anybody's share
+            self.resume(key, now); // it costs nothing
         } else {
-            self.work.resume_later(key);
+            self.work.defer(key);
         }
     }
 
@@ -194,12 +190,13 @@ impl Engine {
 /// this is not reserved ahead. Untouched room is address space alone, unless it was used before.
 fn make_room(input: &mut Vec<u8>, more: usize, whole: Option<usize>, most: u64) {
     let len = input.len() + more;
+    // The read that ends it may bring some of the next one.
     if len > input.capacity()
-        && len > LARGE_INPUT
+        && len > QUANTUM_BYTES
         && let Some(whole) = whole.filter(|whole| (len..=PROMISED_BYTES.max(PROMISED * len)).contains(whole))
-        && (whole + READ_BUFFER) as u64 <= most
+        && (whole + QUANTUM_BYTES) as u64 <= most
     {
-        let _ = input.try_reserve_exact(whole + READ_BUFFER - input.len()); // without it grows by copies
+        let _ = input.try_reserve_exact(whole + QUANTUM_BYTES - input.len()); // without it grows by copies
     }
 }
 

@@ -7,8 +7,8 @@ use crate::keys::ConnKey;
 use crate::protocol::codec;
 use crate::protocol::errors::WireError;
 use crate::protocol::verb::Verb;
-use crate::scheduling::client_limits::{LARGE_INPUT, Limit, TABLES, Unwanted};
-use crate::scheduling::work_budget::ACCEPT_UNITS;
+use crate::scheduling::client_limits::{Limit, TABLES, Unwanted};
+use crate::scheduling::work_budget::{ACCEPT_UNITS, QUANTUM_BYTES};
 use crate::time::Nanos;
 
 /// Bytes that a connection may keep at the limit of unfinished commands, so that small commands in two packets go on.
@@ -29,7 +29,6 @@ impl Engine {
     /// Whether a connection from `remote` (`HOST:PORT`), which was just accepted, may come in.
     pub fn admit(&mut self, remote: &str) -> Result<(), Unwanted> {
         self.work.note(ACCEPT_UNITS);
-        self.work.newcomers.note();
         self.limits.admit(remote, self.conns.len(), &self.config)
     }
 
@@ -103,16 +102,13 @@ impl Engine {
     /// messages.
     pub(crate) fn refusal_of_announced(&mut self, key: ConnKey) -> Option<WireError> {
         let input = &self.conns.get(key)?.input;
-        if input.len() <= LARGE_INPUT {
+        if input.len() <= QUANTUM_BYTES {
             return None;
         }
         let whole = codec::announced_len(input)? as u64;
         let verb = [Verb::Pub, Verb::Mpub, Verb::Dpub].into_iter().find(|verb| input.starts_with(verb.name().as_bytes()))?;
         if self.memory.messages.used() + whole <= self.config.max_memory_bytes {
             return None;
-        }
-        if let Some(topic) = codec::announced_topic(input).and_then(|topic| self.topic_key(topic)) {
-            self.work.note_topic(topic); // others have waited for its reads
         }
         Some(verb.refused(&self.memory_is_reached()))
     }

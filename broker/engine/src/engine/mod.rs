@@ -4,11 +4,11 @@
 //! below, in folders that never import this one. Begin with `answer_turn` and `deliver_turn`, then `commands`.
 //!
 //! A turn is: `handle_bytes` for every connection that has some, `answer_turn`, `deliver_turn`. The reactor writes what
-//! `poll_dirty` names at the end, or after both halves where `answer_turn` asks for it; then it calls `store_turn`.
-//! Publishes of a turn are collected and decided together, in order of arrival, over all connections. Answers go out in
-//! the order of the commands. `handle_*` methods take input from the network or the clock; `poll_*` methods return work
-//! for the reactor. Plain verbs are commands from Python (`engine/control.rs`). `now` is always the last argument;
-//! nothing here reads a clock.
+//! `poll_dirty` names at the end, or after both halves where `answer_turn` asks for it.
+//! Publishes of a turn are collected and decided together, in order of arrival, whatever connection they came on.
+//! Answers go out in the order of the commands. Methods are of three kinds: `handle_*` for what the network or the
+//! clock brings, `poll_*` for what is to be done outside, and plain verbs for commands from Python
+//! (`engine/control.rs`). `now` is always the last argument; nothing here reads a clock.
 
 pub mod budget;
 pub mod commands;
@@ -168,7 +168,6 @@ impl Engine {
     pub fn handle_bytes<'a>(&mut self, key: ConnKey, bytes: &[u8], stamps: impl Into<Stamps<'a>>, now: Nanos) {
         let stamps = stamps.into();
         let publishes = self.turn.publishes.len();
-        self.work.note_time(now);
         self.turn.shares_stamp = false;
         self.take_bytes(key, bytes, stamps, now);
         if self.turn.publishes.len() > publishes {
@@ -262,7 +261,7 @@ impl Engine {
         if conn.http.is_some() {
             self.handle_answers_taken(key, now);
         } else if self.conns.get_mut(key).is_some_and(|conn| conn.note_input(InputEvent::Taken)) {
-            self.work.resume_later(key);
+            self.work.defer(key);
         }
         let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.phase == Phase::Flushing && conn.held.is_empty()) else { return false };
         if conn.eof {
@@ -286,6 +285,7 @@ impl Engine {
         self.run_deferred(now);
         self.decode_on(now);
         self.decide_publishes(now);
+        self.write_overflow();
         self.release_held(now);
         let (messages, answers) = (self.turn.messages.len(), self.turn.replies.len());
         self.send_replies(now);
@@ -299,14 +299,13 @@ impl Engine {
             self.send_replies(now); // who is refused must get that before its stream ends
         }
         self.fan_out_rest(now);
-        self.write_overflow();
         let answered = self.schedule.dirty_conns.len();
         self.deliver_all(now);
         self.schedule.dirty_conns.rotate_left(answered); // deliveries go first
         self.tend_disk(now);
         self.relieve_memory();
         self.tell_limits(now);
-        self.work.end_turn(now);
+        self.work.end_turn();
     }
 
     /// When the next turn is due without outside input. At once if a write, a close or a timer left deliveries or

@@ -1,5 +1,7 @@
 //! What one turn collects: publishes, their messages, and replies; and what it leaves to the next.
 
+use std::collections::VecDeque;
+
 use crate::clients::reply::Reply;
 use crate::keys::{ChannelKey, ConnKey, TopicKey};
 use crate::queueing::message::Message;
@@ -38,8 +40,7 @@ pub(crate) struct Schedule {
     pub fan_out: Vec<TopicKey>, // have more to move to their channels
     pub due: Vec<DueTimers>,    // go on in the next turn
     pub dirty_conns: Vec<ConnKey>,
-    pub dirty_channels: Vec<ChannelKey>,
-    pub delivering: Vec<ChannelKey>, // empty between turns: room for the list of one
+    pub dirty_channels: VecDeque<ChannelKey>,
     pub closed: Vec<ConnKey>,
     pub resumed: Vec<ConnKey>,   // were deferred, or had more to decode than one turn takes
     pub undecoded: Vec<ConnKey>, // have bytes to decode in the next turn

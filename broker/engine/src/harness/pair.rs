@@ -150,7 +150,6 @@ impl Pair {
         self.engine.deliver_turn(self.now);
         self.read_on.extend(self.engine.poll_resumed());
         self.write_all();
-        self.engine.store_turn(self.now);
         self.closed.extend(self.engine.poll_closed());
     }
 

@@ -25,8 +25,7 @@ pub fn cost_of(count: u64, len: u64, channels: u64) -> u64 {
     count * (channels * ENTRY_OVERHEAD + codec::MESSAGE_HEADER as u64) + len
 }
 
-/// Bytes of body from which a message is large. It is built in portions (`clients/partial_message.rs`), or runs only
-/// where the work budget has room.
+/// From here on a message is large: it is built a quantum at a time (`clients/partial_message.rs`).
 pub(crate) const LARGE_BODY: usize = 64 << 10;
 
 /// A message as consumers receive it, in a block shared with others of its publish.

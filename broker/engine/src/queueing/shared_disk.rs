@@ -30,21 +30,18 @@ enum Operation {
     Sync,
 }
 
-/// Bytes written to disk in a turn in which other connections wait.
-pub(crate) const PORTION: u64 = 16 << 10;
-
-/// An engine's disk, and the parameters of its periodic work.
+/// An engine's disk, and what the engine does with it from time to time.
 #[derive(Debug)]
 pub(crate) struct Storage {
     pub disk: Rc<Disk>,
     pub armed: Armed,
-    pub portion: u64,    // bytes written in a turn in which others wait
-    pub relieve_at: u64, // bytes of messages from which queues continue on disk
+    pub quantum: u64,    // bytes written in a turn
+    pub relieve_at: u64, // bytes of messages from which on queues go on on disk
 }
 
 impl Storage {
-    pub fn new(disk: Rc<Disk>) -> Self {
-        Self { disk, armed: Armed::default(), portion: PORTION, relieve_at: 0 }
+    pub fn new(disk: Rc<Disk>, quantum: u64) -> Self {
+        Self { disk, armed: Armed::default(), quantum, relieve_at: 0 }
     }
 }
 

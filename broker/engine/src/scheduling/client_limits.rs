@@ -17,9 +17,6 @@ const SEND_AGAIN_NS: Nanos = 10_000_000_000;
 /// Connections for which there is room in all tables from the start.
 pub(crate) const TABLES: usize = 1 << 16;
 
-/// An unfinished command is large from here on.
-pub(crate) const LARGE_INPUT: usize = 128 << 10;
-
 /// How long a command may stay unfinished where no heartbeat watches over the connection.
 pub const UNFINISHED_NS: Nanos = 60_000_000_000;
 

@@ -2,7 +2,6 @@
 //!
 //! Imports `queueing`, `protocol`, and the leaves. Begin with `work_budget`.
 
-pub mod accept_rate;
 pub mod client_limits;
 pub mod deferred_reads;
 pub mod departures;
@@ -10,7 +9,6 @@ pub mod handshake_queue;
 #[cfg(feature = "lab")]
 pub mod lab_server;
 pub mod service_time;
-pub mod small_reads;
 pub mod work_budget;
 
 /// What messages pass behind their bucket in this build. (A type, not `dyn`: it is asked for every message.)

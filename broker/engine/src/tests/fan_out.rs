@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::harness::memory_store::MemoryStore;
 use crate::keys::ConnKey;
 use crate::queueing::topic::Limit;
+use crate::scheduling::work_budget::TURN_UNITS;
 
 const COUNT: usize = 10_000;
 
@@ -64,7 +65,7 @@ fn a_first_channel_gets_its_backlog_over_several_turns_and_in_order() {
     assert!((1..COUNT).contains(&depth(&pair)), "{}", depth(&pair));
     assert_eq!(pair.ask(publisher, pub_("t", "last")), [ok()]);
     let depths = depths(&mut pair, calm);
-    assert!(depths.windows(2).all(|two| two[0] - two[1] <= 1_000), "{depths:?}");
+    assert!(depths.windows(2).all(|two| two[0] - two[1] <= TURN_UNITS as usize), "{depths:?}");
     pair.send(consumer, "RDY 2500\n");
     pair.advance(0);
     assert_in_order(&drained(&mut pair, consumer));
@@ -165,7 +166,7 @@ fn what_waits_for_tokens_again_is_decided_in_portions_and_passes_in_order() {
         pair.turn();
         left.push(undecided(&pair));
     }
-    assert!(left.len() > 5 && left.windows(2).all(|two| two[0] - two[1] <= 1_000), "{left:?}");
+    assert!(left.len() > 5 && left.windows(2).all(|two| two[0] - two[1] <= TURN_UNITS as usize), "{left:?}");
     pair.engine.set_accepting(true, "", pair.now);
     assert_eq!(pair.publish("t", "last"), ok());
     assert_in_order(&drained(&mut pair, consumer));

@@ -1,6 +1,5 @@
 //! Behaviour of the whole engine without sockets, clocks or threads. Test names are the rules; `pair` is the harness.
 
-mod accept_rate;
 mod arrival_bins;
 mod authorization;
 mod client_limits;
@@ -27,7 +26,6 @@ mod left_command;
 mod measurement;
 mod random_operations;
 mod reference;
-mod small_reads;
 mod stamps;
 mod work_budget;
 mod zone_preference;

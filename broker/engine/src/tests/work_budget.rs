@@ -1,57 +1,162 @@
-//! What comes at once is spread over turns: connections, IDENTIFYs, large messages, copies for many channels, deliveries, and what is due.
+//! Deficit round robin: every connection gets as much as any other, and a turn is bounded, whatever is sent.
+
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
 use super::pair::*;
 use crate::config::Config;
 use crate::keys::ConnKey;
 use crate::queueing::topic::Limit;
+use crate::scheduling::work_budget::{QUANTUM, TURN_UNITS};
 
 fn count(pair: &mut Pair, topic: &str, field: &str) -> u64 {
     let topics = pair.snapshot()["topics"].as_array().cloned().expect("a list");
     topics.iter().find(|view| view["topic_name"] == topic).and_then(|view| view[field].as_u64()).expect("a count")
 }
 
-/// A pair in which messages of two topics are on their way, and a publisher to one of them.
-fn shared() -> (Pair, ConnKey) {
-    let mut pair = Pair::new();
-    let calm = shared_in(&mut pair);
-    (pair, calm)
-}
-
-fn two_channels(pair: &mut Pair, topic: &str) {
+/// A topic with so many channels.
+fn channels(pair: &mut Pair, topic: &str, count: usize) {
     pair.engine.create_topic(topic);
-    for channel in ["a", "b"] {
+    for channel in 0..count {
         let now = pair.now;
-        pair.engine.create_channel(topic, channel, now);
+        pair.engine.create_channel(topic, &channel.to_string(), now);
+    }
+    pair.turn();
+}
+
+/// What the connections that wait cost in the next turn, in units.
+fn units_of_turn(pair: &mut Pair) -> u32 {
+    let now = pair.now;
+    pair.engine.run_deferred(now);
+    let units = pair.engine.work.units;
+    pair.turn();
+    units
+}
+
+/// What a client that never stops may send, and how many units one command costs at most in one piece.
+fn flood(kind: usize) -> (Vec<u8>, u32) {
+    match kind {
+        0 => (b"NOP\n".repeat(20_000), 1),
+        1 => (b"FIN 0123456789abcdef\n".repeat(5_000), 4),
+        2 => (pub_("h", "x").repeat(10_000), 2),
+        3 => (pub_("h", &"x".repeat(40_000)).repeat(50), 160),
+        4 => (pub_("many", &"x".repeat(2_000)).repeat(1_000), 200), // 20 copies
+        5 => (mpub("many", &["x"; 500]).repeat(50), 10_010),        // whole: 20 copies of each message
+        6 => (mpub("h", &["x"; 20_000]).repeat(10), 2),             // in chunks
+        7 => (pub_("h", &"x".repeat(1_000_000)).repeat(3), 1),      // in parts
+        _ => (mpub("h", &["x".repeat(100_000).as_str(); 20]).repeat(2), 1),
     }
 }
 
-fn shared_in(pair: &mut Pair) -> ConnKey {
-    let calm = pair.connect();
-    for topic in ["calm", "other", "calm"] {
-        assert_eq!(pair.ask(calm, pub_(topic, "x")), [ok()]);
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 30, rng_seed: RngSeed::Fixed(7), failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn in_n_turns_each_connection_that_has_more_to_do_gets_its_quanta_and_no_turn_is_long(
+        kinds in prop::collection::vec(0_usize..9, 1..12),
+    ) {
+        let mut pair = Pair::with(Config { max_memory_bytes: 1 << 32, max_msg_size: 2 << 20, ..Config::default() });
+        channels(&mut pair, "many", 20);
+        let calm = pair.connect();
+        let floods: Vec<(ConnKey, u32)> = kinds.iter().map(|kind| {
+            let (bytes, most) = flood(*kind);
+            let key = pair.connect();
+            pair.send(key, bytes);
+            (key, most)
+        }).collect();
+        pair.turn();
+        let used = |pair: &Pair| floods.iter().map(|(key, _)| pair.engine.conns[*key].deficit.used).collect::<Vec<_>>();
+        let before = used(&pair);
+        const TURNS: u32 = 60;
+        for _ in 0..TURNS {
+            pair.send(calm, pub_("calm", "x"));
+            let units = units_of_turn(&mut pair);
+            prop_assert_eq!(pair.take(calm), [ok()], "in the turn in which it came");
+            let most = floods.iter().map(|(_, most)| most).max().copied().unwrap_or(0);
+            prop_assert!(units <= TURN_UNITS + QUANTUM + most + 10, "{} units in a turn, commands of {}", units, most);
+        }
+        // All of them together have a turn's budget in each turn, which goes round.
+        let rounds = TURNS * (TURN_UNITS / QUANTUM) / floods.len() as u32;
+        for (((key, most), before), now) in floods.iter().zip(before).zip(used(&pair)) {
+            if *most > 2 * QUANTUM {
+                continue; // it cools down, see below
+            }
+            let due = i64::from(rounds - 1) * i64::from(QUANTUM) - i64::from(*most);
+            prop_assert!(now - before >= due || !pair.engine.is_waiting(*key), "{} units of {}", now - before, due);
+        }
     }
-    calm
 }
 
 #[test]
-fn a_crowd_that_introduces_itself_at_once_is_answered_over_many_turns_and_the_others_go_on() {
+fn who_waits_goes_on_in_order_and_who_did_not_come_is_first_in_the_next_turn() {
     let mut pair = Pair::new();
-    let crowd: Vec<_> = (0..200).map(|_| pair.connect()).collect();
-    for &key in &crowd {
-        pair.send(key, identify("{}"));
-    }
-    let calm = pair.connect();
-    assert_eq!(pair.ask(calm, pub_("t", "calm")), [ok()], "in the first turn");
-    let mut turns = 1;
-    let mut answered: usize = crowd.iter().map(|&key| pair.take(key).len()).sum();
-    while answered < crowd.len() {
+    let floods: Vec<_> = (0..6).map(|_| pair.connect()).collect();
+    floods.iter().for_each(|&key| pair.send(key, pub_("t", "x").repeat(2_000)));
+    pair.turn();
+    floods.iter().for_each(|&key| _ = pair.take(key));
+    for (turn, two) in floods.chunks(2).cycle().skip(1).take(9).enumerate() {
         pair.turn();
-        let more: usize = crowd.iter().map(|&key| pair.take(key).len()).sum();
-        assert!((1..=20).contains(&more), "{more} in a turn");
-        answered += more;
+        let answered: Vec<bool> = floods.iter().map(|&key| !pair.take(key).is_empty()).collect();
+        assert!(floods.iter().zip(answered).all(|(key, answered)| answered == two.contains(key)), "turn {turn}");
+    }
+}
+
+#[test]
+fn a_batch_of_no_more_than_a_quantum_goes_in_as_a_whole_and_others_have_their_turns_while_it_is_paid() {
+    let mut pair = Pair::new();
+    channels(&mut pair, "h", 20);
+    let [dear, cheap] = [pair.connect(), pair.connect()];
+    pair.send(cheap, b"NOP\n".repeat(100_000));
+    pair.send(dear, mpub("h", &["x"; 500]).repeat(2));
+    pair.turn();
+    assert_eq!((count(&mut pair, "h", "message_count"), pair.take(dear)), (500, vec![ok()]), "all of it or none");
+    let kept = |pair: &Pair| pair.engine.conns[cheap].input.len();
+    let before = kept(&pair);
+    let mut turns = 0;
+    while pair.take(dear).is_empty() {
+        pair.turn();
         turns += 1;
     }
-    assert!(turns >= 10, "{turns} turns");
+    assert!((9..=11).contains(&turns), "{turns} turns for 10,000 copies");
+    let ran = (before - kept(&pair)) / 4;
+    assert!((16 * QUANTUM as usize..=21 * QUANTUM as usize).contains(&ran), "{ran} commands beside them");
+}
+
+#[test]
+fn clients_of_expensive_commands_go_on_one_at_a_time_and_leave_most_of_the_time_to_the_others() {
+    let mut pair = Pair::with(Config { max_memory_bytes: 1 << 32, ..Config::default() });
+    channels(&mut pair, "h", 20);
+    let calm = pair.connect();
+    let clients: Vec<_> = (0..4).map(|_| pair.connect()).collect();
+    assert_eq!(pair.ask(calm, pub_("calm", "x")), [ok()]);
+    clients.iter().for_each(|&key| pair.send(key, mpub("h", &["x"; 500]).repeat(5))); // 10,000 copies, 1 ms, each
+    let (began, mut answered) = (pair.now, [0; 4]);
+    while answered != [5; 4] {
+        assert_eq!(pair.ask(calm, pub_("calm", "x")), [ok()], "in the turn in which it came");
+        let before = answered.iter().sum::<usize>();
+        clients.iter().zip(&mut answered).for_each(|(&key, count)| *count += pair.take(key).len());
+        let (least, most) = (answered.iter().min(), answered.iter().max());
+        assert!(least.zip(most).is_some_and(|(least, most)| most - least <= 1), "{answered:?}");
+        assert!(before == 0 || answered.iter().sum::<usize>() - before <= 1, "{answered:?}");
+        let next = pair.engine.poll_timeout().filter(|at| (pair.now..pair.now + S).contains(at));
+        pair.stall(next.map_or(10_000, |at| at - pair.now));
+    }
+    let took = pair.now - began;
+    assert!((16 * 4 * MS..20 * 6 * MS).contains(&took), "{took} ns for 20 commands of 1 ms");
+}
+
+#[test]
+fn publishes_to_a_limited_topic_run_in_the_turn_in_which_they_came_whatever_they_cost() {
+    let mut pair = Pair::new();
+    pair.limit("t", Limit { max_backlog: 1 << 20, max_backlog_bytes: 1 << 30, ..limit(1_000_000, 1_000_000, 1) });
+    channels(&mut pair, "t", 8);
+    let floods: Vec<_> = (0..4).map(|_| pair.connect()).collect();
+    floods.iter().for_each(|&key| pair.send(key, b"NOP\n".repeat(20_000)));
+    pair.turn();
+    for command in [mpub("t", &["x"; 500]), pub_("t", &"x".repeat(60_000)), dpub("t", 1, &"x".repeat(200_000))] {
+        let key = pair.connect();
+        assert_eq!(pair.ask(key, command), [ok()]);
+    }
 }
 
 #[test]
@@ -64,146 +169,9 @@ fn connections_that_come_in_use_up_the_turn() {
 }
 
 #[test]
-fn of_many_large_messages_for_several_channels_one_is_taken_in_a_turn_beside_those_that_have_waited() {
+fn a_backlog_is_delivered_in_portions_and_others_are_served_between_them() {
     let mut pair = Pair::new();
-    two_channels(&mut pair, "h");
-    let _ = shared_in(&mut pair);
-    let large = pub_("h", &"x".repeat(500_000));
-    let publishers: Vec<_> = (0..8).map(|_| pair.connect()).collect();
-    publishers.iter().for_each(|&key| pair.send(key, &large));
-    let mut answered = 0;
-    while answered < publishers.len() {
-        pair.turn();
-        let more: usize = publishers.iter().map(|&key| pair.take(key).len()).sum();
-        assert!(more <= 2, "{more} in a turn");
-        answered += more;
-    }
-}
-
-#[test]
-fn a_batch_for_many_channels_is_cut_smaller_where_others_wait_and_is_one_where_nobody_does() {
-    for alone in [true, false] {
-        let (mut pair, calm) = if alone { (Pair::new(), ConnKey::default()) } else { shared() };
-        for channel in 0..20 {
-            pair.engine.create_topic("h");
-            let now = pair.now;
-            pair.engine.create_channel("h", &format!("c{channel}"), now);
-        }
-        pair.turn();
-        let hostile = pair.connect();
-        pair.send(hostile, mpub("h", &["x"; 500]));
-        pair.turn();
-        assert_eq!((count(&mut pair, "h", "message_count"), pair.take(hostile)), (500, vec![ok()]), "all of it or none, {alone}");
-        if alone {
-            continue;
-        }
-        pair.send(hostile, mpub("h", &["x"; 600]));
-        pair.turn();
-        let mut seen = count(&mut pair, "h", "message_count");
-        assert!((501..=520).contains(&seen), "{seen} in the first turn");
-        while pair.take(hostile).is_empty() {
-            assert_eq!(pair.ask(calm, pub_("calm", "x")), [ok()]);
-            let now = count(&mut pair, "h", "message_count");
-            assert!(now - seen <= 40, "{now} after {seen}");
-            seen = now;
-        }
-        assert_eq!(count(&mut pair, "h", "message_count"), 1_100);
-    }
-}
-
-#[test]
-fn after_a_dear_command_none_runs_for_as_long_as_leaves_the_others_most_of_the_time() {
-    for alone in [true, false] {
-        let (mut pair, calm) = if alone { (Pair::new(), ConnKey::default()) } else { shared() };
-        pair.engine.create_topic("h");
-        for channel in 0..20 {
-            let now = pair.now;
-            pair.engine.create_channel("h", &format!("c{channel}"), now);
-        }
-        pair.turn();
-        let dear: Vec<_> = (0..2).map(|_| pair.connect()).collect();
-        dear.iter().for_each(|&key| pair.send(key, mpub("h", &["x"; 500])));
-        (0..5).for_each(|_| pair.turn());
-        assert_eq!(count(&mut pair, "h", "message_count"), if alone { 1_000 } else { 500 }, "500 messages for 20 channels each");
-        if alone {
-            continue;
-        }
-        let goes_on = pair.engine.poll_timeout().expect("it waits for its instant");
-        assert!((2_000_000..6_000_000).contains(&(goes_on - pair.now)), "{} ns for 10,000 copies", goes_on - pair.now);
-        assert_eq!(pair.ask(calm, pub_("calm", "x")), [ok()], "meanwhile");
-        pair.advance(goes_on - pair.now);
-        pair.turn();
-        assert_eq!(count(&mut pair, "h", "message_count"), 1_000);
-        assert!(dear.iter().all(|&key| pair.take(key) == [ok()]));
-    }
-}
-
-#[test]
-fn however_many_rest_nobody_is_asked_before_their_instant_and_then_one_at_a_time_in_order() {
-    let (mut pair, calm) = shared();
-    pair.engine.create_topic("h");
-    for channel in 0..20 {
-        let now = pair.now;
-        pair.engine.create_channel("h", &format!("c{channel}"), now);
-    }
-    pair.turn();
-    let dear: Vec<_> = (0..8).map(|_| pair.connect()).collect();
-    dear.iter().for_each(|&key| pair.send(key, mpub("h", &["x"; 500])));
-    (0..3).for_each(|_| pair.turn());
-    for (done, key) in dear.iter().enumerate() {
-        assert_eq!(pair.take(*key), [ok()], "the {done}th");
-        assert_eq!(count(&mut pair, "h", "message_count"), 500 * (done as u64 + 1));
-        let more = mpub("calm", &["x"; 40]);
-        assert_eq!(pair.ask(calm, more), [ok()], "more than those get who come behind a long line");
-        let Some(goes_on) = pair.engine.poll_timeout() else { continue };
-        let postponed = pair.engine.work.postponements;
-        assert!(goes_on > pair.now, "it may sleep until then");
-        pair.turn();
-        assert_eq!(pair.engine.work.postponements, postponed, "nobody was tried in vain");
-        pair.advance(goes_on - pair.now);
-        pair.turn();
-    }
-    assert_eq!(count(&mut pair, "h", "message_count"), 4_000);
-}
-
-#[test]
-fn a_batch_for_a_limited_topic_does_not_rest_behind_the_dear_commands_of_others() {
-    let (mut pair, _) = shared();
-    pair.limit("t", Limit { max_backlog: 1 << 20, max_backlog_bytes: 1 << 30, ..limit(1_000_000, 1_000_000, 1) });
-    let [dear, limited] = [pair.connect(), pair.connect()];
-    two_channels(&mut pair, "h");
-    pair.send(dear, pub_("h", &"x".repeat(1_000_000)));
-    (0..100).for_each(|_| pair.turn());
-    for channel in 0..8 {
-        let now = pair.now;
-        pair.engine.create_channel("t", &channel.to_string(), now);
-    }
-    pair.send(limited, mpub("t", &["x"; 500]));
-    pair.turn();
-    assert_eq!((pair.take(dear), pair.take(limited)), (vec![ok()], vec![ok()]));
-    pair.send(limited, mpub("t", &["x"; 4_000]));
-    (0..50).for_each(|_| pair.turn());
-    assert_eq!(pair.take(limited), [ok()], "no slice of it rests");
-}
-
-#[test]
-fn of_large_messages_for_several_channels_in_one_command_each_rests_after_the_one_before() {
-    let (mut pair, calm) = shared();
-    two_channels(&mut pair, "h");
-    let hostile = pair.connect();
-    pair.send(hostile, mpub("h", &["x".repeat(1_000_000).as_str(); 3]));
-    for published in 1..=3 {
-        (0..100).for_each(|_| pair.turn());
-        assert_eq!(count(&mut pair, "h", "message_count"), published);
-        assert_eq!(pair.ask(calm, pub_("calm", "x")), [ok()]);
-        pair.advance(2_000_000);
-    }
-    assert_eq!(pair.take(hostile), [ok()]);
-}
-
-#[test]
-fn a_backlog_is_delivered_in_portions_where_others_wait_and_they_are_served_between_them() {
-    let (mut pair, calm) = shared();
+    let calm = pair.connect();
     let (consumer, greedy) = (pair.subscribe("calm", "c", 100), pair.connect());
     let before = pair.messages(consumer).len();
     assert_eq!(pair.ask(greedy, mpub("h", &["x"; 100])), [ok()]);
@@ -214,12 +182,12 @@ fn a_backlog_is_delivered_in_portions_where_others_wait_and_they_are_served_betw
     let hungry = pair.subscribe("h", "c", 2_500);
     pair.send(calm, pub_("calm", "next"));
     let mut got = pair.messages(hungry).len();
-    assert!((1..=600).contains(&got), "{got} at once");
+    assert!((1..=2_048).contains(&got), "{got} at once");
     pair.turn();
-    assert_eq!((before, pair.bodies(consumer)), (2, vec!["next".to_owned()]), "in the next turn");
+    assert_eq!((before, pair.bodies(consumer)), (0, vec!["next".to_owned()]), "in the next turn");
     while got < 2_100 {
         let more = pair.messages(hungry).len();
-        assert!((1..=600).contains(&more), "{more} in a turn");
+        assert!((1..=1_536).contains(&more), "{more} in a turn");
         got += more;
         pair.turn();
     }
@@ -228,7 +196,7 @@ fn a_backlog_is_delivered_in_portions_where_others_wait_and_they_are_served_betw
 
 #[test]
 fn all_channels_with_a_backlog_come_to_their_turn() {
-    let (mut pair, _) = shared();
+    let mut pair = Pair::new();
     let channels: Vec<String> = (0..12).map(|number| format!("c{number}")).collect();
     pair.engine.create_topic("h");
     for channel in &channels {
@@ -253,7 +221,7 @@ fn all_channels_with_a_backlog_come_to_their_turn() {
             *sum += pair.messages(key).len();
         }
         let (least, most) = (got.iter().min(), got.iter().max());
-        assert!(turns < 4 || least.zip(most).is_some_and(|(least, most)| 8 * least >= *most), "turn {turns}: {got:?}");
+        assert!(least.zip(most).is_some_and(|(least, most)| most - least <= QUANTUM as usize), "turn {turns}: {got:?}");
     }
     assert!(turns >= 6, "{turns} turns");
 }
@@ -302,38 +270,6 @@ fn a_large_command_that_memory_has_no_room_for_is_refused_before_all_of_it_is_th
         pair.engine.empty_topic("t");
         pair.close(full);
     }
-}
-
-#[test]
-fn a_crowd_that_introduces_itself_while_messages_are_on_their_way_moves_on_as_fast_as_any() {
-    let (mut pair, _) = shared();
-    let crowd: Vec<_> = (0..60).map(|_| pair.connect()).collect();
-    crowd.iter().for_each(|&key| pair.send(key, identify("{}")));
-    let mut turns = 0;
-    while crowd.iter().any(|&key| pair.engine.is_waiting(key)) {
-        pair.turn();
-        turns += 1;
-    }
-    assert!((5..=20).contains(&turns), "{turns} turns");
-    assert!(crowd.iter().all(|&key| pair.take(key) == [ok()]));
-}
-
-#[test]
-fn who_waited_and_could_not_run_goes_before_who_ran_and_has_more() {
-    let (mut pair, _) = shared();
-    two_channels(&mut pair, "t");
-    pair.limit("t", Limit { max_backlog: 1 << 20, max_backlog_bytes: 1 << 30, ..limit(1_000_000, 1_000_000, 1) });
-    let [greedy, first, other] = [pair.connect(), pair.connect(), pair.connect()];
-    let large = mpub("t", &["x"; 500]);
-    pair.send(greedy, large.repeat(20));
-    pair.turn();
-    pair.send(first, &large); // what may be larger of those that come with the turn
-    pair.send(other, &large);
-    assert!(pair.engine.is_waiting(greedy) && pair.engine.is_waiting(other));
-    pair.turn();
-    pair.turn();
-    assert_eq!(pair.take(other), [ok()]);
-    assert!(pair.take(greedy).len() < 5);
 }
 
 #[test]
@@ -420,7 +356,7 @@ fn what_falls_due_while_more_is_due_than_a_turn_takes_does_not_let_more_come_bac
 }
 
 #[test]
-fn a_sampler_that_drops_nearly_all_of_a_backlog_takes_it_in_portions_also_alone() {
+fn a_sampler_that_drops_nearly_all_of_a_backlog_takes_it_in_portions() {
     let mut pair = Pair::new();
     let publisher = pair.connect();
     pair.engine.create_topic("t");
@@ -436,7 +372,7 @@ fn a_sampler_that_drops_nearly_all_of_a_backlog_takes_it_in_portions_also_alone(
     let depth = |pair: &mut Pair| pair.channel()["depth"].as_u64().expect("a count");
     pair.turn();
     let left = depth(&mut pair);
-    assert!((9_000..10_000).contains(&left), "{left} after the first turn");
+    assert!((8_000..10_000).contains(&left), "{left} after the first turn");
     pair.advance(0);
     assert_eq!(depth(&mut pair), 0);
 }
@@ -452,111 +388,20 @@ fn what_a_refused_client_goes_on_sending_is_for_nobody() {
 }
 
 #[test]
-fn publishes_that_memory_has_no_room_for_share_the_turns_like_those_that_are_taken() {
-    let mut pair = Pair::with(Config { max_memory_bytes: 1_000_000, ..Config::default() });
-    pair.publish("full", &"y".repeat(200_000));
-    let (calm, hostile) = (pair.connect(), pair.connect());
-    assert_eq!(pair.ask(calm, pub_("calm", "x")), [ok()]);
-    pair.advance(2_000_000_000);
-    assert_eq!(pair.ask(calm, pub_("calm", "x")), [ok()]);
-    assert!(!pair.engine.reads_little(), "one flow is alone");
-    let large = mpub("full", &[&"x".repeat(900_000)]);
-    assert!(matches!(&pair.ask(hostile, &large[..200_000])[..], [Frame::Error(text)] if text.starts_with("E_MPUB_FAILED")));
-    assert!(pair.engine.reads_little());
-}
-
-#[test]
-fn a_flood_that_carries_no_message_makes_turns_short_while_messages_are_on_their_way() {
-    let fins = |ids: &[String]| ids.iter().map(|id| format!("FIN {id}\n")).collect::<String>().into_bytes();
-    let unknown = fins(&vec!["0123456789abcdef".into(); 3_000]);
-    let floods = [("NOP", b"NOP\n".repeat(3_000)), ("RDY", b"RDY 0\n".repeat(3_000)), ("FIN", unknown)];
-    for (name, flood) in floods {
-        for flows in [false, true] {
-            let mut pair = Pair::new();
-            let flooder = pair.subscribe("theirs", "c", 0);
-            if flows {
-                pair.publish("t", "x");
-            }
-            pair.send(flooder, &flood);
-            pair.turn();
-            assert_eq!(pair.engine.work.is_shared(), flows, "{name}");
-            pair.advance(2 * S);
-            pair.turn();
-            assert!(!pair.engine.work.is_shared(), "{name}: it is over");
-        }
-    }
-}
-
-#[test]
-fn messages_of_one_topic_have_turns_of_their_full_length_however_many_they_are() {
+fn a_consumer_keeps_up_with_a_fleet_of_which_as_many_are_read_in_a_turn_as_there_can_be() {
     let mut pair = Pair::new();
     let consumer = pair.subscribe("t", "c", 2_500);
-    let publisher = pair.connect();
-    pair.send(publisher, pub_("t", "x").repeat(3_000));
-    pair.turn();
-    assert!(pair.engine.work.next().is_some() && !pair.engine.work.is_shared());
-    pair.advance(0);
-    let ids: Vec<String> = pair.messages(consumer).into_iter().map(|message| message.id).collect();
-    assert_eq!(ids.len(), 2_500);
-    pair.send(consumer, ids.iter().map(|id| format!("FIN {id}\n")).collect::<String>());
-    pair.turn();
-    assert!(pair.engine.work.next().is_some() && !pair.engine.work.is_shared());
-    pair.advance(0);
-    assert_eq!(pair.channel()["in_flight_count"], 500);
-}
-
-/// So many publishers, each with a message on the way to `topic`.
-fn fleet(pair: &mut Pair, topic: &str, size: usize) {
-    for _ in 0..size {
-        let key = pair.connect();
-        pair.send(key, pub_(topic, "x"));
-    }
-}
-
-#[test]
-fn a_consumer_answers_for_what_a_whole_fleet_sent_in_one_turn_however_the_others_are_read() {
-    for first in [true, false] {
-        let mut pair = Pair::new();
-        let consumer = pair.subscribe("t", "c", 2_500);
-        fleet(&mut pair, "t", 2_500);
-        pair.turn();
-        let answers: String = pair.messages(consumer).into_iter().map(|message| format!("FIN {}\n", message.id)).collect();
-        if first {
-            pair.send(consumer, &answers);
-        }
-        fleet(&mut pair, "t", 2_500);
-        if !first {
-            pair.send(consumer, &answers);
-        }
-        pair.turn();
-        assert_eq!(pair.engine.work.next(), None, "nothing is left for the next turn");
-        assert_eq!(pair.messages(consumer).len(), 2_500);
-    }
-}
-
-#[test]
-fn what_fleets_send_is_delivered_in_the_turn_that_it_came_in_also_where_they_share_it() {
-    let mut pair = Pair::new();
-    let consumers = ["t", "u"].map(|topic| pair.subscribe(topic, "c", 2_500));
-    for topic in ["t", "u"] {
-        fleet(&mut pair, topic, 1_500);
-    }
-    pair.turn();
-    assert!(pair.engine.work.is_shared());
-    assert_eq!(consumers.map(|consumer| pair.messages(consumer).len()), [1_500; 2]);
-}
-
-#[test]
-fn a_flood_has_no_more_of_a_turn_than_the_fleet_beside_it_makes_it_long() {
-    let mut pair = Pair::new();
     let flooder = pair.connect();
-    fleet(&mut pair, "t", 100);
-    pair.send(flooder, pub_("u", "x").repeat(5_000));
-    pair.turn();
-    let beside = count(&mut pair, "u", "message_count");
-    pair.turn();
-    let alone = count(&mut pair, "u", "message_count") - beside;
-    assert!((400..800).contains(&beside) && (100..200).contains(&alone), "{beside} beside a fleet of 100, {alone} alone");
+    pair.send(flooder, b"NOP\n".repeat(200_000));
+    let fleet: Vec<_> = (0..255).map(|_| pair.connect()).collect();
+    for _ in 0..100 {
+        fleet.iter().for_each(|&key| pair.send(key, pub_("t", "x")));
+        pair.turn();
+        let messages = pair.messages(consumer);
+        assert_eq!(messages.len(), fleet.len(), "in the turn in which they came");
+        pair.send(consumer, messages.into_iter().map(|message| format!("FIN {}\n", message.id)).collect::<String>());
+        assert!(!pair.engine.is_waiting(consumer));
+    }
 }
 
 #[test]

@@ -7,11 +7,7 @@ use crate::protocol::errors::WireError;
 use crate::protocol::verb::Verb;
 use crate::queueing::message::ENTRY_OVERHEAD;
 use crate::queueing::publish::{Outcome, Source};
-use crate::queueing::queue::Queue;
 use crate::time::Nanos;
-
-/// Cost of writing a message to a file, in copies in memory.
-const DISK_COPY: u32 = 4;
 
 impl Engine {
     pub(crate) fn check_accepting(&self, verb: Verb) -> Result<(), WireError> {
@@ -29,17 +25,9 @@ impl Engine {
         self.memory.messages.used() + self.memory.partial.used() + self.memory.reserved.used() + cost <= self.config.max_memory_bytes
     }
 
-    /// Copies that a publish to a topic counts as: one a channel while other connections wait, and more on disk.
-    pub(crate) fn counted_copies(&self, topic: TopicKey) -> u32 {
-        let Some(topic) = self.topics.get(topic).filter(|_| self.work.is_shared()) else { return 1 };
-        let to_disk = |queue: &Queue| if queue.backend_len() > 0 { DISK_COPY } else { 1 };
-        let channels = topic.channels.iter().filter_map(|key| self.channels.get(*key));
-        channels.map(|channel| to_disk(&channel.queue)).sum::<u32>().max(to_disk(&topic.queue))
-    }
-
-    /// The same by the topic's name; one that is not there is copied once.
-    pub(crate) fn copies_of(&self, topic: &str) -> u32 {
-        self.topic_key(topic).map_or(1, |topic| self.counted_copies(topic)).max(1)
+    /// How often what is published to a topic is copied: once a channel.
+    pub(crate) fn copies(&self, topic: Option<TopicKey>) -> u32 {
+        topic.and_then(|key| self.topics.get(key)).map_or(1, |topic| topic.channels.len().max(1) as u32)
     }
 
     /// Decides all publishes so far in order of arrival; equal arrivals stay in order of reading.
@@ -58,7 +46,6 @@ impl Engine {
             self.turn.messages[publish.first..publish.first + publish.count as usize].fill_with(|| None);
         }
         self.turn.order = order;
-        self.write_overflow();
     }
 
     fn decide(&mut self, index: usize, now: Nanos) -> Outcome {

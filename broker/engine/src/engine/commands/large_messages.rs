@@ -1,4 +1,4 @@
-//! Large messages, built a portion in each turn while their connection waits.
+//! Large messages, built a quantum in each turn while their connection waits.
 
 use crate::clients::connection::Connection;
 use crate::clients::partial_message::{Building, no_memory_for};
@@ -7,23 +7,17 @@ use crate::http::Http;
 use crate::keys::ConnKey;
 use crate::protocol::codec;
 use crate::queueing::message::{LARGE_BODY, cost_of};
-use crate::scheduling::work_budget::{LEAST_SHARE_UNITS, message_units};
 
 /// What is begun of messages that have not all come in takes at most one in so many bytes of the memory limit.
 const UNFINISHED_PART: u64 = 4;
 
 impl Engine {
-    /// Build more of the large message that was begun on a connection whose share of the turn ends at `bound`. Whether it is whole and may be published now: all
-    /// `copies` but one are still to be made.
-    pub(crate) fn build(&mut self, key: ConnKey, body: &[u8], copies: u32, bound: u32) -> bool {
+    /// Build more of the large message that was begun on a connection, until the turn's work has come to `bound`. Gives
+    /// whether it is whole.
+    pub(crate) fn build(&mut self, key: ConnKey, body: &[u8], bound: u32) -> bool {
         let Some(building) = self.conns.get_mut(key).and_then(|conn| conn.building.as_mut()) else { return true };
-        let left = if self.work.is_shared() { bound.saturating_sub(self.work.units).max(LEAST_SHARE_UNITS) } else { u32::MAX };
-        self.work.note(building.add(body, left));
-        if building.done() < body.len() {
-            return false;
-        }
-        let more = message_units(body.len()).saturating_mul(copies - 1);
-        more == 0 || self.work.may_run(more, bound)
+        self.work.note(building.add(body, bound.saturating_sub(self.work.units)));
+        building.done() == body.len()
     }
 
     /// What was built of a message that is published now.
@@ -46,10 +40,12 @@ impl Engine {
         if !(self.is_building(key) || leaves_room && self.begin_building(key, len)) {
             return;
         }
-        if let Some(Connection { building: Some(building), input, http, .. }) = self.conns.get_mut(key)
+        if let Some(Connection { building: Some(building), input, http, deficit, .. }) = self.conns.get_mut(key)
             && let Some((_, body, _)) = announced_publish(http.as_deref(), input)
         {
-            self.work.note(building.add(body, u32::MAX));
+            let units = building.add(body, u32::MAX);
+            self.work.note(units);
+            deficit.spend(units, units);
         }
     }
 

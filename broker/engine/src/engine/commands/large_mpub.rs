@@ -12,27 +12,15 @@ use crate::protocol::codec::{self, Bodies, Seen};
 use crate::protocol::verb::Verb;
 use crate::queueing::message::{LARGE_BODY, cost_of};
 use crate::queueing::publish::Asked;
-use crate::scheduling::work_budget::{COPIED_A_UNIT, message_units};
+use crate::scheduling::work_budget::{COPIED_A_UNIT, QUANTUM, message_units};
 
-/// However little a turn has left, a slice has as much.
-const LEAST_SLICE_UNITS: usize = 32;
-
-/// So many messages are looked through in one piece, some 0.015 ms: whether they are as they must be.
-const LOOKED_AT: u32 = 4_096;
-
-/// A message takes that much less of a turn than its publish, for that.
-const LOOKS_A_UNIT: u32 = 32;
-
-/// What an MPUB costs, copied once, that goes in as a whole wherever it goes: all of it or none.
-const WHOLE_UNITS: usize = 512;
+/// Messages that a unit of work looks through: whether they are as they must be.
+pub(crate) const LOOKS_A_UNIT: u32 = 32;
 
 impl Engine {
     /// Take in the next slice of an MPUB. The error says why all that is left of it is refused.
     pub(crate) fn run_slice(&mut self, batch: Batch<'_>, bodies: Bodies<'_>) -> Result<Sliced, String> {
-        let Batch { key, topic, bound, .. } = batch;
-        if let Some(topic) = self.topic_key(topic) {
-            self.work.note_topic(topic); // also if it will be refused
-        }
+        let Batch { key, topic, .. } = batch;
         let Some(conn) = self.conns.get_mut(key) else { return Ok(Sliced::Later) };
         let before = conn.sliced.take();
         if before.is_none() {
@@ -42,8 +30,8 @@ impl Engine {
             Some(progress) => progress,
             None => {
                 let units = bodies.count as usize + bodies.bytes() / COPIED_A_UNIT;
-                if units <= WHOLE_UNITS {
-                    return Ok(if self.may_run_whole(topic, units, bound) { Sliced::Whole } else { Sliced::Later });
+                if units <= QUANTUM as usize {
+                    return Ok(Sliced::Whole);
                 }
                 self.check_room_for(topic, bodies)?;
                 Box::new(Progress { left: bodies.count, ..Progress::default() })
@@ -68,38 +56,33 @@ impl Engine {
 
     /// Whether the MPUB that `input` begins with, if it does and is whole, has few enough messages that nobody has looked at to parse it. If not, some
     /// were looked at now.
-    pub(crate) fn has_looked_through(&mut self, key: ConnKey, input: &[u8]) -> bool {
-        let may_be_large = input.len() > LOOKED_AT as usize && input.starts_with(b"MPUB ");
+    pub(crate) fn has_looked_through(&mut self, key: ConnKey, input: &[u8], bound: u32) -> bool {
+        let may_be_large = input.len() > LARGE_BODY && input.starts_with(b"MPUB ");
         let Some((count, rest)) = may_be_large.then(|| codec::whole_mpub(input)).flatten() else { return true };
         if self.conns.get(key).is_some_and(|conn| conn.sliced.is_some()) {
             return true; // all of it was
         }
-        self.has_looked_at_most(key, count, rest)
+        self.has_looked_at_most(key, count, rest, bound)
     }
 
     /// The same of `rest`, the `count` messages with their sizes of an MPUB by either port.
-    pub(crate) fn has_looked_at_most(&mut self, key: ConnKey, count: u32, rest: &[u8]) -> bool {
+    pub(crate) fn has_looked_at_most(&mut self, key: ConnKey, count: u32, rest: &[u8], bound: u32) -> bool {
         let Some(conn) = self.conns.get_mut(key) else { return true };
         let (before, most) = (conn.seen.messages, self.config.max_mpub_messages);
-        if count.saturating_sub(before) <= LOOKED_AT || (most > 0 && count > most) {
+        let units = bound.saturating_sub(self.work.units);
+        let looks = units.saturating_mul(LOOKS_A_UNIT);
+        if count.saturating_sub(before) <= looks || (most > 0 && count > most) {
             return true;
         }
-        conn.seen = conn.seen.look(rest, LOOKED_AT, &self.config);
-        self.work.note_carrying();
-        self.work.note(LOOKED_AT / LOOKS_A_UNIT);
-        conn.seen.messages - before < LOOKED_AT // then the next is at fault, which whoever parses it says
-    }
-
-    /// Whether an MPUB that costs so many `units` for each copy may run in one piece now.
-    fn may_run_whole(&mut self, topic: &str, units: usize, bound: u32) -> bool {
-        let units = u32::try_from(self.copies_of(topic) as usize * units).unwrap_or(u32::MAX);
-        if self.has_limit(topic) { self.work.may_run_in_order(units, bound) } else { self.work.may_run(units, bound) }
+        conn.seen = conn.seen.look(rest, looks, &self.config);
+        self.work.note(units);
+        conn.seen.messages - before < looks // then the next is at fault, which whoever parses it says
     }
 
     /// Publish the next messages.
     fn publish_slice(&mut self, batch: Batch<'_>, rest: Bodies<'_>, progress: &mut Progress) -> Result<Sliced, String> {
         let Batch { key, topic, stamp, exchange, .. } = batch;
-        let Some(len) = self.next_slice(batch, rest, self.copies_of(topic))? else { return Ok(Sliced::Later) };
+        let Some(len) = self.next_slice(batch, rest, self.copies(self.topic_key(topic)))? else { return Ok(Sliced::Later) };
         let mut behind = rest;
         let index = self.collect(Asked { key, verb: Verb::Mpub, topic, defer_ms: 0, stamp }, behind.by_ref().take(len))?;
         progress.note(rest, behind);
@@ -113,7 +96,7 @@ impl Engine {
 
     /// Make messages of the next bodies, and publish them all with the last.
     fn keep_slice(&mut self, batch: Batch<'_>, rest: Bodies<'_>, progress: &mut Progress) -> Result<Sliced, String> {
-        let Batch { key, topic, stamp, bound, exchange } = batch;
+        let Batch { key, topic, stamp, exchange, .. } = batch;
         if progress.left > 0 {
             let mut behind = rest;
             progress.room = None; // what is made now is charged by itself
@@ -126,11 +109,10 @@ impl Engine {
             progress.note(rest, behind);
             progress.room = Some(self.reserve(behind));
         }
-        let units = progress.kept.len() as u32;
-        if progress.left > 0 || !self.work.may_run_in_order(units, bound) {
+        if progress.left > 0 {
             return Ok(Sliced::Later);
         }
-        self.work.note(units);
+        self.work.note_ordered(progress.kept.len() as u32);
         let index = self.publish_kept(key, topic, &mut progress.kept, progress.kept_bytes, stamp)?;
         self.reply(key, Reply::published(index, exchange));
         Ok(Sliced::Done)
@@ -143,16 +125,16 @@ impl Engine {
     /// How many of `rest` are the next slice. `None`: the first is large, and not all of it is built.
     fn next_slice(&mut self, batch: Batch<'_>, rest: Bodies<'_>, copies: u32) -> Result<Option<usize>, String> {
         let Batch { key, bound, .. } = batch;
-        let left = (bound.saturating_sub(self.work.units) as usize).clamp(LEAST_SLICE_UNITS, self.work.connection_units() as usize);
         if let Some(large) = rest.take(1).find(|body| body.len() >= LARGE_BODY) {
             if !self.begin_building(key, large.len()) {
                 return Err(self.no_room_to_build(large.len()));
             }
-            if !self.build(key, large, copies, bound) {
+            if !self.build(key, large, bound) {
                 return Ok(None);
             }
         }
-        Ok(Some(slice_len(rest, left / copies as usize)))
+        let left = bound.saturating_sub(self.work.units);
+        Ok(Some(slice_len(rest, (left / copies) as usize)))
     }
 
     pub(crate) fn has_limit(&self, topic: &str) -> bool {

@@ -35,16 +35,16 @@ use crate::time::Nanos;
 use crate::timer::Timer;
 
 impl Engine {
-    /// Runs the complete commands in `bytes`, up to the connection's work budget; returns the bytes that they took.
+    /// Run the whole commands in `bytes`, as many as the connection's quantum allows; gives how many bytes they took.
     pub(crate) fn run_commands(&mut self, key: ConnKey, bytes: &[u8], stamps: Stamps<'_>, now: Nanos) -> usize {
-        let Some(conn) = self.conns.get(key) else { return 0 };
+        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.takes_commands()) else { return 0 };
         if conn.http.is_some() {
-            return if conn.takes_commands() { self.run_requests(key, bytes, stamps, now) } else { 0 };
+            return self.run_requests(key, bytes, stamps, now);
         }
-        let (before, bound) = self.work.begin_share(conn.share);
+        let (before, bound) = (self.work.units, self.work.begin(&mut conn.deficit));
         let used = self.run_until(bound, key, bytes, stamps, now);
         if let Some(conn) = self.conns.get_mut(key) {
-            self.work.book(&mut conn.share, before);
+            self.work.end(&mut conn.deficit, before);
         }
         used
     }
@@ -73,7 +73,7 @@ impl Engine {
                 at += 4;
                 continue;
             }
-            if !self.has_looked_through(key, &bytes[at..]) {
+            if !self.has_looked_through(key, &bytes[at..], bound) {
                 self.defer_to_next_turn(key);
                 return at;
             }
@@ -101,7 +101,7 @@ impl Engine {
                             }
                         }
                     }
-                    match self.fits(key, &command, bound) {
+                    match self.is_built(key, &command, bound) {
                         Ok(true) => {}
                         Ok(false) => {
                             self.defer_to_next_turn(key);
@@ -147,20 +147,14 @@ impl Engine {
         }
     }
 
-    /// Whether an expensive command fits into the work budget that ends at `bound`. MPUBs run in chunks instead.
-    ///
-    /// A publish to a limited topic always fits: deferred, it would be decided after later arrivals, and wait for their
-    /// tokens.
-    fn fits(&mut self, key: ConnKey, command: &Command<'_>, bound: u32) -> Result<bool, WireError> {
-        match command {
-            Command::Pub { topic, body } => self.fits_large(key, Verb::Pub, topic, body, bound),
-            Command::Dpub { topic, body, .. } => self.fits_large(key, Verb::Dpub, topic, body, bound),
-            Command::Identify(_) => Ok(self.work.may_introduce(bound)),
-            _ => Ok(true),
-        }
-    }
-
-    fn fits_large(&mut self, key: ConnKey, verb: Verb, topic: &str, body: &[u8], bound: u32) -> Result<bool, WireError> {
+    /// Whether the message of a PUB or DPUB, if it is large, is whole; it is built until the turn's work has come to
+    /// `bound`. One for a limited topic was built as it came in: what stays behind would be decided behind later arrivals.
+    fn is_built(&mut self, key: ConnKey, command: &Command<'_>, bound: u32) -> Result<bool, WireError> {
+        let (verb, topic, body) = match command {
+            Command::Pub { topic, body } => (Verb::Pub, topic, body),
+            Command::Dpub { topic, body, .. } => (Verb::Dpub, topic, body),
+            _ => return Ok(true),
+        };
         if body.len() < LARGE_BODY || self.has_limit(topic) {
             return Ok(true);
         }
@@ -168,7 +162,7 @@ impl Engine {
         if let Some(why) = self.refusal_to_build(key, topic, body.len()) {
             return Err(verb.refused(&why));
         }
-        Ok(self.build(key, body, self.copies_of(topic), bound))
+        Ok(self.build(key, body, bound))
     }
 
     fn execute(&mut self, key: ConnKey, command: Command<'_>, stamp: Nanos, now: Nanos) -> Result<(), WireError> {
@@ -406,7 +400,6 @@ impl Engine {
         let sub = conn.subscription.as_mut().ok_or(NotYours::NotInFlight)?;
         let channel = self.channels.get_mut(sub.channel).ok_or(NotYours::NotInFlight)?;
         let entry = channel.answered(id, key)?;
-        self.work.note_carrying();
         sub.in_flight -= 1;
         // Most answers come in the order of their deliveries, and cost no search then.
         if sub.deadlines.front().is_some_and(|(_, first)| *first == entry.message.id) {

@@ -43,9 +43,11 @@ impl Engine {
         let framed = self.frame(key, bodies, defer_ms, stamp, &mut messages);
         self.turn.messages = messages;
         let Framed { bytes, units, paid } = framed?;
-        let ordered = units > 1 && verb != Verb::Mpub && self.topics.get(topic).is_some_and(|topic| topic.limiter.is_some());
-        let copied = units.saturating_mul(self.counted_copies(topic)).saturating_sub(paid);
-        self.work.note_collected(copied, ordered);
+        let copied = units.saturating_mul(self.copies(Some(topic))).saturating_sub(paid);
+        match self.topics.get(topic).is_some_and(|topic| topic.limiter.is_some()) {
+            true => self.work.note_ordered(copied),
+            false => self.work.note(copied),
+        }
         Ok(self.push_publish(verb, topic, source, stamp, first, bytes))
     }
 

@@ -4,7 +4,6 @@ use std::io;
 use std::rc::Rc;
 
 use crate::engine::Engine;
-use crate::engine::delivery::FANNED_OUT;
 use crate::id::MessageId;
 use crate::keys::{ChannelKey, TopicKey};
 use crate::protocol::codec;
@@ -13,6 +12,7 @@ use crate::queueing::queue::{Queue, Unsaved};
 use crate::queueing::shared_disk::{Disk, Storage};
 use crate::queueing::topic::Topic;
 use crate::scheduling::service_time::ServiceTime;
+use crate::scheduling::work_budget::{QUANTUM_BYTES, TURN_UNITS};
 use crate::storage::disk_queue::DiskQueue;
 use crate::storage::store::Store;
 use crate::time::{NS_PER_S, Nanos};
@@ -24,7 +24,7 @@ impl Engine {
     pub fn with_store(mut self, store: Box<dyn Store>, incarnation: u64, wall_offset: i64, now: Nanos) -> io::Result<Self> {
         self.clock.set_offset(wall_offset);
         let disk = Rc::new(Disk::new(store, incarnation, &self.config, self.memory.messages.clone()));
-        self.disk = Some(Storage::new(Rc::clone(&disk)));
+        self.disk = Some(Storage::new(Rc::clone(&disk), QUANTUM_BYTES as u64));
         self.restore(&disk, now)?;
         Ok(self)
     }
@@ -115,7 +115,7 @@ impl Engine {
     /// Queues one portion of the backlog of an earlier incarnation at the topic's bucket; the next portion follows in
     /// the next turn.
     pub(crate) fn restore_waiting(&mut self, key: TopicKey, now: Nanos) {
-        self.restore_up_to(FANNED_OUT, key, now);
+        self.restore_up_to(TURN_UNITS as usize, key, now);
         if self.topics.get(key).is_some_and(|topic| topic.limiter.is_some() && !topic.restored.is_empty()) {
             self.fan_out_later(key);
         }

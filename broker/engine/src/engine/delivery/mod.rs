@@ -20,21 +20,9 @@ use crate::queueing::channel::{Channel, InFlight};
 use crate::queueing::message::Message;
 use crate::queueing::queue::Queue;
 use crate::scheduling::service_time::ServiceTime;
-use crate::scheduling::work_budget::message_units;
+use crate::scheduling::work_budget::{QUANTUM, TURN_UNITS, message_units};
 use crate::time::Nanos;
 use crate::timer::{Timer, Timers};
-
-/// Work units of deliveries in a turn while other connections wait; beyond them every channel still gets
-/// `LEAST_CHANNEL_UNITS`.
-const DELIVERY_UNITS: u32 = 2_048;
-
-/// What one channel gets of them.
-const CHANNEL_UNITS: u32 = 512;
-
-const LEAST_CHANNEL_UNITS: u32 = 16;
-
-/// Copies that a topic which begins to flow moves to its channels in a turn, if it has brought no more itself.
-pub(crate) const FANNED_OUT: usize = 1_000;
 
 impl Engine {
     /// Releases a message from the bucket.
@@ -112,7 +100,7 @@ impl Engine {
         if !topic.queue.ready(now) {
             return;
         }
-        let most = FANNED_OUT.div_ceil(topic.channels.len()).max(2 * self.work.units as usize);
+        let most = (TURN_UNITS as usize).div_ceil(topic.channels.len()).max(2 * self.work.units as usize);
         for _ in 0..topic.queue.memory().len().min(most) {
             let Some(message) = self.topics.get_mut(key).and_then(|topic| topic.queue.pop_front()) else { break };
             self.fan_out(key, message, now);
@@ -183,44 +171,35 @@ impl Engine {
         }
     }
 
-    /// Delivers from every channel with new messages, within the turn's budget. A channel that got less is first in the
+    /// Deliver from the channels that have something new, round after round, a quantum each, as much as the commands of
+    /// the turn have cost and a turn's budget more: consumers keep up with publishers. Who did not come is first in the
     /// next turn.
     pub(crate) fn deliver_all(&mut self, now: Nanos) {
-        let (mut left, most) = (self.work.stretched(DELIVERY_UNITS), self.work.stretched(CHANNEL_UNITS));
-        let mut sated = Vec::new();
-        let mut marked = std::mem::take(&mut self.schedule.delivering);
-        std::mem::swap(&mut marked, &mut self.schedule.dirty_channels);
-        for key in marked.drain(..) {
-            let share = left.clamp(LEAST_CHANNEL_UNITS, most);
-            let (units, more) = self.deliver(key, share, now);
-            left = left.saturating_sub(units);
-            match more {
-                false => {}
-                true if share == most => sated.push(key),
-                true => self.schedule.dirty_channels.push(key),
-            }
+        let mut left = TURN_UNITS.saturating_add(self.work.units);
+        while left > 0
+            && let Some(key) = self.schedule.dirty_channels.pop_front()
+        {
+            left = left.saturating_sub(self.deliver(key, now));
         }
-        self.schedule.dirty_channels.append(&mut sated);
-        self.schedule.delivering = marked;
     }
 
-    /// Delivers a channel's queue to its ready consumers in turn, until one or the other is empty.
-    ///
-    /// In a shared turn it ends at `share` units, or once samplers have dropped as many. Returns the units, and whether
-    /// more is left: then the channel stays marked.
-    fn deliver(&mut self, key: ChannelKey, share: u32, now: Nanos) -> (u32, bool) {
-        let Some(channel) = self.channels.get_mut(key) else { return (0, false) };
+    /// Give a channel's queue to its ready consumers in turn, until one or the other is empty, or that has come to a
+    /// quantum: then the channel is marked again. Gives the units.
+    fn deliver(&mut self, key: ChannelKey, now: Nanos) -> u32 {
+        let Some(channel) = self.channels.get_mut(key) else { return 0 };
         channel.dirty = false;
         // A topic that is held may have to be told yet that this channel is paused.
         if channel.paused || self.topics.get(channel.topic).is_none_or(|topic| topic.held) {
-            return (0, false);
+            return 0;
         }
-        let (mut units, mut dropped) = (0, 0);
+        self.work.note_topic(channel.topic);
+        let mut units = 0;
         let ample = self.config.max_memory_bytes / 4 * 3; // the rest is for what is published
         while !channel.ready.is_empty() && channel.has_next(self.memory.messages.used() > ample, now) {
-            if units >= share && (dropped >= share || self.work.is_shared()) {
+            if units >= QUANTUM {
                 channel.dirty = true;
-                return (units, true);
+                self.schedule.dirty_channels.push_back(key);
+                break;
             }
             let aware = self.config.topology_aware;
             let next = if aware { pop_nearest(&mut channel.ready, &self.conns) } else { channel.ready.pop_front() };
@@ -239,7 +218,6 @@ impl Engine {
             if let Entry::Vacant(in_flight) = channel.in_flight.entry(message.id)
                 && (sample_rate == 0 || draw_percent(&mut self.sampler) <= sample_rate)
             {
-                self.work.note_topic(channel.topic);
                 units += message_units(message.body_len());
                 message.attempts = message.attempts.saturating_add(1);
                 let deadline = now + timeout_ns;
@@ -258,7 +236,7 @@ impl Engine {
                     self.schedule.dirty_conns.push(consumer);
                 }
             } else {
-                (units, dropped) = (units + 1, dropped + 1); // no credit of the consumer's ends these
+                units += 1; // no credit of the consumer's ends these
             }
             let ready = conn.is_ready();
             if let Some(sub) = conn.subscription.as_mut().filter(|_| ready) {
@@ -266,7 +244,7 @@ impl Engine {
                 channel.ready.push_back(consumer);
             }
         }
-        (units, false)
+        units
     }
 
     /// A consumer that may have got credit or room joins its channel's ring.
@@ -286,7 +264,7 @@ impl Engine {
     pub(crate) fn mark_channel(&mut self, key: ChannelKey) {
         if let Some(channel) = self.channels.get_mut(key).filter(|channel| !channel.dirty) {
             channel.dirty = true;
-            self.schedule.dirty_channels.push(key);
+            self.schedule.dirty_channels.push_back(key);
         }
     }
 
@@ -301,7 +279,7 @@ impl Engine {
 fn put(
     channels: &mut SlotMap<ChannelKey, Channel>,
     timers: &mut Timers,
-    dirty: &mut Vec<ChannelKey>,
+    dirty: &mut VecDeque<ChannelKey>,
     key: ChannelKey,
     message: Message,
     now: Nanos,
@@ -312,7 +290,7 @@ fn put(
     }
     if !channel.dirty {
         channel.dirty = true;
-        dirty.push(key);
+        dirty.push_back(key);
     }
 }
 

@@ -1,10 +1,9 @@
 //! Overflow of a turn to disk, and the answers that wait for it.
 //!
-//! No publish is acknowledged before its messages are in memory or in a file. If one topic alone has traffic, a turn
-//! writes its overflow before it answers. Otherwise it writes one portion at its end and continues in the next turn,
-//! queue by queue. Some kilobytes take microseconds; one megabyte of new page cache takes 1 to 2 ms. A publish with
-//! unwritten messages waits for its answer: each such message holds its `Ticket`, and the last drop reports it. All
-//! later answers of the connection wait behind it, and so do its next commands (`engine/input.rs`).
+//! Nothing is acknowledged before it is written, to memory or to a file. A turn writes a quantum of what overflowed before
+//! it answers, queue by queue, and goes on in the next turn: a megabyte on memory that is new to the page cache would take
+//! one or two milliseconds. A publish of which something is left is answered when nothing is any more: each message that
+//! is to be written holds its `Ticket`, and the last one tells. Behind such an answer all others of the connection wait, and its next commands (`engine/input.rs`).
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -17,11 +16,10 @@ use crate::queueing::disk_ticket::{Fate, Owner, Released};
 use crate::queueing::publish::Publish;
 use crate::queueing::queue::{Refused, Rest};
 use crate::queueing::shared_disk::Storage;
-use crate::storage::disk_queue::BATCH;
 use crate::time::{Nanos, SHORT_PATIENCE_NS};
 
-/// What a write costs, however short, in bytes of a portion. A new file costs four times as much.
-const WRITE_COST: u64 = 2 << 10;
+/// What a write costs besides its bytes, in bytes: some 3 us.
+const WRITE_COST: u64 = 8 << 10;
 
 impl Engine {
     /// Starts the release of a publish to this topic, until `take_fate`. If the disk refuses a message, the publish is
@@ -38,20 +36,9 @@ impl Engine {
         self.disk.as_ref().and_then(|storage| storage.disk.take_fate())
     }
 
-    /// Write what overflowed, where nobody else waits: before anything is answered.
+    /// Write a quantum of what overflowed, before anything is answered.
     pub(crate) fn write_overflow(&mut self) {
-        if !self.work.is_shared() {
-            self.write_listed(BATCH as u64);
-        }
-    }
-
-    /// Writes one portion of overflow at the very end of a turn, after deliveries and answers, while other connections
-    /// wait.
-    pub fn store_turn(&mut self, now: Nanos) {
-        if self.work.is_shared() {
-            self.write_listed(self.disk.as_ref().map_or(0, |storage| storage.portion));
-            self.tend_disk(now);
-        }
+        self.write_listed(self.disk.as_ref().map_or(0, |storage| storage.quantum));
     }
 
     /// Writes all overflow at shutdown and gives the answers that waited for it. A client without an answer sends
@@ -61,11 +48,10 @@ impl Engine {
         self.release_held(now);
     }
 
-    /// From now on others always wait, and portions have so many bytes.
+    /// From now on a turn writes so many bytes.
     #[cfg(any(test, feature = "harness"))]
     pub fn write_in_portions(&mut self, bytes: u64) {
-        self.disk.iter_mut().for_each(|storage| storage.portion = bytes);
-        self.work.stay_shared();
+        self.disk.iter_mut().for_each(|storage| storage.quantum = bytes);
     }
 
     /// Writes overflow, queue by queue, until it has cost `most` bytes.
@@ -78,7 +64,7 @@ impl Engine {
             let Some(queue) = self.queue_of(owner) else { continue };
             let written = queue.write(left);
             queue.sync_if_due();
-            left = left.saturating_sub(written.bytes + WRITE_COST + 4 * WRITE_COST * written.files);
+            left = left.saturating_sub(written.bytes + WRITE_COST * (1 + written.files));
             match written.rest {
                 Rest::Nothing => {}
                 Rest::Begun => begun = Some(owner),

@@ -34,7 +34,7 @@ impl From<Broken> for Refusal {
     }
 }
 
-/// A whole request that publishes: when it came, and where its connection's share of the turn ends.
+/// A whole request that publishes: when it came, and at which work of the turn its connection's quantum ends.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request<'a, 'h, 'b> {
     pub key: ConnKey,
@@ -65,8 +65,7 @@ impl Engine {
             if let Some(why) = self.refusal_to_build(key, topic, body.len()) {
                 return Err((503, why.into()));
             }
-            let copies = if has_limit { 1 } else { self.copies_of(topic) };
-            if !self.build(key, body, copies, bound) {
+            if !self.build(key, body, bound) {
                 return Ok(false);
             }
         }
@@ -107,7 +106,7 @@ impl Engine {
             (true, None) => {
                 let (count, rest) = count_of(body, &self.config)?;
                 self.check_count(key, count)?;
-                if !self.has_looked_at_most(key, count, rest) {
+                if !self.has_looked_at_most(key, count, rest, bound) {
                     return Ok(false);
                 }
                 let seen = self.conns.get(key).map_or(Seen::default(), |conn| conn.seen);

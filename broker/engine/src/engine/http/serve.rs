@@ -61,8 +61,8 @@ impl Engine {
 
     /// Run every whole request in `bytes`; gives how many bytes they took.
     pub(crate) fn run_requests(&mut self, key: ConnKey, bytes: &[u8], stamps: Stamps<'_>, now: Nanos) -> usize {
-        let Some(conn) = self.conns.get(key) else { return 0 };
-        let (before, bound) = self.work.begin_share(conn.share);
+        let Some(conn) = self.conns.get_mut(key) else { return 0 };
+        let (before, bound) = (self.work.units, self.work.begin(&mut conn.deficit));
         let mut at = 0;
         while self.conns.get(key).is_some_and(Connection::takes_commands) {
             if self.work.units >= bound && at < bytes.len() {
@@ -77,7 +77,7 @@ impl Engine {
         }
         self.note_unfinished(key, at < bytes.len(), now);
         if let Some(conn) = self.conns.get_mut(key) {
-            self.work.book(&mut conn.share, before);
+            self.work.end(&mut conn.deficit, before);
         }
         at
     }
@@ -390,7 +390,7 @@ impl Engine {
         http.answer_charge = None;
         if goes_on {
             http.idle_since = now;
-            self.work.resume_later(key);
+            self.work.defer(key);
         }
     }
 }

@@ -12,25 +12,21 @@ use crate::http::Stage;
 use crate::io::listener::Speaks;
 use crate::io::socket;
 use crate::scheduling::client_limits::Unwanted;
-use crate::scheduling::small_reads::Crumbs;
 use crate::time::Nanos;
 
-/// Connections of one port accepted in one otherwise idle turn: each takes about 10 us to accept, and as long to close.
-const ACCEPTS: usize = 16;
-
-/// Pause of accepting after the process ran out of descriptors or memory.
+/// How long accepting rests after the process ran out of descriptors or memory.
 const ACCEPT_REST_NS: Nanos = 100_000_000;
 
 impl Reactor {
     pub(super) fn accept(&mut self, index: usize, now: Nanos) {
         let Some(port) = self.ports.get_mut(index) else { return };
         port.waiting.reported(&self.waits);
-        let room = self.room.map_or(ACCEPTS, |room| room.saturating_sub(self.sockets.len() + self.leaving.len()));
+        let room = self.room.map_or(usize::MAX, |room| room.saturating_sub(self.sockets.len() + self.leaving.len()));
         if room == 0 {
             return self.give_up(index, "the descriptors that are left are kept for files", now);
         }
-        for taken in 0..room.min(ACCEPTS) {
-            if taken > 0 && self.engine.has_enough_newcomers(now) {
+        for taken in 0..room {
+            if taken > 0 && self.engine.has_a_full_turn() {
                 break;
             }
             match port.listener.accept() {
@@ -61,8 +57,6 @@ impl Reactor {
                             dropping: false,
                             unread,
                             defers_reads: false,
-                            small_reads: Crumbs::default(),
-                            is_paced: false,
                             written: Nanos::MIN / 2,
                         },
                     );
@@ -74,9 +68,6 @@ impl Reactor {
                 Err(error) if is_exhaustion(&error) => return self.give_up(index, &error.to_string(), now),
                 Err(_) => {} // that connection was gone before we took it
             }
-        }
-        if let Some(until) = self.engine.newcomers_rest_until(now) {
-            self.rest(index, until);
         }
     }
 

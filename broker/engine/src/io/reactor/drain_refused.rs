@@ -1,16 +1,12 @@
-//! Drains the input of refused clients, a little in each turn, and drops it.
-//!
-//! Such a client may send megabytes before it reads the error. Unread bytes at the close would reset the stream, and
-//! the error would be lost (RFC 2525, section 2.17).
+//! Bytes that refused clients go on sending: a few connections are drained in each turn. Left unread, they would reset
+//! the stream as it is closed, and the client would not learn the reason (RFC 2525, section 2.17).
 
 use std::os::fd::AsRawFd;
 
-use super::{Reactor, SMALL_READ};
+use super::Reactor;
 use crate::io::socket::{self, Received};
 use crate::keys::ConnKey;
-
-/// Connections of which something is dropped in a turn.
-const DROPS: usize = 4;
+use crate::scheduling::work_budget::CONNECTIONS_A_TURN;
 
 impl Reactor {
     /// There are bytes on a connection, and they are for nobody.
@@ -23,10 +19,10 @@ impl Reactor {
     }
 
     pub(super) fn drop_some(&mut self) {
-        for _ in 0..DROPS.min(self.dropping.len()) {
+        for _ in 0..CONNECTIONS_A_TURN.min(self.dropping.len()) {
             let Some(key) = self.dropping.pop_front() else { return };
             let Some(socket) = self.sockets.get_mut(key) else { continue };
-            let received = socket::receive(socket.fd.as_raw_fd(), &mut self.buffer[..SMALL_READ]);
+            let received = socket::receive(socket.fd.as_raw_fd(), &mut self.buffer);
             socket.dropping = matches!(received, Received::Bytes(..));
             match received {
                 Received::Bytes(..) => self.dropping.push_back(key), // the end may follow without an edge

@@ -1,9 +1,8 @@
 //! The reactor: waits, reads all that is ready, lets the engine finish its turn, writes. One thread carries a message
 //! from end to end.
 //!
-//! Imports everything. Begin with `Reactor::run`. Its children extend `Reactor`: `accept` accepts connections, and
-//! `consumer_reads` defers the answers of consumers. `paced_reads` reads clients that send little at a time;
-//! `drain_refused` drops the input of refused clients.
+//! Imports everything. Begin with `Reactor::run`. Its children extend `Reactor`: `accept` lets connections in,
+//! `consumer_reads` defers the answers of consumers, `drain_refused` drops what refused clients go on sending.
 //!
 //! System calls of a message: one `recvmsg`, one `send` for the acknowledgement, and shares of others. These are one
 //! `epoll_wait`, one `send` to the subscriber, and one `recvmsg` of its FINs (`scheduling::deferred_reads`). Time
@@ -14,7 +13,6 @@
 mod accept;
 mod consumer_reads;
 mod drain_refused;
-mod paced_reads;
 mod port;
 
 use std::any::Any;
@@ -30,7 +28,6 @@ use crate::arrival::stamps::Stamps;
 use crate::arrival::unread_since::{Unread, Waits};
 use crate::config::ClockSource;
 use crate::engine::Engine;
-use crate::engine::input::READ_BUFFER;
 use crate::event::Event;
 use crate::io::alarm::Alarm;
 #[cfg(feature = "packet-clock")]
@@ -45,7 +42,7 @@ use crate::io::worker::Worker;
 use crate::keys::ConnKey;
 use crate::scheduling::client_limits::TABLES;
 use crate::scheduling::deferred_reads::DeferredReads;
-use crate::scheduling::small_reads::{Crumbs, Fragments};
+use crate::scheduling::work_budget::{CONNECTIONS_A_TURN, QUANTUM_BYTES};
 use crate::time::Nanos;
 
 const WAKE: u64 = u64::MAX;
@@ -64,9 +61,8 @@ const EVENTS: usize = 256;
 /// is lost.
 const MAX_HOLDS: usize = 16;
 
-/// What a read may bring once the reads of a turn have brought `TURN_BYTES`, of a connection that floods, and where others wait.
-const SMALL_READ: usize = 32 << 10;
-const TURN_BYTES: usize = 512 << 10;
+/// Bytes that one read may bring: as many as a quantum copies. A longer command takes several reads.
+const READ_BUFFER: usize = QUANTUM_BYTES;
 
 struct Socket {
     fd: OwnedFd,
@@ -76,9 +72,7 @@ struct Socket {
     dropping: bool, // in the list of `dropping`
     unread: Unread,
     defers_reads: bool, // in the list of `deferred_reads`: read from there unless `reads`
-    small_reads: Crumbs,
-    is_paced: bool, // in the list of `paced`, the same
-    written: Nanos, // a consumer's last write
+    written: Nanos,     // a consumer's last write
 }
 
 pub struct Reactor {
@@ -92,13 +86,11 @@ pub struct Reactor {
     waits: Waits,
     arrivals: Box<dyn ArrivalClock>,
     buffer: Vec<u8>,
-    read_bytes: usize, // in this turn
     dirty: Vec<ConnKey>,
     room: Option<usize>,         // for connections
     leaving: VecDeque<Socket>,   // to be closed
     dropping: VecDeque<ConnKey>, // send what is for nobody
     deferred_reads: DeferredReads,
-    paced: Fragments,
     worker: Option<Worker>, // where clients may ask for TLS
 }
 
@@ -135,13 +127,11 @@ impl Reactor {
             waits,
             arrivals,
             buffer: vec![0; READ_BUFFER],
-            read_bytes: 0,
             dirty: Vec::new(),
             room,
             leaving: VecDeque::new(),
             dropping: VecDeque::new(),
             deferred_reads: DeferredReads::default(),
-            paced: Fragments::default(),
             worker,
         })
     }
@@ -158,7 +148,6 @@ impl Reactor {
             (self.engine.counters.clock_steps, self.engine.counters.stamps_corrected) = (self.clock.steps, self.clock.corrected);
             self.arrivals.begin_turn(&mut self.clock, &mut self.engine.counters);
             let mut commands = false;
-            self.read_bytes = 0;
             for hold in 0.. {
                 for index in 0..ready {
                     let (token, readiness) = self.epoll.event(index);
@@ -194,13 +183,11 @@ impl Reactor {
             self.engine.deliver_turn(now);
             self.read_on();
             self.write_all(now);
-            self.engine.store_turn(now);
             self.give_handshakes()?;
             self.read_deferred(now);
-            self.read_paced(now);
             self.measure_network_delay();
             self.drop_some();
-            self.close_some(now);
+            self.close_some();
             self.publish_events();
             now = clock::monotonic();
         }
@@ -219,15 +206,7 @@ impl Reactor {
     fn wait_for_work(&mut self, now: Nanos) -> std::io::Result<usize> {
         let rests = self.ports.iter().filter_map(|port| port.rests_until);
         let at_once = (!self.leaving.is_empty() || !self.dropping.is_empty()).then_some(now);
-        let due = self
-            .engine
-            .poll_timeout()
-            .into_iter()
-            .chain(at_once)
-            .chain(rests)
-            .chain(self.deferred_reads.deadline())
-            .chain(self.paced.deadline())
-            .min();
+        let due = self.engine.poll_timeout().into_iter().chain(at_once).chain(rests).chain(self.deferred_reads.deadline()).min();
         match due {
             Some(at) if at <= now => return self.wait(Block::No, now),
             Some(at) => self.alarm.no_later_than(at)?,
@@ -279,14 +258,10 @@ impl Reactor {
         }
         socket.unread.reported(&self.waits);
         let since = socket.unread.since;
-        let floods = self.engine.is_flooded_by(key);
-        let little = floods || self.read_bytes >= TURN_BYTES || self.engine.reads_little();
-        let room = if little { SMALL_READ } else { READ_BUFFER };
-        match socket::receive(socket.fd.as_raw_fd(), &mut self.buffer[..room]) {
+        match socket::receive(socket.fd.as_raw_fd(), &mut self.buffer) {
             Received::Bytes(len, stamp) => {
                 let (is_stamped, publish_reads) = (stamp.is_some(), self.engine.counters.sharing.reads);
-                self.read_bytes += len;
-                let drained = len < room && is_stamped; // without a stamp it is no TCP stream
+                let drained = len < READ_BUFFER && is_stamped; // without a stamp it is no TCP stream, and may end a read at any byte
                 let stamp = match stamp {
                     Some(stamp) => {
                         let now = if self.clock.is_before(stamp, now) { now } else { clock::monotonic() };
@@ -299,7 +274,6 @@ impl Reactor {
                     None => clock::monotonic(),
                 };
                 let stamps = self.arrivals.stamps(key, len, Stamps::shared(stamp, since), &mut self.clock);
-                let work = self.engine.work_so_far();
                 self.engine.handle_bytes(key, &self.buffer[..len], stamps, now);
                 if !is_stamped && self.engine.counters.sharing.reads > publish_reads {
                     self.engine.counters.timestamp_fallbacks += 1;
@@ -307,7 +281,6 @@ impl Reactor {
                 if !self.engine.wants_input(key) {
                     self.set_interest(key, |socket| socket.reads = false);
                 }
-                self.note_small_read(key, len, self.engine.work_so_far() - work, now);
                 drained && plain
             }
             Received::Nothing => false,
@@ -407,23 +380,19 @@ impl Reactor {
         self.engine.end_network_delay();
     }
 
-    /// Closes a bounded number of sockets in a turn; the drop also removes them from the epoll set.
-    ///
-    /// A crowd that disconnects at once must not delay the remaining clients.
-    fn close_some(&mut self, now: Nanos) {
-        let closes = self.engine.closes(now);
+    /// Dropping a socket closes it and takes it out of the epoll set, so many in a turn: a crowd that leaves together must not stop those that stay.
+    fn close_some(&mut self) {
         for key in self.engine.poll_closed() {
             if let Some(socket) = self.sockets.remove(key) {
-                // Every wait would report the sockets left over once their peers are gone, so epoll drops them first. A
-                // failure is harmless: they are closed soon.
-                if self.leaving.len() >= closes {
+                // Those that must wait would be told of at every wait once their peers are gone. (If that fails they are, and closed soon all the same.)
+                if self.leaving.len() >= CONNECTIONS_A_TURN {
                     let _ = self.epoll.remove(socket.fd.as_raw_fd());
                 }
                 self.leaving.push_back(socket);
             }
             self.arrivals.forget(key);
         }
-        self.leaving.drain(..closes.min(self.leaving.len()));
+        self.leaving.drain(..CONNECTIONS_A_TURN.min(self.leaving.len()));
     }
 
     fn publish_events(&mut self) {

@@ -36,7 +36,7 @@ impl World {
         Self { pair, store, config, incarnation: 1, portion: None }
     }
 
-    /// From now on others wait, and a turn writes no more than this.
+    /// From now on a turn writes no more than this.
     fn write_in(&mut self, portion: Option<u64>) {
         self.portion = portion;
         portion.into_iter().for_each(|bytes| self.pair.engine.write_in_portions(bytes));
@@ -113,7 +113,7 @@ fn finish_all(pair: &mut Pair, consumer: ConnKey) -> Vec<String> {
     let mut bodies = Vec::new();
     loop {
         let came = pair.messages(consumer);
-        if came.is_empty() {
+        if came.is_empty() && !pair.engine.is_waiting(consumer) {
             return bodies;
         }
         for delivery in came {
