@@ -70,4 +70,9 @@ impl Engine {
             _ => Credit::Scarce,
         })
     }
+
+    /// Work units of this turn so far.
+    pub fn work_so_far(&self) -> u32 {
+        self.work.units
+    }
 }

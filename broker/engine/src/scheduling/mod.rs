@@ -9,6 +9,7 @@ pub mod handshake_queue;
 #[cfg(feature = "lab")]
 pub mod lab_server;
 pub mod service_time;
+pub mod small_reads;
 pub mod work_budget;
 
 /// What messages pass behind their bucket in this build. (A type, not `dyn`: it is asked for every message.)

@@ -26,6 +26,7 @@ mod left_command;
 mod measurement;
 mod random_operations;
 mod reference;
+mod small_reads;
 mod stamps;
 mod work_budget;
 mod zone_preference;

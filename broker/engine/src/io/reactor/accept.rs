@@ -12,6 +12,7 @@ use crate::http::Stage;
 use crate::io::listener::Speaks;
 use crate::io::socket;
 use crate::scheduling::client_limits::Unwanted;
+use crate::scheduling::small_reads::SmallReads;
 use crate::time::Nanos;
 
 /// How long accepting rests after the process ran out of descriptors or memory.
@@ -57,6 +58,8 @@ impl Reactor {
                             dropping: false,
                             unread,
                             defers_reads: false,
+                            small_reads: SmallReads::default(),
+                            is_paced: false,
                             written: Nanos::MIN / 2,
                         },
                     );

@@ -2,7 +2,8 @@
 //! from end to end.
 //!
 //! Imports everything. Begin with `Reactor::run`. Its children extend `Reactor`: `accept` lets connections in,
-//! `consumer_reads` defers the answers of consumers, `drain_refused` drops what refused clients go on sending.
+//! `consumer_reads` defers the answers of consumers, `paced_reads` reads clients that send little at a time, and
+//! `drain_refused` drops what refused clients go on sending.
 //!
 //! System calls of a message: one `recvmsg`, one `send` for the acknowledgement, and shares of others. These are one
 //! `epoll_wait`, one `send` to the subscriber, and one `recvmsg` of its FINs (`scheduling::deferred_reads`). Time
@@ -13,6 +14,7 @@
 mod accept;
 mod consumer_reads;
 mod drain_refused;
+mod paced_reads;
 mod port;
 
 use std::any::Any;
@@ -42,6 +44,7 @@ use crate::io::worker::Worker;
 use crate::keys::ConnKey;
 use crate::scheduling::client_limits::TABLES;
 use crate::scheduling::deferred_reads::DeferredReads;
+use crate::scheduling::small_reads::{Rounds, SmallReads};
 use crate::scheduling::work_budget::{CONNECTIONS_A_TURN, QUANTUM_BYTES};
 use crate::time::Nanos;
 
@@ -72,7 +75,9 @@ struct Socket {
     dropping: bool, // in the list of `dropping`
     unread: Unread,
     defers_reads: bool, // in the list of `deferred_reads`: read from there unless `reads`
-    written: Nanos,     // a consumer's last write
+    small_reads: SmallReads,
+    is_paced: bool, // waits for a round of small reads
+    written: Nanos, // a consumer's last write
 }
 
 pub struct Reactor {
@@ -91,6 +96,7 @@ pub struct Reactor {
     leaving: VecDeque<Socket>,   // to be closed
     dropping: VecDeque<ConnKey>, // send what is for nobody
     deferred_reads: DeferredReads,
+    rounds: Rounds,         // of small reads
     worker: Option<Worker>, // where clients may ask for TLS
 }
 
@@ -132,6 +138,7 @@ impl Reactor {
             leaving: VecDeque::new(),
             dropping: VecDeque::new(),
             deferred_reads: DeferredReads::default(),
+            rounds: Rounds::default(),
             worker,
         })
     }
@@ -185,6 +192,7 @@ impl Reactor {
             self.write_all(now);
             self.give_handshakes()?;
             self.read_deferred(now);
+            self.read_paced(now);
             self.measure_network_delay();
             self.drop_some();
             self.close_some();
@@ -206,7 +214,15 @@ impl Reactor {
     fn wait_for_work(&mut self, now: Nanos) -> std::io::Result<usize> {
         let rests = self.ports.iter().filter_map(|port| port.rests_until);
         let at_once = (!self.leaving.is_empty() || !self.dropping.is_empty()).then_some(now);
-        let due = self.engine.poll_timeout().into_iter().chain(at_once).chain(rests).chain(self.deferred_reads.deadline()).min();
+        let due = self
+            .engine
+            .poll_timeout()
+            .into_iter()
+            .chain(at_once)
+            .chain(rests)
+            .chain(self.deferred_reads.deadline())
+            .chain(self.rounds.deadline())
+            .min();
         match due {
             Some(at) if at <= now => return self.wait(Block::No, now),
             Some(at) => self.alarm.no_later_than(at)?,
@@ -274,6 +290,7 @@ impl Reactor {
                     None => clock::monotonic(),
                 };
                 let stamps = self.arrivals.stamps(key, len, Stamps::shared(stamp, since), &mut self.clock);
+                let before = self.engine.work_so_far();
                 self.engine.handle_bytes(key, &self.buffer[..len], stamps, now);
                 if !is_stamped && self.engine.counters.sharing.reads > publish_reads {
                     self.engine.counters.timestamp_fallbacks += 1;
@@ -281,6 +298,7 @@ impl Reactor {
                 if !self.engine.wants_input(key) {
                     self.set_interest(key, |socket| socket.reads = false);
                 }
+                self.note_small_read(key, len, self.engine.work_so_far() - before, now);
                 drained && plain
             }
             Received::Nothing => false,
