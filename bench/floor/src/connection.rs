@@ -21,7 +21,15 @@ pub struct Connection {
 
 impl Connection {
     pub fn new(stream: TcpStream) -> Connection {
-        Connection { stream, partial: Vec::new(), out: Vec::new(), written: 0, greeted: false, touched: false, blocked: false }
+        Connection {
+            stream,
+            partial: Vec::new(),
+            out: Vec::new(),
+            written: 0,
+            greeted: false,
+            touched: false,
+            blocked: false,
+        }
     }
 
     pub fn stream(&self) -> &TcpStream {

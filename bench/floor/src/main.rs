@@ -1,6 +1,7 @@
-//! `srtm-floor HOST:PORT`: what no broker on this kernel can undercut. One thread, one epoll; a turn reads every ready connection once, answers OK,
-//! forwards messages, and writes each connection that has something to write once. No channels, no acknowledgements, no timers, no limits: what a
-//! subscriber does not take waits in memory. Load generators can speak to it; nothing else should.
+//! `srtm-floor HOST:PORT`: what no broker on this kernel can undercut. One thread, one epoll; a turn reads every ready
+//! connection once, answers OK, forwards messages, and writes each connection that has something to write once. No
+//! channels, no acknowledgements, no timers, no limits: what a subscriber does not take waits in memory. Load
+//! generators can speak to it; nothing else should.
 
 mod command;
 mod connection;
@@ -14,11 +15,15 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
     let address = match (words.next(), words.next()) {
-        (Some(word), None) => word.parse::<SocketAddr>().map_err(|_| format!("address: {word}: must be HOST:PORT with a numeric HOST")),
+        (Some(word), None) => {
+            word.parse::<SocketAddr>().map_err(|_| format!("address: {word}: must be HOST:PORT with a numeric HOST"))
+        }
         _ => Err("usage: srtm-floor HOST:PORT".to_owned()),
     };
     match address {
-        Ok(address) => serve(address).map_or_else(|error| failed(&format!("{address}: {error}"), 1), |()| ExitCode::SUCCESS),
+        Ok(address) => {
+            serve(address).map_or_else(|error| failed(&format!("{address}: {error}"), 1), |()| ExitCode::SUCCESS)
+        }
         Err(error) => failed(&error, 2),
     }
 }

@@ -15,7 +15,11 @@ struct Floor {
 
 impl Floor {
     fn start() -> Floor {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_srtm-floor")).arg("127.0.0.1:0").stdout(Stdio::piped()).spawn().expect("start");
+        let mut process = Command::new(env!("CARGO_BIN_EXE_srtm-floor"))
+            .arg("127.0.0.1:0")
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("start");
         let mut address = String::new();
         let output = process.stdout.take().expect("piped");
         BufReader::new(output).read_line(&mut address).expect("its address");
@@ -42,7 +46,8 @@ fn everything_that_the_generator_sends_is_answered_and_forwarded_once() {
             },
             "duration_s": 0.5, "warmup_s": 0.1, "drain_s": 5.0, "slo_ms": 50.0,
         });
-        let generator = LoadGen::new(Plan::parse(plan.to_string().as_bytes()).expect("a valid plan")).expect("descriptors");
+        let generator =
+            LoadGen::new(Plan::parse(plan.to_string().as_bytes()).expect("a valid plan")).expect("descriptors");
         generator.start().expect("start");
         assert!(generator.wait(Duration::from_secs(20)), "{:?}", generator.progress());
         let result: Value = serde_json::from_slice(&generator.result().expect("a result")).expect("JSON");
@@ -72,8 +77,10 @@ fn a_flood_is_published_and_read_back_whole() {
     let publish = json!({"kind": "publish", "topic": "t", "connections": 3, "messages": 20_000, "batch": 200, "message_size": 200});
     let (_, result) = flood(&floor, publish);
     assert_eq!(result["count"], 20_000);
-    let (_, result) =
-        flood(&floor, json!({"kind": "read", "topic": "t", "channel": "c", "messages": 20_000, "rdy": 2500, "buffered": true}));
+    let (_, result) = flood(
+        &floor,
+        json!({"kind": "read", "topic": "t", "channel": "c", "messages": 20_000, "rdy": 2500, "buffered": true}),
+    );
     assert_eq!((&result["count"], &result["intact"]), (&json!(20_000), &json!(true)));
     assert!(result["elapsed_s"].as_f64().is_some_and(|s| s > 0.0), "{result}");
 }
@@ -81,11 +88,15 @@ fn a_flood_is_published_and_read_back_whole() {
 #[test]
 fn a_reader_that_gets_others_messages_says_so() {
     let floor = Floor::start();
-    let publish = json!({"kind": "publish", "topic": "t", "connections": 1, "messages": 10, "batch": 5, "message_size": 8});
+    let publish =
+        json!({"kind": "publish", "topic": "t", "connections": 1, "messages": 10, "batch": 5, "message_size": 8});
     flood(&floor, publish.clone());
     flood(&floor, publish);
     // twenty wait, 0 to 9 twice
-    let (_, result) = flood(&floor, json!({"kind": "read", "topic": "t", "channel": "c", "messages": 20, "rdy": 1, "buffered": false}));
+    let (_, result) = flood(
+        &floor,
+        json!({"kind": "read", "topic": "t", "channel": "c", "messages": 20, "rdy": 1, "buffered": false}),
+    );
     assert_eq!(result["intact"], false);
 }
 
@@ -105,7 +116,8 @@ fn a_crowd_stays_until_it_is_told_to_go() {
     let floor = Floor::start();
     let files = || std::fs::read_dir(format!("/proc/{}/fd", floor.process.id())).expect("the floor runs").count();
     let alone = files();
-    let (flood, result) = flood(&floor, json!({"kind": "connect", "connections": 100, "at_once": 10, "yielding": true}));
+    let (flood, result) =
+        flood(&floor, json!({"kind": "connect", "connections": 100, "at_once": 10, "yielding": true}));
     assert_eq!(result["count"], 100);
     assert_eq!(files(), alone + 100);
     flood.stop();

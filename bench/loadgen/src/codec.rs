@@ -1,6 +1,8 @@
-//! The little of NSQ V2 that a load generator speaks. Not the engine's codec on purpose: two readings of the protocol check each other.
+//! The little of NSQ V2 that a load generator speaks. Not the engine's codec on purpose: two readings of the protocol
+//! check each other.
 //!
-//! Server to client: `int32 size | int32 type | size - 4 bytes`; type 0 response, 1 error, 2 message (`int64 time | uint16 attempts | 16 bytes id | body`).
+//! Server to client: `int32 size | int32 type | size - 4 bytes`; type 0 response, 1 error, 2 message (`int64 time |
+//! uint16 attempts | 16 bytes id | body`).
 
 use std::io;
 
@@ -32,7 +34,8 @@ pub enum Frame<'a> {
 pub fn next_frame(bytes: &[u8]) -> Result<Option<(Frame<'_>, usize)>, CodecError> {
     let Some((size, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
     let size = i32::from_be_bytes(*size);
-    let length = usize::try_from(size).ok().filter(|n| (4..=LARGEST_FRAME).contains(n)).ok_or(CodecError::Size(size))?;
+    let length =
+        usize::try_from(size).ok().filter(|n| (4..=LARGEST_FRAME).contains(n)).ok_or(CodecError::Size(size))?;
     let Some(frame) = rest.get(..length) else { return Ok(None) };
     let Some((kind, data)) = frame.split_first_chunk::<4>() else { return Ok(None) };
     let frame = match i32::from_be_bytes(*kind) {

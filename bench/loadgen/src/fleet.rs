@@ -81,7 +81,9 @@ impl Publishers {
         }
         let mut all = columns.iter().chain(optional.iter().filter(|(_, len)| *len > 0));
         match all.find(|(_, len)| *len != self.ids.len()) {
-            Some((column, len)) => Err(bad(format!("publishers.{column}"), format!("{len} entries"), "must be as long as publishers.ids")),
+            Some((column, len)) => {
+                Err(bad(format!("publishers.{column}"), format!("{len} entries"), "must be as long as publishers.ids"))
+            }
             None => Ok(()),
         }
     }
@@ -107,7 +109,11 @@ impl Publishers {
         let (instants_ns, replays) = (self.instants_ns(i), self.process[i] == Process::Trace);
         let field = format!("publishers.instants_ns[{i}]");
         if replays == instants_ns.is_empty() {
-            return Err(bad(field, format!("{} entries", instants_ns.len()), "must be there for the process trace, and for no other"));
+            return Err(bad(
+                field,
+                format!("{} entries", instants_ns.len()),
+                "must be there for the process trace, and for no other",
+            ));
         }
         match instants_ns.windows(2).find(|pair| pair[0] > pair[1]) {
             Some(pair) => Err(bad(field, pair[1], "must be in order of time")),
@@ -159,7 +165,11 @@ mod tests {
             (r#""group": [-1, -1]"#, r#""group": [0, 0]"#, "publishers.group[1]: 0: must have one process"),
             (r#""poisson""#, r#""pareto""#, "unknown variant `pareto`"),
             (r#""rate": ["#, r#""offset_ns": [1], "rate": ["#, "publishers.offset_ns: 1 entries: must"),
-            (r#""rate": ["#, r#""offset_ns": [86400000000001, 0], "rate": ["#, "publishers.offset_ns[0]: 86400000000001: must"),
+            (
+                r#""rate": ["#,
+                r#""offset_ns": [86400000000001, 0], "rate": ["#,
+                "publishers.offset_ns[0]: 86400000000001: must",
+            ),
             (
                 r#""rate": ["#,
                 r#""instants_ns": [[5], []], "rate": ["#,
@@ -177,7 +187,10 @@ mod tests {
     fn a_trace_must_be_in_order_of_time_and_belongs_to_no_group() {
         let process = r#""group": [-1, -1], "process": ["poisson", "periodic"]"#;
         let traced = |group: &str, instants: &str| {
-            refused(process, &format!(r#""group": {group}, "process": ["trace", "periodic"], "instants_ns": [{instants}, []]"#))
+            refused(
+                process,
+                &format!(r#""group": {group}, "process": ["trace", "periodic"], "instants_ns": [{instants}, []]"#),
+            )
         };
         assert!(traced("[-1, -1]", "[5, 4]").contains("publishers.instants_ns[0]: 4: must be in order of time"));
         assert!(traced("[3, -1]", "[5]").contains("publishers.group[0]: 3: must be -1 for the process trace"));

@@ -74,7 +74,9 @@ mod tests {
         let mut latencies = Latencies::new();
         (1..=1000).for_each(|ms| latencies.record(ms * 1_000_000));
         let p = latencies.percentiles();
-        for (measured, expected) in [(p.p50_ms, 500.0), (p.p95_ms, 950.0), (p.p99_ms, 990.0), (p.p999_ms, 999.0), (p.max_ms, 1000.0)] {
+        for (measured, expected) in
+            [(p.p50_ms, 500.0), (p.p95_ms, 950.0), (p.p99_ms, 990.0), (p.p999_ms, 999.0), (p.max_ms, 1000.0)]
+        {
             assert!((measured - expected).abs() <= expected / 1000.0, "{measured} is not {expected}");
         }
     }

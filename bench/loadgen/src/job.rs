@@ -23,7 +23,10 @@ pub struct Job<T> {
 
 impl<T: Send + Sync + 'static> Job<T> {
     pub fn new() -> Job<T> {
-        Job { ending: Arc::new(Ending { outcome: Mutex::new(Outcome::NotYet), reached: Condvar::new() }), thread: Mutex::new(None) }
+        Job {
+            ending: Arc::new(Ending { outcome: Mutex::new(Outcome::NotYet), reached: Condvar::new() }),
+            thread: Mutex::new(None),
+        }
     }
 
     /// Once only. `finished` is told whether the work went well before anybody who waits.
@@ -41,7 +44,8 @@ impl<T: Send + Sync + 'static> Job<T> {
         let conduct = move || {
             // A thread of its own, so that a panic ends the work with an error instead of leaving waiters waiting.
             let worker = thread::Builder::new().name(worker).spawn(work);
-            let outcome = worker.map_err(RunError::Io).and_then(|worker| worker.join().unwrap_or(Err(RunError::Panicked)));
+            let outcome =
+                worker.map_err(RunError::Io).and_then(|worker| worker.join().unwrap_or(Err(RunError::Panicked)));
             finished(outcome.is_ok());
             *held(ending.outcome.lock()) = Outcome::Over(outcome.map(Arc::new).map_err(Arc::new));
             ending.reached.notify_all();

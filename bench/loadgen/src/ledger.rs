@@ -23,7 +23,8 @@ impl Ledger {
         Ledger { seen: vec![Vec::new(); publishers], measured: vec![0; publishers], duplicates: vec![0; publishers] }
     }
 
-    /// Note a receipt. `sent`: how many this publisher has sent, which bounds the memory that a forged sequence could claim.
+    /// Note a receipt. `sent`: how many this publisher has sent, which bounds the memory that a forged sequence could
+    /// claim.
     pub fn note(&mut self, stamp: &Stamp, sent: u64) -> Receipt {
         let publisher = stamp.publisher as usize;
         let Some(bits) = self.seen.get_mut(publisher) else { return Receipt::Unknown };

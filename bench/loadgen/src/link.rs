@@ -1,4 +1,5 @@
-//! One connection to a broker, publisher's or subscriber's: connect, greet, what comes in by the unit of its protocol. What it means is its owner's business.
+//! One connection to a broker, publisher's or subscriber's: connect, greet, what comes in by the unit of its protocol.
+//! What it means is its owner's business.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,7 +8,8 @@ use crate::codec::{self, Frame};
 use crate::protocol::{Driver, Event};
 use crate::sys::{self, Poller};
 
-/// When bytes came: as this process read them, and as the kernel got the last of them (CLOCK_REALTIME), where it says so.
+/// When bytes came: as this process read them, and as the kernel got the last of them (CLOCK_REALTIME), where it says
+/// so.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival {
     pub read_ns: i64,
@@ -88,7 +90,11 @@ impl Link {
     }
 
     /// `read`, of a connection that speaks NSQ: all whole frames.
-    pub fn receive(&mut self, buffer: &mut [u8], mut handle: impl FnMut(Frame<'_>, Arrival) -> io::Result<()>) -> io::Result<bool> {
+    pub fn receive(
+        &mut self,
+        buffer: &mut [u8],
+        mut handle: impl FnMut(Frame<'_>, Arrival) -> io::Result<()>,
+    ) -> io::Result<bool> {
         let broken = |error| io::Error::new(io::ErrorKind::InvalidData, error);
         self.read(buffer, |bytes, arrival| {
             let Some((frame, length)) = codec::next_frame(bytes).map_err(broken)? else { return Ok(None) };
@@ -112,13 +118,19 @@ impl Link {
         })
     }
 
-    /// Read once into `buffer` and have it taken unit by unit; `take` says how long the first one is, None if it is not whole. False: there was
-    /// nothing to read. A close by the other side is an error.
-    fn read(&mut self, buffer: &mut [u8], mut take: impl FnMut(&[u8], Arrival) -> io::Result<Option<usize>>) -> io::Result<bool> {
+    /// Read once into `buffer` and have it taken unit by unit; `take` says how long the first one is, None if it is not
+    /// whole. False: there was nothing to read. A close by the other side is an error.
+    fn read(
+        &mut self,
+        buffer: &mut [u8],
+        mut take: impl FnMut(&[u8], Arrival) -> io::Result<Option<usize>>,
+    ) -> io::Result<bool> {
         let (read, kernel_wall_ns) = match sys::receive_stamped(self.stream()?, buffer) {
             Ok((0, _)) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "closed by the broker")),
             Ok(read) => read,
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => return Ok(false),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                return Ok(false);
+            }
             Err(error) => return Err(error),
         };
         let arrival = Arrival { read_ns: sys::now_ns(), kernel_wall_ns };
@@ -139,7 +151,11 @@ impl Link {
 }
 
 /// Bytes used.
-fn each(bytes: &[u8], arrival: Arrival, take: &mut impl FnMut(&[u8], Arrival) -> io::Result<Option<usize>>) -> io::Result<usize> {
+fn each(
+    bytes: &[u8],
+    arrival: Arrival,
+    take: &mut impl FnMut(&[u8], Arrival) -> io::Result<Option<usize>>,
+) -> io::Result<usize> {
     let mut used = 0;
     while let Some(length) = take(&bytes[used..], arrival)? {
         used += length;

@@ -1,5 +1,5 @@
-//! What one publisher connection has yet to write, with the boundaries of its commands: after a broken connection the command that was cut off is
-//! sent again whole, and those before it are not.
+//! What one publisher connection has yet to write, with the boundaries of its commands: after a broken connection the
+//! command that was cut off is sent again whole, and those before it are not.
 
 use std::collections::VecDeque;
 

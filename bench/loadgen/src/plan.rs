@@ -88,7 +88,8 @@ const LARGEST_MESSAGE: usize = 1 << 20;
 impl Plan {
     /// The plan in `json`, checked; unknown fields are refused.
     pub fn parse(json: &[u8]) -> Result<Plan, BadPlan> {
-        let plan: Plan = serde_json::from_slice(json).map_err(|e| bad("plan", e, "must be JSON of bench.harness.load.workload.Plan"))?;
+        let plan: Plan = serde_json::from_slice(json)
+            .map_err(|e| bad("plan", e, "must be JSON of bench.harness.load.workload.Plan"))?;
         plan.check()?;
         Ok(plan)
     }
@@ -154,7 +155,11 @@ impl Plan {
 
     fn check_topics(&self) -> Result<(), BadPlan> {
         if !self.topics.is_empty() && self.topics.len() != self.targets.len() {
-            return Err(bad("topics", format!("{} entries", self.topics.len()), "must be as long as targets, or empty"));
+            return Err(bad(
+                "topics",
+                format!("{} entries", self.topics.len()),
+                "must be as long as targets, or empty",
+            ));
         }
         self.topics.iter().enumerate().try_for_each(|(i, topic)| name(&format!("topics[{i}]"), topic))
     }
@@ -180,7 +185,11 @@ fn nanos(seconds: f64) -> u64 {
 
 pub fn within(field: &str, value: f64, low: f64, high: f64) -> Result<(), BadPlan> {
     // written so that NaN is refused
-    if value >= low && value <= high { Ok(()) } else { Err(bad(field, value, &format!("must lie within {low} and {high}"))) }
+    if value >= low && value <= high {
+        Ok(())
+    } else {
+        Err(bad(field, value, &format!("must lie within {low} and {high}")))
+    }
 }
 
 /// Topic and channel names as nsqd takes them.

@@ -1,9 +1,11 @@
 //! The sending thread: every publisher connection, and the clock that drives them.
 //!
-//! A message is *offered* at its intended instant, *sent* when the socket has taken its last byte, *acknowledged* or *refused* by the broker's answer.
-//! While a socket is full or a connection down, its messages wait in order and are sent late; latency counts from their intended instants all
-//! the same. What waits is bounded: beyond that, messages are offered and never sent. Messages whose answer was outstanding when a connection broke
-//! are not sent again: whether they arrived is what the run finds out.
+//! A message is *offered* at its intended instant, *sent* when the socket has taken its last byte, *acknowledged* or
+//! *refused* by the broker's answer.
+//! While a socket is full or a connection down, its messages wait in order and are sent late; latency counts from their
+//! intended instants all the same. What waits is bounded: beyond that, messages are offered and never sent. Messages
+//! whose answer was outstanding when a connection broke are not sent again: whether they arrived is what the run finds
+//! out.
 
 use std::collections::VecDeque;
 use std::io;
@@ -88,7 +90,12 @@ pub struct Sender<'a, D> {
 }
 
 impl<'a, D: Driver<'a>> Sender<'a, D> {
-    pub fn new(plan: &'a Plan, addresses: &[SocketAddr], shared: &'a Shared, format: &'a BodyFormat) -> io::Result<Sender<'a, D>> {
+    pub fn new(
+        plan: &'a Plan,
+        addresses: &[SocketAddr],
+        shared: &'a Shared,
+        format: &'a BodyFormat,
+    ) -> io::Result<Sender<'a, D>> {
         let poller = Poller::new()?;
         poller.add_wake(&shared.wake_sender)?;
         let copies = plan.channels_at();
@@ -201,7 +208,8 @@ impl<'a, D: Driver<'a>> Sender<'a, D> {
         }
     }
 
-    /// Wait for everything measured to arrive, at most the plan's drain time. The receiver says how far it is; so a tick, in a part that is not measured.
+    /// Wait for everything measured to arrive, at most the plan's drain time. The receiver says how far it is; so a
+    /// tick, in a part that is not measured.
     fn drain(&mut self) -> io::Result<()> {
         let deadline_ns = sys::now_ns() + self.plan.drain_ns() as i64;
         let mut ready = Vec::with_capacity(EVENTS_A_WAIT);
@@ -281,7 +289,8 @@ impl<'a, D: Driver<'a>> Sender<'a, D> {
         Ok(())
     }
 
-    /// A message (or batch) of publisher `i` is due. The answer to the one before is read first: two of them in one socket would share a stamp.
+    /// A message (or batch) of publisher `i` is due. The answer to the one before is read first: two of them in one
+    /// socket would share a stamp.
     fn offer(&mut self, i: usize, intended_ns: i64, measured: bool) {
         if !self.publishers[i].awaiting.is_empty() {
             self.read_answers(i);
@@ -301,8 +310,12 @@ impl<'a, D: Driver<'a>> Sender<'a, D> {
     fn enqueue(&mut self, i: usize, command: Command) {
         let publisher = &mut self.publishers[i];
         let (driver, format) = (&mut publisher.driver, self.format);
-        let first =
-            Stamp { publisher: i as u32, sequence: publisher.next_sequence, intended_ns: command.intended_ns, measured: command.measured };
+        let first = Stamp {
+            publisher: i as u32,
+            sequence: publisher.next_sequence,
+            intended_ns: command.intended_ns,
+            measured: command.measured,
+        };
         publisher.next_sequence += u64::from(command.messages);
         self.shared.set_sequence(i, publisher.next_sequence);
         let before = publisher.outbox.unwritten().len();
@@ -407,7 +420,8 @@ impl<'a, D: Driver<'a>> Sender<'a, D> {
         self.flush(i);
     }
 
-    /// What publisher `i` was about to answer is for nobody any more, least of all for the next one that answers. No message is among that.
+    /// What publisher `i` was about to answer is for nobody any more, least of all for the next one that answers. No
+    /// message is among that.
     fn drop_link(&mut self, i: usize, error: &io::Error) {
         self.replies.clear();
         let publisher = &mut self.publishers[i];
@@ -450,8 +464,8 @@ fn unasked_message() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "a message for a connection without a subscription")
 }
 
-/// From an intended instant to the kernel's stamp of the answer; None where it gave none. Answers that came together have the stamp of the
-/// last: too late for the others, by less than the last one took.
+/// From an intended instant to the kernel's stamp of the answer; None where it gave none. Answers that came together
+/// have the stamp of the last: too late for the others, by less than the last one took.
 fn since(intended_ns: i64, arrival: Arrival) -> Option<i64> {
     let wall_minus_monotonic_ns = sys::wall_ns() - sys::now_ns();
     Some(arrival.kernel_wall_ns? - wall_minus_monotonic_ns - intended_ns)

@@ -85,7 +85,8 @@ pub struct RunReport {
     /// CLOCK_REALTIME at the first instant of the measured part; `timeline` counts from it.
     pub measured_from_unix_ns: i64,
     pub timeline: Vec<IntervalReport>,
-    /// Base64 of little-endian i64 pairs: intended instant (CLOCK_MONOTONIC) and latency of each message received, ns. Empty unless asked for.
+    /// Base64 of little-endian i64 pairs: intended instant (CLOCK_MONOTONIC) and latency of each message received, ns.
+    /// Empty unless asked for.
     pub each: String,
 }
 
@@ -122,7 +123,9 @@ impl RunReport {
             subscriber_reconnects: receiver.reconnects,
             sender_cpu_s: sender.cpu_ns as f64 / 1e9,
             receiver_cpu_s: receiver.cpu_ns as f64 / 1e9,
-            targets: targets.map(|(target, (totals, latencies))| target_report(plan, target, totals, latencies)).collect(),
+            targets: targets
+                .map(|(target, (totals, latencies))| target_report(plan, target, totals, latencies))
+                .collect(),
             histograms: Histograms {
                 latency: receiver.latency.encode(),
                 lateness: sender.lateness.encode(),
@@ -136,15 +139,27 @@ impl RunReport {
 }
 
 fn encoded(each: &[(i64, i64)]) -> String {
-    let bytes: Vec<u8> =
-        each.iter().flat_map(|(intended_ns, latency_ns)| [intended_ns.to_le_bytes(), latency_ns.to_le_bytes()].concat()).collect();
+    let bytes: Vec<u8> = each
+        .iter()
+        .flat_map(|(intended_ns, latency_ns)| [intended_ns.to_le_bytes(), latency_ns.to_le_bytes()].concat())
+        .collect();
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
 fn target_report(plan: &Plan, target: usize, totals: Totals, latencies: &Latencies) -> TargetReport {
     let Percentiles { p50_ms, p95_ms, p99_ms, p999_ms, max_ms } = latencies.percentiles();
     let (address, topic) = (plan.targets[target].clone(), plan.topic_at(target).to_owned());
-    TargetReport { target: address, topic, totals, p50_ms, p95_ms, p99_ms, p999_ms, max_ms, histogram: latencies.encode() }
+    TargetReport {
+        target: address,
+        topic,
+        totals,
+        p50_ms,
+        p95_ms,
+        p99_ms,
+        p999_ms,
+        max_ms,
+        histogram: latencies.encode(),
+    }
 }
 
 /// Also: copies that arrived although their message was refused.

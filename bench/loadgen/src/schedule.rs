@@ -1,7 +1,8 @@
 //! Intended send instants: a heap of independent sources, drawn (each with a random stream of its own) or recorded.
 //!
-//! A drawn process belongs to one publisher, or to a group whose members fire together, or evenly spread. Its stream is seeded from the plan's seed and the index of its first
-//! member, so that the instants of one publisher do not change when others are added. Memory: one entry a source, however long the run.
+//! A drawn process belongs to one publisher, or to a group whose members fire together, or evenly spread. Its stream is
+//! seeded from the plan's seed and the index of its first member, so that the instants of one publisher do not change
+//! when others are added. Memory: one entry a source, however long the run.
 
 use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
@@ -106,7 +107,10 @@ impl Schedule<'_> {
         let end_ns = plan.end_ns();
         let mut sources = sources(plan);
         stagger(&mut sources);
-        let first = sources.iter_mut().enumerate().filter_map(|(i, source)| Some(Reverse((source.next_before(end_ns)?, i as u32))));
+        let first = sources
+            .iter_mut()
+            .enumerate()
+            .filter_map(|(i, source)| Some(Reverse((source.next_before(end_ns)?, i as u32))));
         let heap = first.collect();
         Schedule { sources, heap, end_ns }
     }
@@ -128,8 +132,8 @@ impl Schedule<'_> {
     }
 }
 
-/// One for each publisher that is alone, and for those of a group that have one offset: members of a group whose offsets differ have copies of its
-/// stream, so that its next firing may come before the last of them has sent.
+/// One for each publisher that is alone, and for those of a group that have one offset: members of a group whose
+/// offsets differ have copies of its stream, so that its next firing may come before the last of them has sent.
 fn sources(plan: &Plan) -> Vec<Source<'_>> {
     let publishers = &plan.publishers;
     let mut sources: Vec<Source> = Vec::new();
@@ -283,10 +287,14 @@ mod tests {
         for process in ["poisson", "periodic", "staggered"] {
             let columns = columns(6, 20.0, |i| (i / 3) as i64, process);
             let instants = drawn(&plan(&with_columns(&columns, offsets), 10.0, 3));
-            let of = |publisher: u32| instants.iter().filter(move |(_, m)| *m == [publisher]).map(|(at, _)| *at).collect::<Vec<u64>>();
-            let firings: Vec<u64> = drawn(&plan(&columns, 10.0, 3)).into_iter().filter(|(_, m)| m[0] == 3).map(|(at, _)| at).collect();
+            let of = |publisher: u32| {
+                instants.iter().filter(move |(_, m)| *m == [publisher]).map(|(at, _)| *at).collect::<Vec<u64>>()
+            };
+            let firings: Vec<u64> =
+                drawn(&plan(&columns, 10.0, 3)).into_iter().filter(|(_, m)| m[0] == 3).map(|(at, _)| at).collect();
             for (member, offset_ns) in [(3, 0), (4, 40_000_000), (5, 80_000_000)] {
-                let expected: Vec<u64> = firings.iter().map(|at| at + offset_ns).filter(|at| *at < 10_000_000_000).collect();
+                let expected: Vec<u64> =
+                    firings.iter().map(|at| at + offset_ns).filter(|at| *at < 10_000_000_000).collect();
                 assert_eq!(of(member), expected, "{process}");
             }
             assert!(instants.is_sorted_by_key(|(at, _)| *at));
@@ -303,7 +311,10 @@ mod tests {
 
     #[test]
     fn a_trace_is_replayed_to_the_nanosecond_until_the_end_whatever_the_seed() {
-        let traced = with_columns(&columns(2, 1.0, |_| -1, "trace"), r#""instants_ns": [[5, 5, 700, 500000000], [6, 499999999]]"#);
+        let traced = with_columns(
+            &columns(2, 1.0, |_| -1, "trace"),
+            r#""instants_ns": [[5, 5, 700, 500000000], [6, 499999999]]"#,
+        );
         let expected = [(5, vec![0]), (5, vec![0]), (6, vec![1]), (700, vec![0]), (499_999_999, vec![1])];
         assert_eq!(drawn(&plan(&traced, 0.5, 1)), expected);
         assert_eq!(drawn(&plan(&traced, 0.5, 2)), expected);

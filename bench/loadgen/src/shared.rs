@@ -20,7 +20,8 @@ pub enum Phase {
     Failed,
 }
 
-const PHASES: [Phase; 7] = [Phase::Idle, Phase::Connecting, Phase::Warmup, Phase::Measuring, Phase::Draining, Phase::Done, Phase::Failed];
+const PHASES: [Phase; 7] =
+    [Phase::Idle, Phase::Connecting, Phase::Warmup, Phase::Measuring, Phase::Draining, Phase::Done, Phase::Failed];
 
 pub struct Shared {
     /// Somebody asked for an early end.

@@ -1,6 +1,8 @@
-//! The receiving thread: every subscriber connection. Acknowledges what came in one read with one write, and notes what arrived and when.
+//! The receiving thread: every subscriber connection. Acknowledges what came in one read with one write, and notes what
+//! arrived and when.
 //!
-//! A message's latency runs from its intended instant to the instant at which the read that brought it returned; only its first receipt counts.
+//! A message's latency runs from its intended instant to the instant at which the read that brought it returned; only
+//! its first receipt counts.
 
 use std::io;
 use std::net::SocketAddr;
@@ -68,7 +70,12 @@ pub struct Receiver<'a, D> {
 }
 
 impl<'a, D: Driver<'a>> Receiver<'a, D> {
-    pub fn new(plan: &'a Plan, addresses: &[SocketAddr], shared: &'a Shared, format: &'a BodyFormat) -> io::Result<Receiver<'a, D>> {
+    pub fn new(
+        plan: &'a Plan,
+        addresses: &[SocketAddr],
+        shared: &'a Shared,
+        format: &'a BodyFormat,
+    ) -> io::Result<Receiver<'a, D>> {
         let poller = Poller::new()?;
         poller.add_wake(&shared.wake_receiver)?;
         let channels = plan.channels();

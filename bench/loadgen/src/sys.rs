@@ -49,8 +49,9 @@ pub fn make_timers_exact() -> io::Result<()> {
     checked(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) }).map(drop)
 }
 
-/// Let every other thread go before the calling one, from now on (SCHED_IDLE). Where it has a real-time priority it keeps the lowest of them, so that it lets
-/// all go first that were started like it, and what it does does not depend on the machine's ordinary work.
+/// Let every other thread go before the calling one, from now on (SCHED_IDLE). Where it has a real-time priority it
+/// keeps the lowest of them, so that it lets all go first that were started like it, and what it does does not depend
+/// on the machine's ordinary work.
 pub fn yield_to_others() -> io::Result<()> {
     // SAFETY: a plain number; 0 is the calling thread.
     let before = checked(unsafe { libc::sched_getscheduler(0) })?;
@@ -125,7 +126,8 @@ impl Poller {
         timeout.tv_sec = (timeout_ns / 1_000_000_000) as libc::time_t;
         timeout.tv_nsec = (timeout_ns % 1_000_000_000) as _;
         // The system call by number: glibc has a wrapper only since 2.35.
-        // SAFETY: `events` has room for as many entries as is said, `timeout` outlives the call, a null mask leaves signals alone.
+        // SAFETY: `events` has room for as many entries as is said, `timeout` outlives the call, a null mask leaves
+        // signals alone.
         let ready = unsafe {
             libc::syscall(
                 libc::SYS_epoll_pwait2,
@@ -188,12 +190,18 @@ impl AsRawFd for Wake {
     }
 }
 
-/// A socket whose connection to `address` is under way: WRITABLE or BROKEN when that is decided. No Nagle delay; receive stamps on.
+/// A socket whose connection to `address` is under way: WRITABLE or BROKEN when that is decided. No Nagle delay;
+/// receive stamps on.
 pub fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     // SAFETY: no memory is passed; the descriptor is fresh and owned by nobody else.
-    let fd =
-        unsafe { OwnedFd::from_raw_fd(checked(libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0))?) };
+    let fd = unsafe {
+        OwnedFd::from_raw_fd(checked(libc::socket(
+            family,
+            libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
+            0,
+        ))?)
+    };
     let stream = TcpStream::from(fd);
     stream.set_nodelay(true)?;
     stamp_arrivals(&stream)?;
@@ -245,7 +253,8 @@ fn stamp_arrivals(stream: &TcpStream) -> io::Result<()> {
     checked(done).map(drop)
 }
 
-/// Bytes read (0: closed by the other side) and when the kernel got the last of them (CLOCK_REALTIME), where it says so.
+/// Bytes read (0: closed by the other side) and when the kernel got the last of them (CLOCK_REALTIME), where it says
+/// so.
 pub fn receive_stamped(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<(usize, Option<i64>)> {
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // u64: control messages must be aligned like their header
@@ -266,7 +275,8 @@ pub fn receive_stamped(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<(usi
 }
 
 fn stamp_in(header: &libc::msghdr) -> Option<i64> {
-    // SAFETY: `header` was filled by recvmsg; CMSG_FIRSTHDR is null or points to a whole header within the control buffer, which is aligned for it.
+    // SAFETY: `header` was filled by recvmsg; CMSG_FIRSTHDR is null or points to a whole header within the control
+    // buffer, which is aligned for it.
     let first = unsafe { libc::CMSG_FIRSTHDR(header).as_ref() }?;
     if first.cmsg_level != libc::SOL_SOCKET || first.cmsg_type != libc::SCM_TIMESTAMPNS {
         return None;

@@ -1,4 +1,5 @@
-//! Latencies over the measured part of a run, by when messages were meant to be sent: what an interval log (`.hlog`) is made of.
+//! Latencies over the measured part of a run, by when messages were meant to be sent: what an interval log (`.hlog`) is
+//! made of.
 
 use serde::Serialize;
 
@@ -33,7 +34,8 @@ impl Timeline {
 
     /// `at_ns` from the start of the measured part; what is not of it is left out.
     pub fn record(&mut self, at_ns: i64, latency_ns: i64) {
-        let interval = u64::try_from(at_ns).ok().and_then(|at_ns| self.intervals.get_mut((at_ns / self.interval_ns) as usize));
+        let interval =
+            u64::try_from(at_ns).ok().and_then(|at_ns| self.intervals.get_mut((at_ns / self.interval_ns) as usize));
         if let Some(latencies) = interval {
             latencies.record(latency_ns);
         }

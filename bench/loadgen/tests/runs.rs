@@ -55,7 +55,8 @@ impl Server {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let server = accepting.clone();
-                // A connection ends with an error when the generator closes it: the end of its thread and of nothing else.
+                // A connection ends with an error when the generator closes it: the end of its thread and of nothing
+                // else.
                 thread::spawn(move || server.serve(stream).ok());
             }
         });
@@ -195,7 +196,8 @@ fn everything_that_is_sent_arrives_once_and_is_counted_once() {
     for field in ["lost", "duplicates", "refused", "foreign", "publisher_reconnects", "subscriber_reconnects"] {
         assert_eq!(count(&result, field), 0, "{field}");
     }
-    let expected = ["p50_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms"].map(|field| result[field].as_f64().expect(field));
+    let expected =
+        ["p50_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms"].map(|field| result[field].as_f64().expect(field));
     assert!(expected[0] > 0.0 && expected.is_sorted(), "{expected:?}");
     assert!(result["ack_p50_ms"].as_f64().is_some_and(|ms| ms > 0.0), "{}", result["ack_p50_ms"]);
     let warm = server.published.load(Ordering::SeqCst) - sent;
@@ -285,7 +287,11 @@ fn a_broker_that_talks_nonsense_costs_a_connection_and_not_the_run() {
     (plan["warmup_s"], plan["drain_s"]) = (json!(0), json!(0.2));
     let result = run(&plan);
     assert_eq!((count(&result, "publisher_reconnects"), &result["errors"]), (1, &json!({"CONNECTION": 1})));
-    assert!(result["error_texts"][0].as_str().is_some_and(|text| text.contains("a frame of")), "{}", result["error_texts"]);
+    assert!(
+        result["error_texts"][0].as_str().is_some_and(|text| text.contains("a frame of")),
+        "{}",
+        result["error_texts"]
+    );
     assert_eq!((count(&result, "sent"), count(&result, "lost")), (count(&result, "offered"), 1));
 }
 
@@ -295,7 +301,8 @@ fn a_slow_broker_shows_in_the_latency_and_not_in_the_lateness() {
     let mut plan = plan(&address, 1, 100.0, 1);
     plan["drain_s"] = json!(5);
     let result = run(&plan);
-    // 100 msg/s offered to a server of 50 msg/s: the queue grows for 0.6 s, so the last waits about 0.6 s. A closed loop would report 20 ms.
+    // 100 msg/s offered to a server of 50 msg/s: the queue grows for 0.6 s, so the last waits about 0.6 s. A closed
+    // loop would report 20 ms.
     // The generator is late by what the machine makes it, which does not add up.
     let of = |name: &str| result[name].as_f64().expect("a number");
     assert!(of("p95_ms") > 300.0, "{}", of("p95_ms"));
@@ -338,7 +345,8 @@ fn a_stop_ends_the_run_at_once_with_what_was_measured() {
 
 #[test]
 fn a_run_that_cannot_start_says_which_broker_and_why() {
-    let gone = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").to_string();
+    let gone =
+        TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").to_string();
     let generator = started(&plan(&gone, 2, 10.0, 1));
     assert!(generator.wait(Duration::from_secs(5)));
     let error = generator.result().expect_err("nobody listens").to_string();
@@ -368,9 +376,11 @@ fn each_message_is_kept_where_the_plan_asks_for_it() {
     assert_eq!(run(&plan)["each"], "");
     plan["keep_each"] = json!(true);
     let result = run(&plan);
-    let bytes = base64::engine::general_purpose::STANDARD.decode(result["each"].as_str().expect("text")).expect("base64");
+    let bytes =
+        base64::engine::general_purpose::STANDARD.decode(result["each"].as_str().expect("text")).expect("base64");
     assert_eq!(bytes.len() as u64, 16 * count(&result, "received"));
-    let numbers: Vec<i64> = bytes.chunks_exact(8).map(|eight| i64::from_le_bytes(eight.try_into().expect("eight"))).collect();
+    let numbers: Vec<i64> =
+        bytes.chunks_exact(8).map(|eight| i64::from_le_bytes(eight.try_into().expect("eight"))).collect();
     let longest_ms = numbers.iter().skip(1).step_by(2).max().map_or(0.0, |ns| *ns as f64 / 1e6);
     let reported_ms = result["max_ms"].as_f64().expect("a number");
     assert!((longest_ms - reported_ms).abs() < 0.002 * reported_ms, "{longest_ms} {reported_ms}");

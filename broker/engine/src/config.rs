@@ -153,7 +153,11 @@ impl Config {
                 return Err(BadSetting::new(name, "must be at most 3155760000000 ms (100 years)"));
             }
         }
-        if (1..=9).contains(&self.max_deflate_level) { Ok(()) } else { Err(BadSetting::new("max_deflate_level", "must be 1 to 9")) }
+        if (1..=9).contains(&self.max_deflate_level) {
+            Ok(())
+        } else {
+            Err(BadSetting::new("max_deflate_level", "must be 1 to 9"))
+        }
     }
 
     pub fn e2e_window_ns(&self) -> Nanos {

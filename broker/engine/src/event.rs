@@ -26,8 +26,9 @@ pub enum Event {
         topic: String,
         publisher_id: String,
     },
-    /// The rate of arrivals is not what it was: `arrivals` came in the `span_ns` from `since_ns` on (monotonic clock), `waiting` wait for tokens now, under the
-    /// share of `version`. Only while somebody asks for histories, or the topic is watched.
+    /// The rate of arrivals is not what it was: `arrivals` came in the `span_ns` from `since_ns` on (monotonic clock),
+    /// `waiting` wait for tokens now, under the share of `version`. Only while somebody asks for histories, or the
+    /// topic is watched.
     RateChanged {
         topic: String,
         version: u64,

@@ -1,4 +1,5 @@
-//! Message ids: 64 bits shown as 16 lower-case hex characters, growing with time, unique while a message lives (nsqd's snowflake layout).
+//! Message ids: 64 bits shown as 16 lower-case hex characters, growing with time, unique while a message lives (nsqd's
+//! snowflake layout).
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(pub u64);
@@ -27,7 +28,8 @@ impl MessageId {
     }
 }
 
-/// Makes ids: wall time in 2^20 ns | node | sequence. A full sequence borrows from the next tick, so it never waits and never repeats.
+/// Makes ids: wall time in 2^20 ns | node | sequence. A full sequence borrows from the next tick, so it never waits and
+/// never repeats.
 #[derive(Debug)]
 pub struct IdMaker {
     node: u64,
@@ -40,7 +42,8 @@ impl IdMaker {
         Self { node: u64::from(node_id) & ((1 << NODE_BITS) - 1), tick: 0, sequence: 0 }
     }
 
-    /// From now on all ids are greater than this one: messages of an earlier incarnation live on, and the wall clock may have been set back.
+    /// From now on all ids are greater than this one: messages of an earlier incarnation live on, and the wall clock
+    /// may have been set back.
     pub fn stay_above(&mut self, id: MessageId) {
         if id.0 >> (NODE_BITS + SEQUENCE_BITS) >= self.tick {
             (self.tick, self.sequence) = ((id.0 >> (NODE_BITS + SEQUENCE_BITS)) + 1, 0);

@@ -1,4 +1,5 @@
-//! What one message costs the allocator in steady state: PUB parsed, decided, delivered, written, FIN. One allocation, the frame that all queues share.
+//! What one message costs the allocator in steady state: PUB parsed, decided, delivered, written, FIN. One allocation,
+//! the frame that all queues share.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,7 +52,8 @@ impl World {
         if let Some(limit) = limit {
             assert!(engine.set_bucket("t", limit, now));
         }
-        let (publisher, consumer) = (engine.handle_accept("192.0.2.1:1", now), engine.handle_accept("192.0.2.1:2", now));
+        let (publisher, consumer) =
+            (engine.handle_accept("192.0.2.1:1", now), engine.handle_accept("192.0.2.1:2", now));
         engine.handle_bytes(publisher, b"  V2", now, now);
         engine.handle_bytes(consumer, b"  V2SUB t c\nRDY 100\n", now, now);
         let mut world = Self { engine, publisher, consumer, now, fin: Vec::new(), dirty: Vec::new() };

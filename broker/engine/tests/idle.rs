@@ -1,4 +1,5 @@
-//! Connections in every half-finished state cost no processor time while nothing happens. A process of its own, for it measures the whole process.
+//! Connections in every half-finished state cost no processor time while nothing happens. A process of its own, for it
+//! measures the whole process.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -44,7 +45,8 @@ fn half_finished_connections_do_not_keep_the_reactor_busy() {
         answer(&mut publisher);
     }
     stuck_and_ended.shutdown(Shutdown::Write).expect("half closed");
-    let consumers = move |engine: &mut srtm_engine::engine::Engine, _| engine.conns.values().filter(|conn| conn.eof).count();
+    let consumers =
+        move |engine: &mut srtm_engine::engine::Engine, _| engine.conns.values().filter(|conn| conn.eof).count();
     while handle.call(consumers).expect("running") == 0 {
         std::thread::yield_now();
     }

@@ -29,7 +29,8 @@ fn may_open_rings() -> bool {
 
 fn open(address: &str) -> std::io::Result<(Handle, Ports)> {
     let http_address = "127.0.0.1:0".into();
-    let config = Config { tcp_address: address.into(), http_address, arrival_clock: ClockSource::Packet, ..Config::default() };
+    let config =
+        Config { tcp_address: address.into(), http_address, arrival_clock: ClockSource::Packet, ..Config::default() };
     let handle = Handle::new(config)?;
     let ports = handle.start().map_err(|refused| refused.error)?;
     Ok((handle, ports))
@@ -185,7 +186,9 @@ fn messages_by_http_that_lie_unread_keep_their_own_arrivals_and_other_requests_a
         let mut sent = Vec::new();
         for _ in 0..5 {
             sent.push(monotonic());
-            client.write_all(b"POST /pub?topic=t HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx").expect("the engine takes it");
+            client
+                .write_all(b"POST /pub?topic=t HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx")
+                .expect("the engine takes it");
             pause(APART);
         }
         sent
@@ -301,7 +304,9 @@ fn send_segments_of_no_connection(port: u16, count: usize) {
     for _ in 0..count {
         let size = std::mem::size_of_val(&to) as libc::socklen_t;
         // SAFETY: the segment and the address are valid for their sizes.
-        let sent = unsafe { libc::sendto(owner.as_raw_fd(), segment.as_ptr().cast(), segment.len(), 0, (&raw const to).cast(), size) };
+        let sent = unsafe {
+            libc::sendto(owner.as_raw_fd(), segment.as_ptr().cast(), segment.len(), 0, (&raw const to).cast(), size)
+        };
         assert_eq!(sent, segment.len() as isize);
     }
 }

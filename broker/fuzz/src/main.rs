@@ -1,4 +1,5 @@
-//! The fuzzer: libFuzzer's loop around the target that `FUZZ_TARGET` names. Everything worth reading is in the engine's `harness`.
+//! The fuzzer: libFuzzer's loop around the target that `FUZZ_TARGET` names. Everything worth reading is in the engine's
+//! `harness`.
 
 #![no_main]
 

@@ -48,7 +48,9 @@ impl Engine {
 
 /// A valid topic or channel name, owned.
 fn name(kind: &str, text: &str) -> PyResult<String> {
-    codec::name(text.as_bytes()).map(str::to_owned).ok_or_else(|| bad_value(format!("{kind} name {text:?} is not valid")))
+    codec::name(text.as_bytes())
+        .map(str::to_owned)
+        .ok_or_else(|| bad_value(format!("{kind} name {text:?} is not valid")))
 }
 
 #[pymethods]
@@ -82,12 +84,22 @@ impl Engine {
 
     fn drain_requests<'py>(&self, py: Python<'py>) -> Vec<Request<'py>> {
         let requests = self.0.drain_requests().into_iter();
-        let shown = |r: srtm_engine::http::Handed| (r.id, r.method, r.target, r.headers, PyBytes::new(py, &r.body), r.over_tls);
+        let shown =
+            |r: srtm_engine::http::Handed| (r.id, r.method, r.target, r.headers, PyBytes::new(py, &r.body), r.over_tls);
         requests.map(shown).collect()
     }
 
-    fn respond(&self, py: Python<'_>, id: u64, status: u16, headers: Vec<(String, String)>, body: Vec<u8>) -> PyResult<bool> {
-        if let Some((name, value)) = headers.iter().find(|(name, value)| [name, value].iter().any(|text| text.contains(char::is_control))) {
+    fn respond(
+        &self,
+        py: Python<'_>,
+        id: u64,
+        status: u16,
+        headers: Vec<(String, String)>,
+        body: Vec<u8>,
+    ) -> PyResult<bool> {
+        if let Some((name, value)) =
+            headers.iter().find(|(name, value)| [name, value].iter().any(|text| text.contains(char::is_control)))
+        {
             return Err(bad_value(format!("header {name:?}: {value:?}: must not hold control characters")));
         }
         self.call(py, move |engine, now| {
@@ -112,7 +124,13 @@ impl Engine {
         self.call(py, |engine, _| engine.finish_list())
     }
 
-    fn snapshot<'py>(&self, py: Python<'py>, topic: String, channel: String, clients: bool) -> PyResult<Bound<'py, PyBytes>> {
+    fn snapshot<'py>(
+        &self,
+        py: Python<'py>,
+        topic: String,
+        channel: String,
+        clients: bool,
+    ) -> PyResult<Bound<'py, PyBytes>> {
         let snapshot = py.detach(|| self.0.snapshot(topic, &channel, clients)).map_err(not_running)?;
         let json = py.detach(|| serde_json::to_vec(&snapshot)).map_err(bad_value)?;
         Ok(PyBytes::new(py, &json))
@@ -208,7 +226,14 @@ impl Engine {
         self.call(py, move |engine, _| engine.set_publishers(&topic, publishers, version))
     }
 
-    fn move_publisher(&self, py: Python<'_>, topic: String, publisher_id: String, address: String, version: u64) -> PyResult<usize> {
+    fn move_publisher(
+        &self,
+        py: Python<'_>,
+        topic: String,
+        publisher_id: String,
+        address: String,
+        version: u64,
+    ) -> PyResult<usize> {
         self.call(py, move |engine, _| engine.move_publisher(&topic, &publisher_id, &address, version))
     }
 
@@ -240,7 +265,13 @@ impl Engine {
         }))
     }
 
-    fn histogram<'py>(&self, py: Python<'py>, topic: String, kind: String, window: String) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    fn histogram<'py>(
+        &self,
+        py: Python<'py>,
+        topic: String,
+        kind: String,
+        window: String,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let text = self.call(py, move |engine, now| engine.histogram(&topic, &kind, &window, now))?;
         Ok(text.map(|text| PyBytes::new(py, text.as_bytes())))
     }

@@ -13,12 +13,15 @@ pub fn not_running(error: NotRunning) -> PyErr {
     PyRuntimeError::new_err(error.to_string())
 }
 
-/// A setting that this host cannot honour is a bad value; anything else is the socket's, with the setting of its address as its file name.
+/// A setting that this host cannot honour is a bad value; anything else is the socket's, with the setting of its
+/// address as its file name.
 pub fn start_error(StartError { field, error }: StartError) -> PyErr {
     let number = error.raw_os_error().unwrap_or(libc::EINVAL);
     match field {
         Some(field) => PyOSError::new_err((number, error.to_string(), field)),
-        None if error.get_ref().is_some_and(|inner| inner.is::<srtm_engine::io::host::denied::Refused>()) => bad_value(error),
+        None if error.get_ref().is_some_and(|inner| inner.is::<srtm_engine::io::host::denied::Refused>()) => {
+            bad_value(error)
+        }
         None => os_error(error),
     }
 }

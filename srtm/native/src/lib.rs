@@ -1,4 +1,5 @@
-//! The extension `srtm._native`: the whole boundary between Python and Rust. `srtm/_native.pyi` documents it for Python.
+//! The extension `srtm._native`: the whole boundary between Python and Rust. `srtm/_native.pyi` documents it for
+//! Python.
 //!
 //! Python passes configuration once, and fetches snapshots and events. Rust never calls Python. Calls that may wait
 //! release the GIL.

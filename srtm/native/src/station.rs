@@ -28,7 +28,11 @@ impl Station {
     }
 
     /// Access and processing delays, as bytes of int64, of further arrivals (a buffer of int64, in order of time).
-    fn run<'py>(&self, py: Python<'py>, arrival_ns: PyBuffer<i64>) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+    fn run<'py>(
+        &self,
+        py: Python<'py>,
+        arrival_ns: PyBuffer<i64>,
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
         let arrivals = arrival_ns.to_vec(py)?;
         let (access, processing) = py.detach(|| {
             let mut station = lock(&self.0);

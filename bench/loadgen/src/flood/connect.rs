@@ -8,7 +8,12 @@ use crate::flood::field::{Field, Meter};
 use crate::link::Link;
 use crate::sys;
 
-pub fn run(field: &mut Field<'_>, connections: usize, at_once: usize, yielding: bool) -> io::Result<(FloodReport, Vec<Link>)> {
+pub fn run(
+    field: &mut Field<'_>,
+    connections: usize,
+    at_once: usize,
+    yielding: bool,
+) -> io::Result<(FloodReport, Vec<Link>)> {
     if yielding {
         sys::yield_to_others()?;
     }

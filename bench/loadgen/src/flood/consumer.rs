@@ -61,7 +61,8 @@ impl Consumer {
     /// The messages 0 to `messages` came, each once.
     pub fn intact(&self, messages: u64) -> bool {
         self.received == messages
-            && u128::from(self.sum) == (u128::from(messages) * u128::from(messages.saturating_sub(1)) / 2) & u128::from(u64::MAX)
+            && u128::from(self.sum)
+                == (u128::from(messages) * u128::from(messages.saturating_sub(1)) / 2) & u128::from(u64::MAX)
     }
 
     fn write(&mut self, field: &Field<'_>) -> io::Result<()> {
@@ -75,6 +76,7 @@ impl Consumer {
 }
 
 fn sequence(body: &[u8]) -> io::Result<u64> {
-    let number = body.first_chunk::<SEQUENCE>().ok_or_else(|| io::Error::other("a message that is not of this flood"))?;
+    let number =
+        body.first_chunk::<SEQUENCE>().ok_or_else(|| io::Error::other("a message that is not of this flood"))?;
     Ok(u64::from_be_bytes(*number))
 }

@@ -16,15 +16,23 @@ pub struct Asked<'a> {
     pub rdy: u32,
 }
 
-pub fn run(field: &mut Field<'_>, asked: &Asked<'_>, batch: u32, message_size: usize, times_s: (f64, f64)) -> io::Result<FloodReport> {
+pub fn run(
+    field: &mut Field<'_>,
+    asked: &Asked<'_>,
+    batch: u32,
+    message_size: usize,
+    times_s: (f64, f64),
+) -> io::Result<FloodReport> {
     let channels = asked.channels as u64;
     let accept = |answer: &[u8]| codec::check_ready_count(answer, asked.rdy);
-    let mut links = field.greet(asked.channels + 1, asked.channels + 1, |i| codec::hello(&format!("flood-{i}"), false), accept)?;
+    let mut links =
+        field.greet(asked.channels + 1, asked.channels + 1, |i| codec::hello(&format!("flood-{i}"), false), accept)?;
     // the last connection publishes, so that consumers have the numbers of their channels
     let publisher = links.pop().ok_or_else(|| io::Error::other("no connections"))?;
     let mut writer = Writer::new(publisher, Batch::new(asked.topic, batch, message_size));
     let consumers = links.into_iter().enumerate();
-    let consumers = consumers.map(|(i, link)| Consumer::subscribe(field, link, asked.topic, &format!("channel-{i}"), asked.rdy));
+    let consumers =
+        consumers.map(|(i, link)| Consumer::subscribe(field, link, asked.topic, &format!("channel-{i}"), asked.rdy));
     let mut consumers = consumers.collect::<io::Result<Vec<Consumer>>>()?;
     while !consumers.iter().all(Consumer::subscribed) {
         for (i, readiness) in field.wait()? {

@@ -38,7 +38,8 @@ impl<'a> Field<'a> {
         Ok(self.poller.wait(TICK_NS)?.map(|(token, readiness)| (token as usize, readiness)).collect())
     }
 
-    /// `count` connections whose IDENTIFY was answered, at most `at_once` of them under way; their tokens are their numbers.
+    /// `count` connections whose IDENTIFY was answered, at most `at_once` of them under way; their tokens are their
+    /// numbers.
     pub fn greet(
         &mut self,
         count: usize,
@@ -61,7 +62,12 @@ impl<'a> Field<'a> {
     }
 
     /// One step of a greeting; true: it was the last.
-    fn greet_one(&mut self, link: &mut Link, hello: &[u8], accept: impl Fn(&[u8]) -> io::Result<()>) -> io::Result<bool> {
+    fn greet_one(
+        &mut self,
+        link: &mut Link,
+        hello: &[u8],
+        accept: impl Fn(&[u8]) -> io::Result<()>,
+    ) -> io::Result<bool> {
         match link.state {
             State::Connecting => link.established(&self.poller, hello).map(|()| false),
             State::Greeting => {

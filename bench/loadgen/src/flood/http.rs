@@ -50,7 +50,8 @@ impl Client {
     }
 }
 
-/// The length of the answer that `bytes` begin with; None: it is not whole. Anything but a 200 with a Content-Length is an error.
+/// The length of the answer that `bytes` begin with; None: it is not whole. Anything but a 200 with a Content-Length is
+/// an error.
 fn answer_length(bytes: &[u8]) -> io::Result<Option<usize>> {
     let Some(head) = bytes.windows(4).position(|end| end == b"\r\n\r\n") else {
         return if bytes.len() < LARGEST_ANSWER { Ok(None) } else { Err(io::Error::other("an answer without an end")) };
@@ -62,7 +63,9 @@ fn answer_length(bytes: &[u8]) -> io::Result<Option<usize>> {
         return Err(io::Error::other(format!("the broker answered {status}")));
     }
     let mut headers = lines.filter_map(|line| line.split_once(':'));
-    let length = headers.find(|(name, _)| name.eq_ignore_ascii_case("content-length")).and_then(|(_, value)| value.trim().parse().ok());
+    let length = headers
+        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+        .and_then(|(_, value)| value.trim().parse().ok());
     let length: usize = length.ok_or_else(|| io::Error::other("an answer without a length"))?;
     Ok((bytes.len() >= head + 4 + length).then_some(head + 4 + length))
 }
@@ -126,12 +129,17 @@ mod tests {
         assert_eq!(text(Asks::Ping), "GET /ping HTTP/1.1\r\nHost: h:1\r\n\r\n");
         assert_eq!(text(Asks::Pub), "POST /pub?topic=t HTTP/1.1\r\nHost: h:1\r\nContent-Length: 8\r\n\r\nxxxxxxxx");
         let lines = "xxxxxxxx\nxxxxxxxx\nxxxxxxxx";
-        assert_eq!(text(Asks::Mpub { batch: 3 }), format!("POST /mpub?topic=t HTTP/1.1\r\nHost: h:1\r\nContent-Length: 26\r\n\r\n{lines}"));
+        assert_eq!(
+            text(Asks::Mpub { batch: 3 }),
+            format!("POST /mpub?topic=t HTTP/1.1\r\nHost: h:1\r\nContent-Length: 26\r\n\r\n{lines}")
+        );
     }
 
     #[test]
     fn what_is_not_a_whole_200_is_an_error() {
-        let text = |bytes: &[u8]| answer_length(bytes).map_or_else(|error| error.to_string(), |length| format!("taken: {length:?}"));
+        let text = |bytes: &[u8]| {
+            answer_length(bytes).map_or_else(|error| error.to_string(), |length| format!("taken: {length:?}"))
+        };
         assert_eq!(text(b"HTTP/1.1 413 Too Large\r\n\r\n"), "the broker answered HTTP/1.1 413 Too Large");
         assert_eq!(text(b"HTTP/1.1 200 OK\r\n\r\nOK"), "an answer without a length");
         assert_eq!(text(&[b'x'; LARGEST_ANSWER]), "an answer without an end");

@@ -1,7 +1,8 @@
-//! Closed loops: how much a broker carries when it is given as much as it takes. One thread; no latencies are measured here, for a closed loop that
-//! reports them reports too little.
+//! Closed loops: how much a broker carries when it is given as much as it takes. One thread; no latencies are measured
+//! here, for a closed loop that reports them reports too little.
 //!
-//! Messages are numbered by the first bytes of their bodies, from 0; that what arrived adds up shows that it is what was sent.
+//! Messages are numbered by the first bytes of their bodies, from 0; that what arrived adds up shows that it is what
+//! was sent.
 
 mod batch;
 mod connect;
@@ -30,7 +31,8 @@ pub use plan::FloodPlan;
 /// `count` took `elapsed_s`.
 #[derive(Debug, Serialize)]
 pub struct FloodReport {
-    /// Messages acknowledged (publish), received (read) or delivered (fan-out); requests answered; connections answered.
+    /// Messages acknowledged (publish), received (read) or delivered (fan-out); requests answered; connections
+    /// answered.
     pub count: u64,
     pub elapsed_s: f64,
     /// User and system time of the flooding thread meanwhile: near `elapsed_s`, the flood was the limit.
@@ -65,8 +67,8 @@ impl Flood {
         let (plan, stop, kept) = (self.plan.clone(), self.stop.clone(), self.held.clone());
         let work = move || {
             let mut field = Field::new(&plan, addresses[0], &stop)?;
-            let (report, links) =
-                run(&mut field, &plan.task).map_err(|source| RunError::Connect { target: plan.target.clone(), source })?;
+            let (report, links) = run(&mut field, &plan.task)
+                .map_err(|source| RunError::Connect { target: plan.target.clone(), source })?;
             *held(kept.lock()) = links;
             Ok(report)
         };
@@ -104,7 +106,9 @@ fn run(field: &mut Field<'_>, task: &Task) -> std::io::Result<(FloodReport, Vec<
         Task::Publish { topic, connections, messages, batch, message_size } => {
             publish::run(field, topic, *connections, *messages, *batch, *message_size)?
         }
-        Task::Read { topic, channel, messages, rdy, buffered } => read::run(field, topic, channel, *messages, *rdy, *buffered)?,
+        Task::Read { topic, channel, messages, rdy, buffered } => {
+            read::run(field, topic, channel, *messages, *rdy, *buffered)?
+        }
         Task::FanOut { topic, channels, batch, window, message_size, rdy, warmup_s, duration_s } => {
             let asked = fan_out::Asked { topic, channels: *channels, window: *window, rdy: *rdy };
             fan_out::run(field, &asked, *batch, *message_size, (*warmup_s, *duration_s))?
@@ -112,7 +116,9 @@ fn run(field: &mut Field<'_>, task: &Task) -> std::io::Result<(FloodReport, Vec<
         Task::Http { asks, topic, connections, message_size, warmup_s, duration_s } => {
             http::run(field, (*asks, topic, *message_size), *connections, (*warmup_s, *duration_s))?
         }
-        Task::Connect { connections, at_once, yielding } => return connect::run(field, *connections, *at_once, *yielding),
+        Task::Connect { connections, at_once, yielding } => {
+            return connect::run(field, *connections, *at_once, *yielding);
+        }
     };
     Ok((report, Vec::new()))
 }

@@ -28,10 +28,21 @@ pub struct FloodPlan {
 pub enum Task {
     /// `messages` in MPUBs of `batch`, one outstanding a connection.
     Publish { topic: String, connections: usize, messages: u64, batch: u32, message_size: usize },
-    /// One consumer takes the `messages` that `Publish` left. `buffered`: the broker may collect output as it does by default.
+    /// One consumer takes the `messages` that `Publish` left. `buffered`: the broker may collect output as it does by
+    /// default.
     Read { topic: String, channel: String, messages: u64, rdy: u32, buffered: bool },
-    /// One publisher, one consumer on each of `channels`: MPUBs of `batch`, the next when all but `window` of them have reached every channel.
-    FanOut { topic: String, channels: usize, batch: u32, window: u32, message_size: usize, rdy: u32, warmup_s: f64, duration_s: f64 },
+    /// One publisher, one consumer on each of `channels`: MPUBs of `batch`, the next when all but `window` of them have
+    /// reached every channel.
+    FanOut {
+        topic: String,
+        channels: usize,
+        batch: u32,
+        window: u32,
+        message_size: usize,
+        rdy: u32,
+        warmup_s: f64,
+        duration_s: f64,
+    },
     /// Requests on keep-alive connections, one outstanding each.
     Http { asks: Asks, topic: String, connections: usize, message_size: usize, warmup_s: f64, duration_s: f64 },
     /// `connections` that IDENTIFY and then stay, silent, until the flood is stopped; `at_once` handshakes under way.
@@ -53,8 +64,8 @@ pub enum Asks {
 impl FloodPlan {
     /// The plan in `json`, checked; unknown fields are refused.
     pub fn parse(json: &[u8]) -> Result<FloodPlan, BadPlan> {
-        let plan: FloodPlan =
-            serde_json::from_slice(json).map_err(|e| bad("plan", e, "must be JSON of bench.harness.load.flood.FloodPlan"))?;
+        let plan: FloodPlan = serde_json::from_slice(json)
+            .map_err(|e| bad("plan", e, "must be JSON of bench.harness.load.flood.FloodPlan"))?;
         within("limit_s", plan.limit_s, 1e-3, LONGEST_S)?;
         plan.task.check()?;
         Ok(plan)
@@ -65,7 +76,9 @@ impl Task {
     /// Files that it opens.
     pub fn connections(&self) -> usize {
         match self {
-            Task::Publish { connections, .. } | Task::Http { connections, .. } | Task::Connect { connections, .. } => *connections,
+            Task::Publish { connections, .. } | Task::Http { connections, .. } | Task::Connect { connections, .. } => {
+                *connections
+            }
             Task::Read { .. } => 1,
             Task::FanOut { channels, .. } => channels + 1,
         }
@@ -149,7 +162,10 @@ mod tests {
             refused(&format!(r#"{{"kind": "connect", "connections": {connections}, "at_once": 1, "yielding": false}}"#))
         };
         assert_eq!(connect(0), "connections: 0: must lie within 1 and 60000");
-        assert!(refused(r#"{"kind": "connect", "connections": 1, "at_once": 1, "yielding": false, "x": 1}"#).contains("unknown field"));
+        assert!(
+            refused(r#"{"kind": "connect", "connections": 1, "at_once": 1, "yielding": false, "x": 1}"#)
+                .contains("unknown field")
+        );
         assert!(
             refused(r#"{"kind": "read", "topic": "t!", "channel": "c", "messages": 1, "rdy": 1, "buffered": false}"#)
                 .starts_with("topic: \"t!\": ")

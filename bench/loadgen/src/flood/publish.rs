@@ -62,7 +62,8 @@ pub fn run(
     message_size: usize,
 ) -> io::Result<FloodReport> {
     let links = field.greet(connections, connections, |i| codec::hello(&format!("flood-{i}"), false), |_| Ok(()))?;
-    let mut writers: Vec<Writer> = links.into_iter().map(|link| Writer::new(link, Batch::new(topic, batch, message_size))).collect();
+    let mut writers: Vec<Writer> =
+        links.into_iter().map(|link| Writer::new(link, Batch::new(topic, batch, message_size))).collect();
     let (mut sent, mut answered) = (0, 0);
     let meter = Meter::start(0);
     for writer in &mut writers {

@@ -7,8 +7,16 @@ use crate::flood::FloodReport;
 use crate::flood::consumer::Consumer;
 use crate::flood::field::{Field, Meter};
 
-pub fn run(field: &mut Field<'_>, topic: &str, channel: &str, messages: u64, rdy: u32, buffered: bool) -> io::Result<FloodReport> {
-    let links = field.greet(1, 1, |_| codec::hello("flood", !buffered), |answer| codec::check_ready_count(answer, rdy))?;
+pub fn run(
+    field: &mut Field<'_>,
+    topic: &str,
+    channel: &str,
+    messages: u64,
+    rdy: u32,
+    buffered: bool,
+) -> io::Result<FloodReport> {
+    let links =
+        field.greet(1, 1, |_| codec::hello("flood", !buffered), |answer| codec::check_ready_count(answer, rdy))?;
     let meter = Meter::start(0);
     let consumers = links.into_iter().map(|link| Consumer::subscribe(field, link, topic, channel, rdy));
     let mut consumers = consumers.collect::<io::Result<Vec<Consumer>>>()?;

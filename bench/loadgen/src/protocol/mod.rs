@@ -1,7 +1,9 @@
-//! The seam between the generator and what brokers speak: one `Driver` a connection, bytes in, events out, no clock and no socket.
+//! The seam between the generator and what brokers speak: one `Driver` a connection, bytes in, events out, no clock and
+//! no socket.
 //!
-//! The sending and the receiving thread are compiled once for each driver, so that a protocol costs nothing to the others. Everything that a
-//! broker sends is bounded: a unit that claims to be larger than `LARGEST_UNIT`, or a line longer than `LONGEST_LINE`, is an error of that connection.
+//! The sending and the receiving thread are compiled once for each driver, so that a protocol costs nothing to the
+//! others. Everything that a broker sends is bounded: a unit that claims to be larger than `LARGEST_UNIT`, or a line
+//! longer than `LONGEST_LINE`, is an error of that connection.
 
 mod line;
 mod mqtt;
@@ -89,8 +91,8 @@ pub trait Driver<'a>: Sized {
     /// `count` messages, the first stamped `first`; more than one only where `BATCHES`.
     fn publish(&mut self, format: &BodyFormat, first: Stamp, count: u32, out: &mut Vec<u8>);
 
-    /// The first event of `bytes` and how many bytes it is; None: more are needed. Writes what has to be answered. An error: this is not the
-    /// protocol, or the broker does not want this connection.
+    /// The first event of `bytes` and how many bytes it is; None: more are needed. Writes what has to be answered. An
+    /// error: this is not the protocol, or the broker does not want this connection.
     fn next<'b>(&mut self, bytes: &'b [u8], out: &mut Vec<u8>) -> io::Result<Option<(Event<'b>, usize)>>;
 }
 
@@ -133,8 +135,14 @@ mod tests {
     #[test]
     fn whatever_a_broker_sends_ends_in_events_or_an_error() {
         survives::<Nsq>(&plan("nsq", 0), b"\0\0\0\x06\0\0\0\0OK\0\0\0\x22\0\0\0\x020123456789 0123456789abcdefbody");
-        survives::<Nats>(&plan("nats", 0), b"INFO {}\r\nPONG\r\nMSG t 1 4\r\nbody\r\nPING\r\n-ERR 'Stale Connection'\r\n");
-        survives::<Mqtt>(&plan("mqtt", 1), b"\x20\x02\0\0\x90\x03\0\x01\x01\x32\x09\0\x01t\x12\x34body\x30\x07\0\x01tbody\x40\x02\0\x01");
+        survives::<Nats>(
+            &plan("nats", 0),
+            b"INFO {}\r\nPONG\r\nMSG t 1 4\r\nbody\r\nPING\r\n-ERR 'Stale Connection'\r\n",
+        );
+        survives::<Mqtt>(
+            &plan("mqtt", 1),
+            b"\x20\x02\0\0\x90\x03\0\x01\x01\x32\x09\0\x01t\x12\x34body\x30\x07\0\x01tbody\x40\x02\0\x01",
+        );
         survives::<Redis>(
             &plan("redis", 0),
             b"*3\r\n$9\r\nsubscribe\r\n$1\r\nt\r\n:1\r\n*3\r\n$7\r\nmessage\r\n$1\r\nt\r\n$4\r\nbody\r\n-ERR x\r\n",

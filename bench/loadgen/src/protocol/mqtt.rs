@@ -1,7 +1,8 @@
-//! MQTT 3.1.1 (OASIS standard; numbers in square brackets are its rules). A packet is a byte of type and flags, the length of the rest, the rest.
+//! MQTT 3.1.1 (OASIS standard; numbers in square brackets are its rules). A packet is a byte of type and flags, the
+//! length of the rest, the rest.
 //!
-//! Clean sessions, no keep-alive. Publications and the subscription have the plan's quality of service: with 0 a publish has no answer and a message gets
-//! none; with 1 both are acknowledged, in order [4.6.0-2].
+//! Clean sessions, no keep-alive. Publications and the subscription have the plan's quality of service: with 0 a
+//! publish has no answer and a message gets none; with 1 both are acknowledged, in order [4.6.0-2].
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -33,7 +34,8 @@ static DRIVERS: AtomicU64 = AtomicU64::new(0);
 pub struct Mqtt<'a> {
     topic: &'a str,
     role: Role<'a>,
-    /// Nobody else's: a broker ends the connection of whoever had the same client identifier before [3.1.4-2], another generator's or an earlier run's.
+    /// Nobody else's: a broker ends the connection of whoever had the same client identifier before [3.1.4-2], another
+    /// generator's or an earlier run's.
     client: String,
     qos: u8,
     /// Of the last publication; never 0 [2.3.1-1]. It comes round after 65,535, by when the answers must be in.
@@ -76,10 +78,15 @@ impl<'a> Driver<'a> for Mqtt<'a> {
             (PUBLISH, _) => message(kind, rest, out)?,
             (PUBACK, [_, _]) => Event::Taken,
             (CONNACK, [_, 0]) => self.connected(out),
-            (CONNACK, [_, code]) => return Err(io::Error::other(format!("the broker refuses the connection with code {code}"))),
+            (CONNACK, [_, code]) => {
+                return Err(io::Error::other(format!("the broker refuses the connection with code {code}")));
+            }
             (SUBACK, [_, _, code]) if *code == self.qos => Event::Ready,
             (SUBACK, [_, _, code]) => {
-                return Err(io::Error::other(format!("the broker grants quality of service {code}, asked for {}", self.qos)));
+                return Err(io::Error::other(format!(
+                    "the broker grants quality of service {code}, asked for {}",
+                    self.qos
+                )));
             }
             _ => return Err(broken(format!("a packet of type {kind:#04x} and {} bytes", rest.len()))),
         };
@@ -211,7 +218,10 @@ mod tests {
         [0, 127, 128, 16_384].into_iter().for_each(|rest| length(rest, &mut out));
         assert_eq!(out, b"\0\x7f\x80\x01\x80\x80\x01");
         let large = [&b"\x30\x83\x01\0\x01t"[..], &[b'x'; 128]].concat();
-        assert_eq!(packet(&large).expect("the protocol").map(|(_, rest, whole)| (rest.len(), whole)), Some((131, large.len())));
+        assert_eq!(
+            packet(&large).expect("the protocol").map(|(_, rest, whole)| (rest.len(), whole)),
+            Some((131, large.len()))
+        );
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! NATS, core publish and subscribe (client protocol of nats-server 2): lines, and behind PUB and MSG a body.
 //!
-//! `verbose` is off, as in NATS's own clients: a publish has no answer of its own, and what a server in trouble does with it is not told. A greeting ends
-//! with the PONG to our PING, which comes behind everything said before it, so a subscription stands by then.
+//! `verbose` is off, as in NATS's own clients: a publish has no answer of its own, and what a server in trouble does
+//! with it is not told. A greeting ends with the PONG to our PING, which comes behind everything said before it, so a
+//! subscription stands by then.
 
 use std::io::{self, Write};
 
@@ -63,7 +64,12 @@ impl<'a> Driver<'a> for Nats<'a> {
             }
             b"-ERR" => Event::Refused(line),
             b"INFO" | b"PONG" | b"+OK" => Event::Nothing,
-            other => return Err(broken(format!("a line that begins with {:?}", String::from_utf8_lossy(&other[..other.len().min(40)])))),
+            other => {
+                return Err(broken(format!(
+                    "a line that begins with {:?}",
+                    String::from_utf8_lossy(&other[..other.len().min(40)])
+                )));
+            }
         };
         Ok(Some((event, length)))
     }
@@ -73,7 +79,9 @@ impl<'a> Driver<'a> for Nats<'a> {
 fn message<'b>(line: &'b [u8], bytes: &'b [u8], at: usize) -> io::Result<Option<(Event<'b>, usize)>> {
     let words = line.split(|byte| *byte == b' ').count();
     match line.rsplit(|byte| *byte == b' ').next() {
-        Some(digits) if (4..=5).contains(&words) => Ok(block(bytes, at, size(digits)?)?.map(|(body, end)| (Event::Message(body), end))),
+        Some(digits) if (4..=5).contains(&words) => {
+            Ok(block(bytes, at, size(digits)?)?.map(|(body, end)| (Event::Message(body), end)))
+        }
         _ => Err(broken(format!("a MSG of {words} words"))),
     }
 }
@@ -106,7 +114,8 @@ mod tests {
         assert!(!driver.answered());
         let first = body();
         assert_eq!(published(&mut driver), [&b"PUB t 40\r\n"[..], &first, b"\r\n"].concat());
-        let (events, _) = all_of(&mut driver, b"PONG\r\n+OK\r\n-ERR 'Maximum Payload Violation'\r\n").expect("the protocol");
+        let (events, _) =
+            all_of(&mut driver, b"PONG\r\n+OK\r\n-ERR 'Maximum Payload Violation'\r\n").expect("the protocol");
         assert_eq!(events, ["Ready", "Nothing", "Refused -ERR 'Maximum Payload Violation'"]);
     }
 

@@ -1,4 +1,5 @@
-//! NSQ V2. A subscriber: IDENTIFY, answered, SUB, answered, RDY; from then on a FIN for each message. A publish is answered OK or with an error.
+//! NSQ V2. A subscriber: IDENTIFY, answered, SUB, answered, RDY; from then on a FIN for each message. A publish is
+//! answered OK or with an error.
 
 use std::io;
 
@@ -104,7 +105,9 @@ mod tests {
         driver.greet(&mut out);
         assert!(out.starts_with(b"  V2IDENTIFY\n") && out.ends_with(b"}"));
         let message = [&[0; 10][..], b"0123456789abcdef", b"body"].concat();
-        let bytes = [frame(0, br#"{"max_rdy_count":2500}"#), frame(0, b"OK"), frame(0, b"_heartbeat_"), frame(2, &message)].concat();
+        let bytes =
+            [frame(0, br#"{"max_rdy_count":2500}"#), frame(0, b"OK"), frame(0, b"_heartbeat_"), frame(2, &message)]
+                .concat();
         let (events, said) = torn(driver, &bytes);
         assert_eq!(events, ["Nothing", "Ready", "Nothing", "Message body"]);
         assert_eq!(said, b"SUB t bench\nRDY 2500\nNOP\nFIN 0123456789abcdef\n");

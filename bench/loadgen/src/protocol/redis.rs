@@ -1,4 +1,5 @@
-//! Redis Pub/Sub, RESP2: PUBLISH is answered with the number of subscribers that it went to, messages come as arrays of three.
+//! Redis Pub/Sub, RESP2: PUBLISH is answered with the number of subscribers that it went to, messages come as arrays of
+//! three.
 
 use std::io::{self, Write};
 
@@ -24,7 +25,9 @@ impl<'a> Driver<'a> for Redis<'a> {
             // A server that is still loading, or wants a password, says so now and not in the run.
             Role::Publisher { .. } => out.extend_from_slice(b"*1\r\n$4\r\nPING\r\n"),
             Role::Subscriber { .. } => {
-                out.extend_from_slice(format!("*2\r\n$9\r\nSUBSCRIBE\r\n${}\r\n{}\r\n", self.topic.len(), self.topic).as_bytes());
+                out.extend_from_slice(
+                    format!("*2\r\n$9\r\nSUBSCRIBE\r\n${}\r\n{}\r\n", self.topic.len(), self.topic).as_bytes(),
+                );
             }
         }
     }
@@ -47,7 +50,12 @@ impl<'a> Driver<'a> for Redis<'a> {
             Some((b'+', _)) => Event::Ready,
             Some((b'-', text)) => Event::Refused(text),
             Some((b'*', b"3")) => return pushed(bytes, length),
-            _ => return Err(broken(format!("a reply that begins with {:?}", String::from_utf8_lossy(&head[..head.len().min(40)])))),
+            _ => {
+                return Err(broken(format!(
+                    "a reply that begins with {:?}",
+                    String::from_utf8_lossy(&head[..head.len().min(40)])
+                )));
+            }
         };
         Ok(Some((event, length)))
     }
@@ -95,15 +103,25 @@ mod tests {
         driver.greet(&mut out);
         assert_eq!(out, b"*1\r\n$4\r\nPING\r\n");
         let first = body();
-        assert_eq!(published(&mut driver), [&b"*3\r\n$7\r\nPUBLISH\r\n$1\r\nt\r\n$40\r\n"[..], &first, b"\r\n"].concat());
-        let (events, _) = all_of(&mut driver, b"+PONG\r\n:1\r\n-OOM command not allowed\r\n:0\r\n").expect("the protocol");
+        assert_eq!(
+            published(&mut driver),
+            [&b"*3\r\n$7\r\nPUBLISH\r\n$1\r\nt\r\n$40\r\n"[..], &first, b"\r\n"].concat()
+        );
+        let (events, _) =
+            all_of(&mut driver, b"+PONG\r\n:1\r\n-OOM command not allowed\r\n:0\r\n").expect("the protocol");
         assert_eq!(events, ["Ready", "Taken", "Refused OOM command not allowed", "Taken"]);
     }
 
     #[test]
     fn what_is_not_the_protocol_is_an_error() {
         let plan = plan("redis", 0);
-        let pushes = ["*3\r\n:1\r\n", "*3\r\n$-1\r\n", "*3\r\n$99999999\r\n", "*3\r\n$1\r\nxyz", "*3\r\n$4\r\npong\r\n$1\r\nt\r\n"];
+        let pushes = [
+            "*3\r\n:1\r\n",
+            "*3\r\n$-1\r\n",
+            "*3\r\n$99999999\r\n",
+            "*3\r\n$1\r\nxyz",
+            "*3\r\n$4\r\npong\r\n$1\r\nt\r\n",
+        ];
         for text in ["HTTP/1.1 400\r\n", "\r\n", "*2\r\n", "*3\n", "$4\r\nbody\r\n"].into_iter().chain(pushes) {
             assert!(all_of(&mut subscriber::<Redis>(&plan), text.as_bytes()).is_err(), "{text:?}");
         }

@@ -4,7 +4,8 @@ use super::Protocol;
 use crate::bad_plan::{BadPlan, bad};
 use crate::plan::Plan;
 
-/// Of a string in an MQTT packet there may be 65,535 bytes; what makes a client identifier unique takes up to 32 of them.
+/// Of a string in an MQTT packet there may be 65,535 bytes; what makes a client identifier unique takes up to 32 of
+/// them.
 const LONGEST_MQTT_ID: usize = 65_535 - 32;
 
 /// Refuses what `plan.protocol` cannot say.
@@ -96,7 +97,9 @@ mod tests {
 
     #[test]
     fn a_quality_of_service_is_mqtts_and_at_most_1() {
-        let with = |protocol: &str, qos: u8| refused(&[(r#"{"topic""#, &format!(r#"{{"protocol": "{protocol}", "qos": {qos}, "topic""#))]);
+        let with = |protocol: &str, qos: u8| {
+            refused(&[(r#"{"topic""#, &format!(r#"{{"protocol": "{protocol}", "qos": {qos}, "topic""#))])
+        };
         assert_eq!((with("mqtt", 0), with("mqtt", 1), with("redis", 0)), (None, None, None));
         for (protocol, qos) in [("mqtt", 2), ("nsq", 1), ("nats", 1)] {
             assert_eq!(with(protocol, qos), Some(format!("qos: {qos}: must be 0 or, with protocol mqtt, 1")));

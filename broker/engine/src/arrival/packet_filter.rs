@@ -69,7 +69,10 @@ fn parse_tcp(tcp: &[u8], total: usize, from: IpAddr, to: IpAddr) -> Option<Segme
         return None;
     }
     Some(Segment {
-        flow: Flow { from: (from, u16::from_be_bytes([head[0], head[1]])), to: (to, u16::from_be_bytes([head[2], head[3]])) },
+        flow: Flow {
+            from: (from, u16::from_be_bytes([head[0], head[1]])),
+            to: (to, u16::from_be_bytes([head[2], head[3]])),
+        },
         sequence: u32::from_be_bytes([head[4], head[5], head[6], head[7]]),
         len,
         opens,
@@ -275,7 +278,11 @@ mod tests {
             for packet in [v4(&given, 0), v4(&given, 8), v6(&given)] {
                 assert_eq!(lets_through(&program, &packet), taken, "{what}: {packet:x?}");
                 let parsed = parse(&packet);
-                assert_eq!(parsed.is_some_and(|segment| [PORT, SECOND_PORT].contains(&segment.flow.to.1)), taken, "{what}");
+                assert_eq!(
+                    parsed.is_some_and(|segment| [PORT, SECOND_PORT].contains(&segment.flow.to.1)),
+                    taken,
+                    "{what}"
+                );
             }
         }
     }
@@ -307,9 +314,11 @@ mod tests {
             assert_eq!(parse(&packet), None, "{what}");
             assert!(!lets_through(&program, &packet), "{what}");
         }
-        for (what, packet) in
-            [("a short IP header", change(0, 0x44)), ("a length below the headers", change(3, 30)), ("a reset", change(33, 0x14))]
-        {
+        for (what, packet) in [
+            ("a short IP header", change(0, 0x44)),
+            ("a length below the headers", change(3, 30)),
+            ("a reset", change(33, 0x14)),
+        ] {
             assert_eq!(parse(&packet), None, "{what}");
         }
     }

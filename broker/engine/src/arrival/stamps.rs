@@ -39,7 +39,11 @@ impl<'a> Stamps<'a> {
 
     /// Up to which offset bytes came when, counted as `at` counts, without the first `used`.
     pub(crate) fn rest(self, used: usize, len: usize) -> impl Iterator<Item = (usize, Nanos)> + 'a {
-        let spans = self.spans.iter().map(move |(end, at)| (end + self.before, *at)).filter(move |(end, _)| *end > used && *end < len);
+        let spans = self
+            .spans
+            .iter()
+            .map(move |(end, at)| (end + self.before, *at))
+            .filter(move |(end, _)| *end > used && *end < len);
         spans.chain([(len, self.last)]).map(move |(end, at)| (end - used, at))
     }
 

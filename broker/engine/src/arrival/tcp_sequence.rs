@@ -32,7 +32,14 @@ pub struct Sequence {
 impl Sequence {
     /// Of a connection whose SYN had this number.
     pub fn opened(syn: u32) -> Self {
-        Self { first: syn.wrapping_add(1), read: 0, covered: 0, known: VecDeque::new(), ahead: Vec::new(), latest: Nanos::MIN }
+        Self {
+            first: syn.wrapping_add(1),
+            read: 0,
+            covered: 0,
+            known: VecDeque::new(),
+            ahead: Vec::new(),
+            latest: Nanos::MIN,
+        }
     }
 
     /// Whether a SYN of that number is the one that opened this.

@@ -28,7 +28,8 @@ use crate::transport::{HIGH_WATER, KEEP_BUFFER, Layers};
 /// Nanoseconds that a client has to read a fatal error.
 pub const LINGER_NS: Nanos = 1_000_000_000;
 
-/// Answers that a client may leave unread before what it sends waits until it has read them: a buffer that grew with them would be copied while all wait.
+/// Answers that a client may leave unread before what it sends waits until it has read them: a buffer that grew with
+/// them would be copied while all wait.
 const MAX_UNREAD_ANSWERS: usize = 256 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +62,7 @@ pub struct Subscription {
     pub listed: bool,                            // in the channel's ring of ready consumers
     pub deadlines: VecDeque<(Nanos, MessageId)>, // ascending; some are stale (answered since)
     pub armed: Armed,
-    pub has_due: bool,           // in the engine's list of those with more that is due than a turn takes
+    pub has_due: bool, // in the engine's list of those with more that is due than a turn takes
     pub(crate) unanswered: bool, // the answer to its SUB waits for the disk
     pub nearness: Nearness,
     pub messages: u64,

@@ -48,7 +48,8 @@ pub(crate) enum Sliced {
     Done,
 }
 
-/// A command that publishes: on which connection, to which topic, when it came, and at which work of the turn its connection's quantum ends. `exchange`: by HTTP.
+/// A command that publishes: on which connection, to which topic, when it came, and at which work of the turn its
+/// connection's quantum ends. `exchange`: by HTTP.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Batch<'a> {
     pub key: ConnKey,

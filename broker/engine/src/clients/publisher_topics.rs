@@ -85,7 +85,14 @@ mod tests {
     use super::*;
 
     fn published(name: &str) -> Published {
-        Published { topic: TopicKey::default(), name: name.into(), count: 0, generation: 0, declared: true, trace_index: None }
+        Published {
+            topic: TopicKey::default(),
+            name: name.into(),
+            count: 0,
+            generation: 0,
+            declared: true,
+            trace_index: None,
+        }
     }
 
     #[test]

@@ -44,7 +44,9 @@ impl Engine {
     /// Whether something was read that is decided in order of arrival: a publish to a topic with a limit.
     pub fn decides_in_order(&self) -> bool {
         let publishes = self.turn.publishes.iter();
-        publishes.map(|publish| publish.topic).any(|key| self.topics.get(key).is_some_and(|topic| topic.limiter.is_some()))
+        publishes
+            .map(|publish| publish.topic)
+            .any(|key| self.topics.get(key).is_some_and(|topic| topic.limiter.is_some()))
     }
 
     /// Whether enough was read for a turn: what is still unread waits for the next.
@@ -52,7 +54,8 @@ impl Engine {
         self.work.units >= HOLD_UNITS
     }
 
-    /// Whether what a connection sends is for anybody: not once it was refused, and a client may go on for megabytes until it reads that.
+    /// Whether what a connection sends is for anybody: not once it was refused, and a client may go on for megabytes
+    /// until it reads that.
     pub fn is_read(&self, key: ConnKey) -> bool {
         self.conns.get(key).is_some_and(Connection::reads)
     }

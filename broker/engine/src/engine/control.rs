@@ -214,7 +214,9 @@ impl Engine {
         self.restore_waiting(key, now);
         let Some(topic) = self.topics.get_mut(key) else { return false };
         let waiting = topic.waiting();
-        if let Some(limiter) = topic.limiter.as_mut().filter(|limiter| waiting > 0 && limiter.backlog.next_due().is_none()) {
+        if let Some(limiter) =
+            topic.limiter.as_mut().filter(|limiter| waiting > 0 && limiter.backlog.next_due().is_none())
+        {
             limiter.starved_sent = true;
             self.events.push(Event::Starved { topic: name.into(), waiting });
         }
@@ -257,7 +259,9 @@ impl Engine {
     pub fn move_publisher(&mut self, topic: &str, publisher_id: &str, address: &str, version: u64) -> usize {
         let mut told = 0;
         for key in self.aware.get(publisher_id).cloned().unwrap_or_default() {
-            let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads() && conn.published.position(topic).is_some()) else {
+            let Some(conn) =
+                self.conns.get_mut(key).filter(|conn| conn.reads() && conn.published.position(topic).is_some())
+            else {
                 continue;
             };
             conn.respond(format!("_move_ {address} {version}").as_bytes());

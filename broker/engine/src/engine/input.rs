@@ -61,7 +61,8 @@ impl Engine {
             return self.begin_layers(key, &input, stamps.at(usize::MAX)); // after an IDENTIFY
         }
         let room = (input.capacity() - input.len()) as u64; // mostly untouched address space
-        conn.input_charge = Some((self.limits.unfinished.charge(input.len() as u64), self.limits.promised.charge(room)));
+        conn.input_charge =
+            Some((self.limits.unfinished.charge(input.len() as u64), self.limits.promised.charge(room)));
         if conn.input_state.waits() {
             for (end, stamp) in stamps.rest(used, used + input.len()) {
                 conn.kept_reads.note(end, stamp);
@@ -113,7 +114,8 @@ impl Engine {
         (conn.input_charge, conn.unfinished_since) = (None, None);
         conn.last_command = now; // it could not be heard: its silence begins now
         self.schedule.resumed.push(key);
-        // In one piece, however many spans it came in: each would cost a look at an unfinished command, and the quantum could end before the last one.
+        // In one piece, however many spans it came in: each would cost a look at an unfinished command, and the quantum
+        // could end before the last one.
         if let Some(stamps) = Stamps::exact(kept.spans()) {
             let used = self.run_commands(key, &input, stamps, now);
             if used < input.len() {
@@ -174,8 +176,10 @@ impl Engine {
 
     /// The peer ended its stream while it waited: now that all it sent has run, so does ours.
     pub(crate) fn end_if_waited_for(&mut self, key: ConnKey) {
-        let Some(conn) =
-            self.conns.get_mut(key).filter(|conn| conn.eof && conn.reads() && !conn.input_state.waits() && !conn.has_more_input())
+        let Some(conn) = self
+            .conns
+            .get_mut(key)
+            .filter(|conn| conn.eof && conn.reads() && !conn.input_state.waits() && !conn.has_more_input())
         else {
             return;
         };

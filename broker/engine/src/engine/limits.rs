@@ -90,7 +90,8 @@ impl Engine {
     /// Whether a connection that keeps `len` bytes of an unfinished command keeps too much, and why.
     pub(crate) fn keeps_too_much(&mut self, key: ConnKey, len: usize) -> Option<String> {
         let (unfinished, memory) = (self.config.max_unfinished_bytes, self.config.max_memory_bytes);
-        let (limit, setting) = if unfinished <= memory { (unfinished, "max_unfinished_bytes") } else { (memory, "max_memory_bytes") };
+        let (limit, setting) =
+            if unfinished <= memory { (unfinished, "max_unfinished_bytes") } else { (memory, "max_memory_bytes") };
         if self.limits.unfinished.used() <= limit || len <= SMALL_INPUT {
             return None;
         }
@@ -106,7 +107,8 @@ impl Engine {
             return None;
         }
         let whole = codec::announced_len(input)? as u64;
-        let verb = [Verb::Pub, Verb::Mpub, Verb::Dpub].into_iter().find(|verb| input.starts_with(verb.name().as_bytes()))?;
+        let verb =
+            [Verb::Pub, Verb::Mpub, Verb::Dpub].into_iter().find(|verb| input.starts_with(verb.name().as_bytes()))?;
         if self.memory.messages.used() + whole <= self.config.max_memory_bytes {
             return None;
         }

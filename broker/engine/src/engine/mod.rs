@@ -222,7 +222,11 @@ impl Engine {
             if let Some(limiter) = &mut topic.limiter {
                 limiter.trace.sent(mark.trace, now, mark.consumer_wait);
             }
-            let sample = Sample { access: mark.due - mark.arrival, consumer_wait: mark.consumer_wait, total: now - mark.arrival };
+            let sample = Sample {
+                access: mark.due - mark.arrival,
+                consumer_wait: mark.consumer_wait,
+                total: now - mark.arrival,
+            };
             match &mut alike {
                 Some((topic, same, count)) if (*topic, *same) == (mark.topic, sample) => *count += 1,
                 _ => record(&mut self.topics, alike.replace((mark.topic, sample, 1)), now),
@@ -263,7 +267,10 @@ impl Engine {
         } else if self.conns.get_mut(key).is_some_and(|conn| conn.note_input(InputEvent::Taken)) {
             self.work.defer(key);
         }
-        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.phase == Phase::Flushing && conn.held.is_empty()) else { return false };
+        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.phase == Phase::Flushing && conn.held.is_empty())
+        else {
+            return false;
+        };
         if conn.eof {
             self.close(key);
             return false;
@@ -361,7 +368,8 @@ impl Engine {
 
     // ---- end of a connection --------------------------------------------------------------------------------------
 
-    /// Forget a connection. What was in flight to it is requeued at once (on purpose not nsqd's way: `docs/protocol.md`).
+    /// Forget a connection. What was in flight to it is requeued at once (on purpose not nsqd's way:
+    /// `docs/protocol.md`).
     pub(crate) fn close(&mut self, key: ConnKey) {
         let Some(mut conn) = self.conns.remove(key) else { return };
         self.schedule.closed.push(key);

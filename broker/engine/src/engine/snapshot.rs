@@ -172,7 +172,8 @@ impl Engine {
     /// The snapshot without topics and clients, and the keys of the requested topics ("" = all). `clients`: include
     /// connections.
     pub fn overview(&self, topic: &str, clients: bool, now: Nanos) -> (Snapshot, Vec<TopicKey>) {
-        let keys = if topic.is_empty() { self.topics.keys().collect() } else { self.topic_key(topic).into_iter().collect() };
+        let keys =
+            if topic.is_empty() { self.topics.keys().collect() } else { self.topic_key(topic).into_iter().collect() };
         let publishes = |conn: &Connection| clients && conn.http.is_none() && !conn.published.is_empty();
         let publishing = self.conns.iter().filter(|(_, conn)| publishes(conn)).map(|(key, _)| key).collect();
         let overview = Snapshot {
@@ -243,7 +244,10 @@ impl Engine {
             released: topic.counters.released,
             rejected: topic.counters.rejected,
             channels: channels.map(|channel| self.channel_view(channel, clients, now)).collect(),
-            bucket: topic.limiter.as_ref().map(|limiter| bucket_view(topic, limiter, source, now, self.clock.suspended())),
+            bucket: topic
+                .limiter
+                .as_ref()
+                .map(|limiter| bucket_view(topic, limiter, source, now, self.clock.suspended())),
             latency,
         }
     }
@@ -277,7 +281,13 @@ impl Engine {
     }
 }
 
-fn bucket_view(topic: &Topic, limiter: &Limiter, timestamp_source: &'static str, now: Nanos, suspended: Nanos) -> BucketView {
+fn bucket_view(
+    topic: &Topic,
+    limiter: &Limiter,
+    timestamp_source: &'static str,
+    now: Nanos,
+    suspended: Nanos,
+) -> BucketView {
     let (limit, counters) = (limiter.limit, &topic.counters);
     let is_void = limiter.is_over(now + suspended); // whether or not anything has come since
     BucketView {

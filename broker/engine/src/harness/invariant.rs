@@ -1,6 +1,7 @@
-//! What holds after every turn of any sequence of operations: the meter is the sum over all queues; each message in flight is counted by its owner and by
-//! nobody else, and has a deadline that is armed; each consumer is in its channel's ring at most once, and exactly if it is marked as listed; a
-//! connection that wants a message is listed; keys that owners hold lead somewhere; nothing is past its due time.
+//! What holds after every turn of any sequence of operations: the meter is the sum over all queues; each message in
+//! flight is counted by its owner and by nobody else, and has a deadline that is armed; each consumer is in its
+//! channel's ring at most once, and exactly if it is marked as listed; a connection that wants a message is listed;
+//! keys that owners hold lead somewhere; nothing is past its due time.
 
 use std::collections::HashMap;
 
@@ -36,7 +37,10 @@ pub fn check(engine: &Engine, now: Nanos) {
         held.note(topic.queue.memory().iter().chain(topic.queue.unwritten()).chain(&topic.restored));
         if let Some(limiter) = &topic.limiter {
             held.note(limiter.backlog.iter());
-            assert_eq!(limiter.backlog_bytes, limiter.backlog.iter().map(|message| message.body_len() as u64).sum::<u64>());
+            assert_eq!(
+                limiter.backlog_bytes,
+                limiter.backlog.iter().map(|message| message.body_len() as u64).sum::<u64>()
+            );
             assert!(limiter.backlog.next_due().is_none_or(|due| due > now), "a message is due and still waits");
         }
         assert!(topic.channels.iter().all(|key| engine.channels.contains_key(*key)));
@@ -48,7 +52,10 @@ pub fn check(engine: &Engine, now: Nanos) {
         held.note(channel.deferred.values());
         assert!(engine.topics[channel.topic].channels.contains(&key));
         let waits = channel.starved && !channel.paused && !channel.ready.is_empty() && !channel.queue.is_empty();
-        assert!(!waits || channel.dirty || channel.in_flight.len() + channel.deferred.len() > 0, "nothing ends its waiting");
+        assert!(
+            !waits || channel.dirty || channel.in_flight.len() + channel.deferred.len() > 0,
+            "nothing ends its waiting"
+        );
         assert!(channel.next_deferred().is_none_or(|due| due > now), "a deferred message is due");
         for (id, entry) in &channel.in_flight {
             *in_flight.entry(entry.owner).or_default() += 1;

@@ -1,4 +1,5 @@
-//! A disk in memory that fails as told. Clones are the same disk: a test keeps one, and what was written survives the engine.
+//! A disk in memory that fails as told. Clones are the same disk: a test keeps one, and what was written survives the
+//! engine.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -58,7 +59,8 @@ impl MemoryStore {
         let after = self.after_kill();
         after.with(|disk| {
             disk.files.retain(|file, content| {
-                let there = if file.ends_with(".meta") { content.len() } else { disk.synced.get(file).copied().unwrap_or(0) };
+                let there =
+                    if file.ends_with(".meta") { content.len() } else { disk.synced.get(file).copied().unwrap_or(0) };
                 content.truncate(there);
                 there > 0
             });

@@ -1,4 +1,5 @@
-//! Everything that may happen to an engine, by name, and an interpreter: for random sequences (tests) and for those that the fuzzer invents.
+//! Everything that may happen to an engine, by name, and an interpreter: for random sequences (tests) and for those
+//! that the fuzzer invents.
 
 use std::collections::HashMap;
 
@@ -245,7 +246,12 @@ impl World {
         self.pair.advance(10 * S);
         let engine = &self.pair.engine;
         assert_eq!(
-            (engine.memory.messages.used(), engine.memory.layers.used(), engine.memory.partial.used(), engine.http.held.used()),
+            (
+                engine.memory.messages.used(),
+                engine.memory.layers.used(),
+                engine.memory.partial.used(),
+                engine.http.held.used()
+            ),
             (0, 0, 0, 0),
             "bytes of messages, layers, buildings and requests"
         );

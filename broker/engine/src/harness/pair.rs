@@ -1,4 +1,5 @@
-//! An engine and its clients in memory, on simulated time: what a client sends is bytes, what it gets is frames, and `step` jumps to the next timer.
+//! An engine and its clients in memory, on simulated time: what a client sends is bytes, what it gets is frames, and
+//! `step` jumps to the next timer.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -73,7 +74,9 @@ impl Pair {
 
     /// On a disk, as the `incarnation`th process there.
     pub fn on_disk(config: Config, store: &MemoryStore, incarnation: u64, now: Nanos) -> Self {
-        let engine = Engine::new(config).with_store(Box::new(store.clone()), incarnation, WALL_OFFSET, now).expect("a sound disk");
+        let engine = Engine::new(config)
+            .with_store(Box::new(store.clone()), incarnation, WALL_OFFSET, now)
+            .expect("a sound disk");
         Self::around(engine, now)
     }
 

@@ -1,4 +1,5 @@
-//! The bytes that a fuzzer invents, taken from the front as choices. What is used up gives zeros, so every input is a valid one.
+//! The bytes that a fuzzer invents, taken from the front as choices. What is used up gives zeros, so every input is a
+//! valid one.
 
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a>(&'a [u8]);

@@ -64,7 +64,14 @@ pub fn write_ok(out: &mut Vec<u8>, exchange: Exchange, date: &Date) {
 
 /// Refuse in nsqd's form.
 #[cold]
-pub fn write_refusal(out: &mut Vec<u8>, status: u16, code: &str, headers: &[(&str, &str)], exchange: Exchange, date: &Date) {
+pub fn write_refusal(
+    out: &mut Vec<u8>,
+    status: u16,
+    code: &str,
+    headers: &[(&str, &str)],
+    exchange: Exchange,
+    date: &Date,
+) {
     let mut body = Vec::new();
     // Writing JSON into memory cannot fail.
     let _ = write!(body, r#"{{"message":{}}}"#, serde_json::Value::from(code));
@@ -81,7 +88,11 @@ pub fn write_malformed(out: &mut Vec<u8>, malformed: Malformed, date: &Date) {
         "title": title, "status": status, "detail": format!("request: {value}: {rule}"), "field": "request", "value": value, "rule": rule,
     });
     let body = body.to_string();
-    Answer { status, content_type: "application/problem+json", headers: &[], body: body.as_bytes() }.write(out, Exchange::LAST, date);
+    Answer { status, content_type: "application/problem+json", headers: &[], body: body.as_bytes() }.write(
+        out,
+        Exchange::LAST,
+        date,
+    );
 }
 
 /// The phrase of a status; empty for those that nobody here gives.
@@ -135,12 +146,16 @@ mod tests {
         );
         let said = Exchange { afterwards: Afterwards::KeptAliveIfSaid, head_only: true };
         let answer = text(|out| write_ok(out, said, &date));
-        assert!(answer.contains("\r\nContent-Length: 2\r\n") && answer.ends_with("\r\nConnection: keep-alive\r\n\r\n"), "{answer}");
+        assert!(
+            answer.contains("\r\nContent-Length: 2\r\n") && answer.ends_with("\r\nConnection: keep-alive\r\n\r\n"),
+            "{answer}"
+        );
     }
 
     #[test]
     fn a_refusal_is_json_whatever_is_in_it() {
-        let answer = text(|out| write_refusal(out, 503, "a \"b\"\n", &[("Retry-After", "2")], Exchange::LAST, &Date::at(0)));
+        let answer =
+            text(|out| write_refusal(out, 503, "a \"b\"\n", &[("Retry-After", "2")], Exchange::LAST, &Date::at(0)));
         assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{answer}");
         assert!(answer.ends_with("\r\nConnection: close\r\n\r\n{\"message\":\"a \\\"b\\\"\\n\"}"), "{answer}");
         assert!(answer.contains("\r\nRetry-After: 2\r\nX-NSQ-Content-Type: nsq; version=1.0\r\n"), "{answer}");
@@ -148,7 +163,8 @@ mod tests {
 
     #[test]
     fn what_is_no_request_is_told_the_rule() {
-        let answer = text(|out| write_malformed(out, Malformed { status: 400, rule: "this is not HTTP" }, &Date::at(0)));
+        let answer =
+            text(|out| write_malformed(out, Malformed { status: 400, rule: "this is not HTTP" }, &Date::at(0)));
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
         assert!(head.starts_with("HTTP/1.1 400 Bad Request\r\n") && head.ends_with("Connection: close"), "{head}");
         let body: serde_json::Value = serde_json::from_str(body).expect("JSON");

@@ -89,7 +89,9 @@ fn size(line: &[u8]) -> Option<(u64, usize)> {
     let digits = line.iter().take_while(|c| c.is_ascii_hexdigit()).count();
     match httparse::parse_chunk_size(line) {
         // The library takes no digits for 0, which would end the body.
-        Ok(Status::Complete((_, size))) if (1..=15).contains(&digits) => Some((size, line[digits..].trim_ascii().len())),
+        Ok(Status::Complete((_, size))) if (1..=15).contains(&digits) => {
+            Some((size, line[digits..].trim_ascii().len()))
+        }
         _ => None,
     }
 }

@@ -30,7 +30,11 @@ impl LineBody {
     }
 
     fn with(self, lines: &[u8]) -> Self {
-        Bodies::lines(u32::MAX, lines).fold(self, |all, line| Self { count: all.count + 1, longest: all.longest.max(line.len()), ..all })
+        Bodies::lines(u32::MAX, lines).fold(self, |all, line| Self {
+            count: all.count + 1,
+            longest: all.longest.max(line.len()),
+            ..all
+        })
     }
 }
 
@@ -40,8 +44,16 @@ mod tests {
 
     #[test]
     fn a_body_has_as_many_messages_however_it_comes() {
-        let bodies: [&[u8]; 8] =
-            [b"", b"\n", b"\n\n\n", b"a", b"a\n", b"\na\n\nbcd\n", b"ab\ncd\n\n\nefghij\nk", b"no end for a long while\n\nx"];
+        let bodies: [&[u8]; 8] = [
+            b"",
+            b"\n",
+            b"\n\n\n",
+            b"a",
+            b"a\n",
+            b"\na\n\nbcd\n",
+            b"ab\ncd\n\n\nefghij\nk",
+            b"no end for a long while\n\nx",
+        ];
         for body in bodies {
             let whole = LineBody::default().whole(body);
             let lines = body.split(|&c| c == b'\n').filter(|line| !line.is_empty());

@@ -224,7 +224,9 @@ mod tests {
 
     #[test]
     fn who_keeps_a_connection_alive_depends_on_version_and_header() {
-        let afterwards = |line: &str| with(format!("GET / {line}\r\n\r\n").as_bytes(), |p| p.ok().flatten().map(|head| head.afterwards));
+        let afterwards = |line: &str| {
+            with(format!("GET / {line}\r\n\r\n").as_bytes(), |p| p.ok().flatten().map(|head| head.afterwards))
+        };
         assert_eq!(afterwards("HTTP/1.0"), Some(Afterwards::Closed));
         assert_eq!(afterwards("HTTP/1.0\r\nConnection: Keep-Alive"), Some(Afterwards::KeptAliveIfSaid));
         assert_eq!(afterwards("HTTP/1.1\r\nHost: x"), Some(Afterwards::KeptAlive));
@@ -233,7 +235,13 @@ mod tests {
 
     #[test]
     fn what_is_not_http_is_known_by_its_first_bytes() {
-        for garbage in ["  V2IDENTIFY\n\0\0\0\x02{}", "PUB topic\n\0\0\0\x01x", "hello\n", "\x16\x03\x01\x02", "GET  / HTTP/1.1\r\n"] {
+        for garbage in [
+            "  V2IDENTIFY\n\0\0\0\x02{}",
+            "PUB topic\n\0\0\0\x01x",
+            "hello\n",
+            "\x16\x03\x01\x02",
+            "GET  / HTTP/1.1\r\n",
+        ] {
             assert_eq!(status(garbage.as_bytes()), 400, "{garbage:?}");
         }
         assert_eq!(status(b"GET / HTTP/9.0\r\n\r\n"), 505);
@@ -254,7 +262,11 @@ mod tests {
             ("Content-Length : 5", 400),
             ("Content-Length: 5\r\nContent-Length: 5", 0),
         ] {
-            assert_eq!(status(format!("POST / HTTP/1.1\r\nHost: x\r\n{headers}\r\n\r\n").as_bytes()), expected, "{headers}");
+            assert_eq!(
+                status(format!("POST / HTTP/1.1\r\nHost: x\r\n{headers}\r\n\r\n").as_bytes()),
+                expected,
+                "{headers}"
+            );
         }
         assert_eq!(status(b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"), 400);
         assert_eq!(status(b"GET / HTTP/1.1\r\n\r\n"), 400, "no Host");

@@ -35,7 +35,10 @@ impl Alarm {
         let value = libc::timespec { tv_sec: at / 1_000_000_000, tv_nsec: at % 1_000_000_000 };
         let setting = libc::itimerspec { it_interval: none, it_value: value };
         // SAFETY: `setting` is valid through the call; the old setting is not asked for.
-        if unsafe { libc::timerfd_settime(self.fd.as_raw_fd(), libc::TFD_TIMER_ABSTIME, &raw const setting, ptr::null_mut()) } < 0 {
+        if unsafe {
+            libc::timerfd_settime(self.fd.as_raw_fd(), libc::TFD_TIMER_ABSTIME, &raw const setting, ptr::null_mut())
+        } < 0
+        {
             return Err(io::Error::last_os_error());
         }
         self.armed = at;

@@ -24,7 +24,8 @@ fn realtime() -> Nanos {
     read(libc::CLOCK_REALTIME)
 }
 
-/// A change by more than this is looked at twice: the thread may have been stopped between the readings of the two clocks.
+/// A change by more than this is looked at twice: the thread may have been stopped between the readings of the two
+/// clocks.
 const SUSPICIOUS_NS: Nanos = 50_000;
 
 /// Wall minus monotonic clock: the closest of several readings, so that a stop in between does not count.

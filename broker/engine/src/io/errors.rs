@@ -24,7 +24,8 @@ impl From<HandleError> for std::io::Error {
     }
 }
 
-/// Why an engine does not start. `field`: the setting whose address cannot be listened on, or whose directory cannot be used.
+/// Why an engine does not start. `field`: the setting whose address cannot be listened on, or whose directory cannot be
+/// used.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct StartError {

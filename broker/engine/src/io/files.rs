@@ -28,7 +28,10 @@ pub struct Files {
 
 impl fmt::Debug for Files {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Files").field("directory", &self.directory).field("under_way", &self.under_way).finish_non_exhaustive()
+        f.debug_struct("Files")
+            .field("directory", &self.directory)
+            .field("under_way", &self.under_way)
+            .finish_non_exhaustive()
     }
 }
 
@@ -200,7 +203,9 @@ impl Place {
     }
 
     fn sync_directory(&self) -> io::Result<()> {
-        File::open(&self.directory).and_then(|open| open.sync_all()).map_err(|error| explain("sync", "the directory of queues", &error))?;
+        File::open(&self.directory)
+            .and_then(|open| open.sync_all())
+            .map_err(|error| explain("sync", "the directory of queues", &error))?;
         self.progress.note();
         Ok(())
     }

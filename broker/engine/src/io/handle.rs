@@ -114,7 +114,10 @@ impl Handle {
     }
 
     /// Run `command` between two turns and wait for what it gives.
-    pub fn call<T: Send + 'static>(&self, command: impl FnOnce(&mut Engine, Nanos) -> T + Send + 'static) -> Result<T, NotRunning> {
+    pub fn call<T: Send + 'static>(
+        &self,
+        command: impl FnOnce(&mut Engine, Nanos) -> T + Send + 'static,
+    ) -> Result<T, NotRunning> {
         let (sender, receiver) = mpsc::sync_channel(1);
         if held(self.thread.lock()).is_none() {
             return Err(NotRunning);
@@ -184,7 +187,9 @@ impl Handle {
         let mut names = Vec::new();
         loop {
             let (name, first) = (topic.to_owned(), names.len());
-            let more = self.call(move |engine, _| engine.trace(&name).map(|trace| trace.publishers(first, ENTRIES_A_TURN as usize)))?;
+            let more = self.call(move |engine, _| {
+                engine.trace(&name).map(|trace| trace.publishers(first, ENTRIES_A_TURN as usize))
+            })?;
             match more.filter(|more| !more.is_empty()) {
                 Some(more) => names.extend(more),
                 None => return Ok(names),
@@ -223,7 +228,12 @@ impl Handle {
             let (name, from) = (topic.to_owned(), measurement.cursor());
             let part = self.call(move |engine, now| {
                 let trace = engine.trace(&name)?;
-                Some((trace.range().start.max(from), trace.entries(from..from + ENTRIES_A_TURN), trace.last_sent(), now))
+                Some((
+                    trace.range().start.max(from),
+                    trace.entries(from..from + ENTRIES_A_TURN),
+                    trace.last_sent(),
+                    now,
+                ))
             })?;
             let Some((first, entries, last_sent, now)) = part else { return Ok(()) };
             if !measurement.take(first, &entries, last_sent, now) || entries.is_empty() {

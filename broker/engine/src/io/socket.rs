@@ -15,8 +15,8 @@ const BACKLOG: libc::c_int = 4_096;
 /// Descriptors that no connection gets: for listeners, files and what Python opens.
 const OWN_DESCRIPTORS: usize = 64;
 
-/// A peer that is silent for so long is asked whether it is there, and again as often (Go's defaults, and so nsqd's): one that vanished without a word, and
-/// sends nothing by itself, would hold its connection for ever.
+/// A peer that is silent for so long is asked whether it is there, and again as often (Go's defaults, and so nsqd's):
+/// one that vanished without a word, and sends nothing by itself, would hold its connection for ever.
 const KEEPALIVE_S: libc::c_int = 15;
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -25,7 +25,9 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 
 fn set_option<T>(fd: RawFd, level: libc::c_int, name: libc::c_int, value: T) -> io::Result<()> {
     // SAFETY: `value` lives through the call and its size is given.
-    check(unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), mem::size_of::<T>() as libc::socklen_t) })?;
+    check(unsafe {
+        libc::setsockopt(fd, level, name, (&raw const value).cast(), mem::size_of::<T>() as libc::socklen_t)
+    })?;
     Ok(())
 }
 
@@ -66,7 +68,12 @@ fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
-    set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE)?;
+    set_option(
+        fd,
+        libc::SOL_SOCKET,
+        libc::SO_TIMESTAMPING,
+        libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE,
+    )?;
     set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, KEEPALIVE_S)?;
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, KEEPALIVE_S)?;
@@ -184,7 +191,8 @@ pub fn min_round_trip(fd: RawFd) -> Option<Nanos> {
     let mut info = [0u32; MIN_RTT + 1];
     let mut len = mem::size_of_val(&info) as libc::socklen_t;
     // SAFETY: `info` and `len` outlive the call, and `len` is the size of `info`; the kernel writes no more.
-    check(unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, info.as_mut_ptr().cast(), &raw mut len) }).ok()?;
+    check(unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, info.as_mut_ptr().cast(), &raw mut len) })
+        .ok()?;
     let known = len as usize == mem::size_of_val(&info) && info[MIN_RTT] != u32::MAX;
     known.then(|| Nanos::from(info[MIN_RTT]) * 1_000)
 }
@@ -217,11 +225,13 @@ pub fn raise_descriptor_limit() {
     }
 }
 
-/// Make the process's table of descriptors as large as they may become, or `TABLES`: in a process of several threads the kernel stops the one that makes it
-/// grow for ten milliseconds and more, which would be in the middle of accepting a crowd.
+/// Make the process's table of descriptors as large as they may become, or `TABLES`: in a process of several threads
+/// the kernel stops the one that makes it grow for ten milliseconds and more, which would be in the middle of accepting
+/// a crowd.
 pub fn grow_descriptor_table(any: RawFd) {
     let highest = room_for_connections().map_or(TABLES, |room| (room + OWN_DESCRIPTORS).min(TABLES)) - 1;
-    // SAFETY: plain numbers; what was opened is owned by nobody else and closed at once. A failure leaves the table as it is.
+    // SAFETY: plain numbers; what was opened is owned by nobody else and closed at once. A failure leaves the table as
+    // it is.
     unsafe {
         let fd = libc::fcntl(any, libc::F_DUPFD_CLOEXEC, highest as libc::c_int);
         if fd >= 0 {
@@ -335,7 +345,8 @@ mod tests {
     fn option(fd: RawFd, level: libc::c_int, name: libc::c_int) -> libc::c_int {
         let (mut value, mut len) = (0, mem::size_of::<libc::c_int>() as libc::socklen_t);
         // SAFETY: `value` and `len` live through the call, and `len` is the size of `value`.
-        check(unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut len) }).expect("an option of every TCP socket");
+        check(unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut len) })
+            .expect("an option of every TCP socket");
         value
     }
 

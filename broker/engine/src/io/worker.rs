@@ -87,7 +87,11 @@ fn be_nicer() -> io::Result<()> {
     // SAFETY: no pointers. 0 is the calling thread, which has its own nice value on Linux; the call cannot fail.
     let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
     // SAFETY: no pointers; the result is checked. The kernel takes what is beyond 19 for 19.
-    if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice + NICER) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice + NICER) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 #[cfg(test)]

@@ -124,7 +124,8 @@ impl Trace {
 
     /// The entries of `range` that the trace still has.
     pub fn entries(&self, range: std::ops::Range<u64>) -> Vec<Entry> {
-        let index = |sequence: u64| usize::try_from(sequence.clamp(self.first, self.next()) - self.first).unwrap_or(usize::MAX);
+        let index =
+            |sequence: u64| usize::try_from(sequence.clamp(self.first, self.next()) - self.first).unwrap_or(usize::MAX);
         self.entries.range(index(range.start)..index(range.end)).copied().collect()
     }
 }

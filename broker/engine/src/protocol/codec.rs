@@ -266,7 +266,8 @@ pub fn parse<'a>(buf: &'a [u8], context: Context<'_>) -> Parsed<'a> {
 fn usual_fin<'a>(buf: &'a [u8], context: Context<'_>) -> Option<(Command<'a>, usize)> {
     let line = buf.first_chunk::<21>().filter(|line| line.starts_with(b"FIN ") && line[20] == b'\n')?;
     let word = &line[4..20];
-    let id = MessageId::from_hex(word).filter(|_| matches!(context.state, State::Subscribed | State::Closing) && !context.needs_tls)?;
+    let id = MessageId::from_hex(word)
+        .filter(|_| matches!(context.state, State::Subscribed | State::Closing) && !context.needs_tls)?;
     Some((Command::Fin(Some(id), word), line.len()))
 }
 
@@ -286,10 +287,14 @@ impl<'a, W: Iterator<Item = &'a [u8]>> Rest<'a, '_, W> {
         let max = self.context.config.max_msg_size;
         let Some(size) = self.size() else { return Ok(None) };
         if size <= 0 {
-            return Err(WireError::new(errors::E_BAD_MESSAGE, format!("{command} invalid message body size {size}")).into());
+            return Err(
+                WireError::new(errors::E_BAD_MESSAGE, format!("{command} invalid message body size {size}")).into()
+            );
         }
         if size as u32 > max {
-            return Err(WireError::new(errors::E_BAD_MESSAGE, format!("{command} message too big {size} > {max}")).into());
+            return Err(
+                WireError::new(errors::E_BAD_MESSAGE, format!("{command} message too big {size} > {max}")).into()
+            );
         }
         let Some((body, len)) = self.body(size as usize) else { return Ok(None) };
         Ok(Some((if deferred { Command::Dpub { topic, defer_ms, body } } else { Command::Pub { topic, body } }, len)))
@@ -309,18 +314,26 @@ impl<'a, W: Iterator<Item = &'a [u8]>> Rest<'a, '_, W> {
             self.few_enough()?; // a shorter body has no count: what lies there is the next command's
         }
         let Some((body, len)) = self.body(size as usize) else { return Ok(None) };
-        let bodies = if self.context.checked { known_bodies(body) } else { check_bodies(body, self.context.seen, self.context.config)? };
+        let bodies = if self.context.checked {
+            known_bodies(body)
+        } else {
+            check_bodies(body, self.context.seen, self.context.config)?
+        };
         Ok(Some((Command::Mpub { topic, bodies }, len)))
     }
 
     /// Refuse an MPUB of too many messages as soon as its count is there, without waiting for the rest.
     fn few_enough(&self) -> Result<(), ParseError> {
         let most = self.context.config.max_mpub_messages;
-        let count = self.tail.get(4..).and_then(|rest| rest.first_chunk::<4>()).map_or(0, |count| u32::from_be_bytes(*count));
+        let count =
+            self.tail.get(4..).and_then(|rest| rest.first_chunk::<4>()).map_or(0, |count| u32::from_be_bytes(*count));
         if most == 0 || count <= most || count > i32::MAX as u32 {
             return Ok(());
         }
-        Err(ParseError::TooManyMessages(WireError::new(errors::E_BAD_BODY, format!("MPUB too many messages {count} > {most}"))))
+        Err(ParseError::TooManyMessages(WireError::new(
+            errors::E_BAD_BODY,
+            format!("MPUB too many messages {count} > {most}"),
+        )))
     }
 
     fn sub(mut self) -> Parsed<'a> {
@@ -332,8 +345,9 @@ impl<'a, W: Iterator<Item = &'a [u8]>> Rest<'a, '_, W> {
             return Err(WireError::invalid("SUB insufficient number of parameters").into());
         };
         let topic = topic_name("SUB", topic)?;
-        let channel = name(channel)
-            .ok_or_else(|| WireError::new(errors::E_BAD_CHANNEL, format!("SUB channel name {} is not valid", quoted(channel))))?;
+        let channel = name(channel).ok_or_else(|| {
+            WireError::new(errors::E_BAD_CHANNEL, format!("SUB channel name {} is not valid", quoted(channel)))
+        })?;
         Ok(Some((Command::Sub { topic, channel }, self.line_len)))
     }
 
@@ -345,9 +359,9 @@ impl<'a, W: Iterator<Item = &'a [u8]>> Rest<'a, '_, W> {
         let max = self.context.config.max_rdy_count;
         let count = match self.words.next() {
             None => 1,
-            Some(word) => {
-                number(word).ok_or_else(|| WireError::invalid(format!("RDY could not parse count {}", String::from_utf8_lossy(word))))?
-            }
+            Some(word) => number(word).ok_or_else(|| {
+                WireError::invalid(format!("RDY could not parse count {}", String::from_utf8_lossy(word)))
+            })?,
         };
         match u32::try_from(count) {
             Ok(count) if count <= max => Ok(Some((Command::Rdy(count), self.line_len))),
@@ -357,7 +371,11 @@ impl<'a, W: Iterator<Item = &'a [u8]>> Rest<'a, '_, W> {
 
     /// FIN, REQ and TOUCH: `make` gets the id (`None`: the engine made no such id), its bytes and, for REQ, the delay
     /// in ms.
-    fn message_id(mut self, command: &'static str, make: fn(Option<MessageId>, &'a [u8], u64) -> Command<'a>) -> Parsed<'a> {
+    fn message_id(
+        mut self,
+        command: &'static str,
+        make: fn(Option<MessageId>, &'a [u8], u64) -> Command<'a>,
+    ) -> Parsed<'a> {
         self.allowed(command, &[State::Subscribed, State::Closing])?;
         let timed = command == "REQ";
         let word = self.words.next();
@@ -368,8 +386,9 @@ impl<'a, W: Iterator<Item = &'a [u8]>> Rest<'a, '_, W> {
         if word.len() != 16 {
             return Err(WireError::invalid("invalid message ID").into());
         }
-        let delay_ms =
-            number(delay).ok_or_else(|| WireError::invalid(format!("REQ could not parse timeout {}", String::from_utf8_lossy(delay))))?;
+        let delay_ms = number(delay).ok_or_else(|| {
+            WireError::invalid(format!("REQ could not parse timeout {}", String::from_utf8_lossy(delay)))
+        })?;
         Ok(Some((make(MessageId::from_hex(word), word, delay_ms), self.line_len)))
     }
 
@@ -380,7 +399,9 @@ impl<'a, W: Iterator<Item = &'a [u8]>> Rest<'a, '_, W> {
 
     fn identify(self) -> Parsed<'a> {
         self.allowed("IDENTIFY", &[State::Init])?;
-        let Some((body, len)) = self.control_body("IDENTIFY", self.context.config.max_body_size)? else { return Ok(None) };
+        let Some((body, len)) = self.control_body("IDENTIFY", self.context.config.max_body_size)? else {
+            return Ok(None);
+        };
         Ok(Some((Command::Identify(body), len)))
     }
 
@@ -389,15 +410,18 @@ impl<'a, W: Iterator<Item = &'a [u8]>> Rest<'a, '_, W> {
         if self.words.next().is_some() {
             return Err(WireError::invalid("AUTH invalid number of parameters").into());
         }
-        let Some((body, len)) = self.control_body("AUTH", self.context.config.max_body_size.min(MAX_SECRET))? else { return Ok(None) };
+        let Some((body, len)) = self.control_body("AUTH", self.context.config.max_body_size.min(MAX_SECRET))? else {
+            return Ok(None);
+        };
         Ok(Some((Command::Auth(body), len)))
     }
 
     fn left(mut self) -> Parsed<'a> {
         let topic = self.topic("LEFT")?;
         let word = self.words.next().ok_or_else(|| insufficient("LEFT"))?;
-        let number =
-            number(word).ok_or_else(|| WireError::invalid(format!("LEFT could not parse number {}", String::from_utf8_lossy(word))))?;
+        let number = number(word).ok_or_else(|| {
+            WireError::invalid(format!("LEFT could not parse number {}", String::from_utf8_lossy(word)))
+        })?;
         Ok(Some((Command::Left { topic, number }, self.line_len)))
     }
 
@@ -420,8 +444,9 @@ impl<'a, W: Iterator<Item = &'a [u8]>> Rest<'a, '_, W> {
     fn defer_ms(&mut self) -> Result<u64, WireError> {
         let word = self.words.next().ok_or_else(|| insufficient("DPUB"))?;
         let max = self.context.config.max_req_timeout_ms;
-        let ms =
-            number(word).ok_or_else(|| WireError::invalid(format!("DPUB could not parse timeout {}", String::from_utf8_lossy(word))))?;
+        let ms = number(word).ok_or_else(|| {
+            WireError::invalid(format!("DPUB could not parse timeout {}", String::from_utf8_lossy(word)))
+        })?;
         if ms > max {
             return Err(WireError::invalid(format!("DPUB timeout {ms} out of range 0-{max}")));
         }
@@ -452,7 +477,9 @@ fn insufficient(command: &'static str) -> WireError {
 }
 
 fn topic_name<'a>(command: &'static str, word: &'a [u8]) -> Result<&'a str, WireError> {
-    name(word).ok_or_else(|| WireError::new(errors::E_BAD_TOPIC, format!("{command} topic name {} is not valid", quoted(word))))
+    name(word).ok_or_else(|| {
+        WireError::new(errors::E_BAD_TOPIC, format!("{command} topic name {} is not valid", quoted(word)))
+    })
 }
 
 /// A valid topic or channel name: 1 to 64 of `[.a-zA-Z0-9_-]`, `#ephemeral` at the end included.
@@ -471,7 +498,8 @@ pub fn is_ephemeral(name: &str) -> bool {
 
 /// A number of decimal digits. The empty word is 0, and an overflow wraps, as in nsqd.
 fn number(word: &[u8]) -> Option<u64> {
-    word.iter().try_fold(0u64, |sum, &c| c.is_ascii_digit().then(|| sum.wrapping_mul(10).wrapping_add(u64::from(c - b'0'))))
+    word.iter()
+        .try_fold(0u64, |sum, &c| c.is_ascii_digit().then(|| sum.wrapping_mul(10).wrapping_add(u64::from(c - b'0'))))
 }
 
 /// The messages of a body that was checked before.
@@ -499,7 +527,10 @@ fn check_bodies<'a>(body: &'a [u8], seen: Seen, config: &Config) -> Result<Bodie
             return Err(WireError::new(errors::E_BAD_MESSAGE, format!("MPUB invalid message({i}) body size {size}")));
         }
         if size as u32 > config.max_msg_size {
-            return Err(WireError::new(errors::E_BAD_MESSAGE, format!("MPUB message too big {size} > {}", config.max_msg_size)));
+            return Err(WireError::new(
+                errors::E_BAD_MESSAGE,
+                format!("MPUB message too big {size} > {}", config.max_msg_size),
+            ));
         }
         let Some(tail) = tail.get(size as usize..) else {
             return Err(WireError::new(errors::E_BAD_MESSAGE, "MPUB failed to read message body"));

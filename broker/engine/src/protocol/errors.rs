@@ -14,7 +14,11 @@ pub struct WireError {
 
 impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.text.is_empty() && self.code == E_BAD_PROTOCOL { f.write_str(self.code) } else { write!(f, "{} {}", self.code, self.text) }
+        if self.text.is_empty() && self.code == E_BAD_PROTOCOL {
+            f.write_str(self.code)
+        } else {
+            write!(f, "{} {}", self.code, self.text)
+        }
     }
 }
 

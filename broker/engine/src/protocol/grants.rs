@@ -87,7 +87,8 @@ impl Patterns {
         if !self.0.contains_key(text) {
             // As in Go, classes such as \w are ASCII's, as names are. They need no tables of all scripts.
             let mut builder = RegexBuilder::new(text);
-            let compiled = builder.unicode(false).size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES).build()?;
+            let compiled =
+                builder.unicode(false).size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES).build()?;
             if self.0.len() == MAX_PATTERNS {
                 self.0.clear();
             }
@@ -133,7 +134,13 @@ impl Grant {
         })
     }
 
-    pub(crate) fn allows(&mut self, permission: Permission, topic: &str, channel: &str, patterns: &mut Patterns) -> bool {
+    pub(crate) fn allows(
+        &mut self,
+        permission: Permission,
+        topic: &str,
+        channel: &str,
+        patterns: &mut Patterns,
+    ) -> bool {
         if permission == Permission::Publish && self.publishes.iter().any(|known| **known == *topic) {
             return true;
         }
@@ -154,6 +161,7 @@ impl Grant {
 
     pub(crate) fn response(&self) -> Vec<u8> {
         let (identity, url) = (serde_json::Value::from(&*self.identity), serde_json::Value::from(&*self.identity_url));
-        format!(r#"{{"identity":{identity},"identity_url":{url},"permission_count":{}}}"#, self.rules.len()).into_bytes()
+        format!(r#"{{"identity":{identity},"identity_url":{url},"permission_count":{}}}"#, self.rules.len())
+            .into_bytes()
     }
 }

@@ -86,7 +86,8 @@ const FAILED: &str = "IDENTIFY failed to decode JSON body";
 /// Decode and validate a body.
 pub fn parse(body: &[u8], config: &Config) -> Result<Identity, WireError> {
     let text = String::from_utf8_lossy(body); // a host name may be in any encoding
-    let request: Option<Request> = serde_json::from_str(&text).map_err(|_| WireError::new(errors::E_BAD_BODY, FAILED))?;
+    let request: Option<Request> =
+        serde_json::from_str(&text).map_err(|_| WireError::new(errors::E_BAD_BODY, FAILED))?;
     let request = request.unwrap_or_default();
     let heartbeat_ms = heartbeat_ms(request.heartbeat_interval.unwrap_or(0), config)?;
     let timeout = buffer_timeout_ms(request.output_buffer_timeout.unwrap_or(0), config)?;
@@ -100,7 +101,8 @@ pub fn parse(body: &[u8], config: &Config) -> Result<Identity, WireError> {
         ms if ms >= 1_000 && ms as u64 <= config.max_msg_timeout_ms => ms as u64,
         ms => return Err(bad("msg timeout", ms)),
     };
-    let texts = [&request.client_id, &request.hostname, &request.user_agent, &request.topology_region, &request.topology_zone];
+    let texts =
+        [&request.client_id, &request.hostname, &request.user_agent, &request.topology_region, &request.topology_zone];
     for text in texts.into_iter().flatten() {
         check_length(text)?;
     }
@@ -151,7 +153,10 @@ fn check_length(text: &str) -> Result<(), WireError> {
     if text.len() <= LONGEST_TEXT {
         return Ok(());
     }
-    Err(WireError::new(errors::E_BAD_BODY, format!("IDENTIFY text of {} bytes is longer than {LONGEST_TEXT}", text.len())))
+    Err(WireError::new(
+        errors::E_BAD_BODY,
+        format!("IDENTIFY text of {} bytes is longer than {LONGEST_TEXT}", text.len()),
+    ))
 }
 
 fn heartbeat_ms(asked: i64, config: &Config) -> Result<Option<u64>, WireError> {
@@ -167,7 +172,9 @@ fn buffer_timeout_ms(asked: i64, config: &Config) -> Result<u64, WireError> {
     match asked {
         -1 => Ok(0),
         0 => Ok(config.output_buffer_timeout_ms),
-        ms if ms >= config.min_output_buffer_timeout_ms as i64 && ms as u64 <= config.max_output_buffer_timeout_ms => Ok(ms as u64),
+        ms if ms >= config.min_output_buffer_timeout_ms as i64 && ms as u64 <= config.max_output_buffer_timeout_ms => {
+            Ok(ms as u64)
+        }
         ms => Err(bad("output buffer timeout", ms)),
     }
 }
@@ -311,7 +318,8 @@ mod tests {
         let plain = parse(b"null", &config).expect("null is accepted");
         assert_eq!(plain.answer(&config), b"OK");
         let asked =
-            parse(br#"{"feature_negotiation":true,"output_buffer_size":-1,"srtm":{"v":1,"receipts":true}}"#, &config).expect("valid");
+            parse(br#"{"feature_negotiation":true,"output_buffer_size":-1,"srtm":{"v":1,"receipts":true}}"#, &config)
+                .expect("valid");
         let answer: serde_json::Value = serde_json::from_slice(&asked.answer(&config)).expect("JSON");
         assert_eq!(answer["output_buffer_size"], 1);
         assert_eq!(answer["output_buffer_timeout"], 0);

@@ -217,7 +217,9 @@ mod tests {
 
     #[test]
     fn ids_spread_over_a_table_however_far_apart_they_were_made() {
-        for (each, every_ms) in [(1, 1), (1, 2), (1, 16), (1, 100), (1, 1_024), (3, 1), (16, 1), (200, 1), (200, 64), (4_096, 1)] {
+        for (each, every_ms) in
+            [(1, 1), (1, 2), (1, 16), (1, 100), (1, 1_024), (3, 1), (16, 1), (200, 1), (200, 64), (4_096, 1)]
+        {
             let found = crowd(32_768, each, every_ms);
             assert!(found < 12.0, "{found} ids want the same group at {each} every {every_ms} ms"); // random numbers: 9
         }

@@ -216,7 +216,15 @@ impl Builder {
     }
 
     /// One message in a block of its own.
-    pub fn alone(&mut self, meter: &Meter, id: MessageId, wall_ns: i64, body: &[u8], arrival: Nanos, defer_ms: u32) -> Message {
+    pub fn alone(
+        &mut self,
+        meter: &Meter,
+        id: MessageId,
+        wall_ns: i64,
+        body: &[u8],
+        arrival: Nanos,
+        defer_ms: u32,
+    ) -> Message {
         self.add_in(Vec::new(), id, wall_ns, body);
         self.ends.clear();
         let block = self.block(meter);
@@ -288,7 +296,11 @@ mod tests {
             for ((message, number), size) in messages.into_iter().flatten().zip(1..).zip(three_sizes) {
                 let frame = &message.frame;
                 assert!(frame[codec::MESSAGE_HEADER..] == vec![number; size], "{three_sizes:?}: {number}");
-                assert_eq!(frame[..codec::MESSAGE_HEADER], codec::message_header(0, MessageId(number.into()), size), "{three_sizes:?}");
+                assert_eq!(
+                    frame[..codec::MESSAGE_HEADER],
+                    codec::message_header(0, MessageId(number.into()), size),
+                    "{three_sizes:?}"
+                );
             }
             assert_eq!(meter.used(), 0);
         }

@@ -89,7 +89,11 @@ impl Outcome {
                 WireError::new(errors::E_RATE_LIMITED, text)
             }
             Self::TooLarge { burst } => {
-                let text = format!("{} of {} messages can never pass a burst of {burst}: send fewer at once", verb.name(), publish.count);
+                let text = format!(
+                    "{} of {} messages can never pass a burst of {burst}: send fewer at once",
+                    verb.name(),
+                    publish.count
+                );
                 WireError::new(errors::E_RATE_LIMITED, text)
             }
             Self::Failed(reason) => WireError::new(verb.failed(), format!("{} failed {reason}", verb.name())),

@@ -129,7 +129,8 @@ impl Queue {
 
     /// A queue that drops messages beyond `room`.
     pub fn ephemeral(room: usize) -> Self {
-        // An ephemeral queue without any memory would be none: a turn may bring a portion before a consumer gets the first.
+        // An ephemeral queue without any memory would be none: a turn may bring a portion before a consumer gets the
+        // first.
         let room = if room == 0 { PORTION.messages as usize } else { room };
         Self { memory: VecDeque::new(), room, beyond: Beyond::Nowhere { dropped: 0 } }
     }

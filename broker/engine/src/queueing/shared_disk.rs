@@ -54,9 +54,9 @@ pub(crate) struct Disk {
     events: RefCell<Vec<Event>>,
     meter: Meter,
     sync_every: u64,
-    released: Cell<Option<Released>>,       // the publish whose messages are being released
-    ticket: RefCell<Option<Rc<Ticket>>>,    // the ticket of `released`
-    settled: Rc<RefCell<Vec<ConnKey>>>,     // connections whose publishes have settled
+    released: Cell<Option<Released>>,    // the publish whose messages are being released
+    ticket: RefCell<Option<Rc<Ticket>>>, // the ticket of `released`
+    settled: Rc<RefCell<Vec<ConnKey>>>,  // connections whose publishes have settled
     errands: RefCell<VecDeque<Rc<Errand>>>, // of jobs under way, in order
     failing: Cell<Option<Operation>>,
     copied: Cell<bool>,  // copies in channels are durable: topics may drop the records
@@ -112,12 +112,21 @@ impl Disk {
         self.to_write.borrow_mut().push(owner);
     }
 
-    pub fn append<'a>(&self, files: &mut DiskQueue, messages: impl Iterator<Item = &'a Message>, most: u64) -> (u64, Result<(), String>) {
+    pub fn append<'a>(
+        &self,
+        files: &mut DiskQueue,
+        messages: impl Iterator<Item = &'a Message>,
+        most: u64,
+    ) -> (u64, Result<(), String>) {
         let done = files.append(&mut self.volume.borrow_mut(), messages.map(|message| message.record(0)), most);
         self.record_result(done)
     }
 
-    pub fn prepend<'a>(&self, files: &mut DiskQueue, messages: impl Iterator<Item = &'a Message>) -> (u64, Result<(), String>) {
+    pub fn prepend<'a>(
+        &self,
+        files: &mut DiskQueue,
+        messages: impl Iterator<Item = &'a Message>,
+    ) -> (u64, Result<(), String>) {
         let done = files.prepend(&mut self.volume.borrow_mut(), messages.map(|message| message.record(0)));
         self.record_result(done)
     }
@@ -141,7 +150,13 @@ impl Disk {
         (written, Ok(()))
     }
 
-    pub fn read(&self, files: &mut DiskQueue, portion: Portion, now: Nanos, mut sink: impl FnMut(Message)) -> io::Result<()> {
+    pub fn read(
+        &self,
+        files: &mut DiskQueue,
+        portion: Portion,
+        now: Nanos,
+        mut sink: impl FnMut(Message),
+    ) -> io::Result<()> {
         self.stirred.set(true);
         let builder = &mut *self.builder.borrow_mut();
         let volume = &mut *self.volume.borrow_mut();

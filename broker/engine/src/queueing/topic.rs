@@ -146,18 +146,26 @@ impl Limiter {
             return Ok(());
         }
         // At the bound, "delay" becomes "reject". A retry makes sense once as many waiting messages have left.
-        let retry_at = self.backlog.all_due().nth(missing as usize - 1).or_else(|| self.backlog.all_due().last()).flatten();
+        let retry_at =
+            self.backlog.all_due().nth(missing as usize - 1).or_else(|| self.backlog.all_due().last()).flatten();
         Err(Excess { retry_at })
     }
 
     /// Decides one admitted message: returns it if released now, else keeps it in the backlog. Also returns its due
     /// instant under the present parameters.
-    pub fn decide(&mut self, mut message: Message, publisher: u32, stamp: Nanos, now: Nanos) -> (Option<Message>, Option<Nanos>) {
+    pub fn decide(
+        &mut self,
+        mut message: Message,
+        publisher: u32,
+        stamp: Nanos,
+        now: Nanos,
+    ) -> (Option<Message>, Option<Nanos>) {
         let arrival = self.backlog.effective(stamp);
         message.times.arrival = arrival;
         message.times.due = arrival;
         let version = self.limit.version;
-        message.times.trace = self.trace.push(Entry { publisher, wait_us: 0, arrival, due: arrival, released: 0, sent: 0, version });
+        message.times.trace =
+            self.trace.push(Entry { publisher, wait_us: 0, arrival, due: arrival, released: 0, sent: 0, version });
         let bytes = message.body_len() as u64;
         let trace = message.times.trace;
         match self.backlog.arrive(1, arrival, message) {
@@ -195,10 +203,13 @@ impl Limiter {
         self.history.came(count);
     }
 
-    /// The word that the rate of arrivals of this topic has changed, once for each change, or that it does not rest any more.
+    /// The word that the rate of arrivals of this topic has changed, once for each change, or that it does not rest any
+    /// more.
     pub fn take_event(&mut self, topic: &str) -> Option<Event> {
         let is_unsteady = self.history.take_unsteady();
-        let Some(change) = self.history.take_rate_change() else { return is_unsteady.then(|| Event::Unsteady { topic: topic.into() }) };
+        let Some(change) = self.history.take_rate_change() else {
+            return is_unsteady.then(|| Event::Unsteady { topic: topic.into() });
+        };
         let (since_ns, span_ns, arrivals) = (change.since, change.span, change.arrivals);
         let (version, waiting) = (self.limit.version, self.backlog.len());
         Some(Event::RateChanged { topic: topic.into(), version, since_ns, span_ns, arrivals, waiting })
@@ -276,8 +287,8 @@ pub struct Topic {
     pub limiter: Option<Box<Limiter>>,
     pub publishers: Option<HashSet<Box<str>>>, // assigned to this broker; None: unknown
     pub assignment_version: u64,
-    pub next_trace: u64,               // sequence number with which the trace of the next limiter begins
-    pub generation: u64,               // grows whenever what connections cache of the topic is no longer true
+    pub next_trace: u64, // sequence number with which the trace of the next limiter begins
+    pub generation: u64, // grows whenever what connections cache of the topic is no longer true
     pub unassigned: HashSet<Box<str>>, // publishers reported since the last assignment
     pub armed: Armed,
     pub counters: Counters,

@@ -1,5 +1,6 @@
-//! What one client may take from the others: how many connections, topics and channels there may be, what is kept of what clients neither finish nor
-//! read, and how often each bound was met. How much work one may cause in a turn is `scheduling/work_budget.rs`.
+//! What one client may take from the others: how many connections, topics and channels there may be, what is kept of
+//! what clients neither finish nor read, and how often each bound was met. How much work one may cause in a turn is
+//! `scheduling/work_budget.rs`.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -20,7 +21,8 @@ pub(crate) const TABLES: usize = 1 << 16;
 /// How long a command may stay unfinished where no heartbeat watches over the connection.
 pub const UNFINISHED_NS: Nanos = 60_000_000_000;
 
-/// A bound that clients can meet, by the setting that holds it; those whose clients are cut off, by what the client does.
+/// A bound that clients can meet, by the setting that holds it; those whose clients are cut off, by what the client
+/// does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
     Connections,
@@ -126,7 +128,9 @@ impl Limits {
         let Some(whose) = whose(host) else { return Ok(()) };
         if self.addresses.get(&whose).is_some_and(|count| *count >= most) {
             self.note(Limit::ConnectionsPerAddress, remote);
-            return Err(Unwanted(format!("too many connections of {host}: there may be {most} (max_connections_per_address)")));
+            return Err(Unwanted(format!(
+                "too many connections of {host}: there may be {most} (max_connections_per_address)"
+            )));
         }
         Ok(())
     }
@@ -163,7 +167,8 @@ impl Limits {
     }
 }
 
-/// Who is behind an address, as far as it tells: of IPv6 the network, since anybody has all of its addresses. `None`: a Unix socket.
+/// Who is behind an address, as far as it tells: of IPv6 the network, since anybody has all of its addresses. `None`: a
+/// Unix socket.
 fn whose(host: &str) -> Option<IpAddr> {
     match host.trim_matches(['[', ']']).parse().ok()? {
         IpAddr::V6(address) => Some(match address.to_ipv4_mapped() {
@@ -185,7 +190,11 @@ impl Unwanted {
 
     pub fn frame(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        codec::encode_frame(&mut out, codec::FrameType::Error, WireError::invalid(self.0.clone()).to_string().as_bytes());
+        codec::encode_frame(
+            &mut out,
+            codec::FrameType::Error,
+            WireError::invalid(self.0.clone()).to_string().as_bytes(),
+        );
         out
     }
 }

@@ -1,14 +1,15 @@
-//! Deferred reads of answers: a consumer with credit to spare gets nothing sooner if each of its FINs wakes the broker, so they are left in the kernel for a
-//! moment and read together.
+//! Deferred reads of answers: a consumer with credit to spare gets nothing sooner if each of its FINs wakes the broker,
+//! so they are left in the kernel for a moment and read together.
 //!
-//! Which costs half the wake-ups of a steady flow, and a wake-up is the dearest part of a lone message. Only a consumer that is delivered to often and whose
-//! credit would last for some more of the same is read so, and never for longer than `DEFERRED_READ_NS`: what else it says (REQ, TOUCH, CLS, RDY, its end) waits no longer.
+//! Which costs half the wake-ups of a steady flow, and a wake-up is the dearest part of a lone message. Only a consumer
+//! that is delivered to often and whose credit would last for some more of the same is read so, and never for longer
+//! than `DEFERRED_READ_NS`: what else it says (REQ, TOUCH, CLS, RDY, its end) waits no longer.
 
 use crate::keys::ConnKey;
 use crate::time::Nanos;
 
-/// Answers are read this long after the last time, with whatever turn comes then. (A lone message's is read at once: only a flow of more than one message in this
-/// time comes to rest.)
+/// Answers are read this long after the last time, with whatever turn comes then. (A lone message's is read at once:
+/// only a flow of more than one message in this time comes to rest.)
 pub const DEFERRED_READ_NS: Nanos = 1_000_000;
 
 /// If no turn comes, there will be one this long after the last time.

@@ -119,11 +119,17 @@ mod tests {
     fn it_serves_one_at_a_time_in_order_and_rests_when_nobody_waits() {
         let mut server = LabServer::new(100);
         let topic = TopicKey::default();
-        let leaves: Vec<Nanos> =
-            [0, 0, 50, 1_000].into_iter().enumerate().map(|(i, at)| server.enter(topic, message(i as u64), at)).collect();
+        let leaves: Vec<Nanos> = [0, 0, 50, 1_000]
+            .into_iter()
+            .enumerate()
+            .map(|(i, at)| server.enter(topic, message(i as u64), at))
+            .collect();
         assert_eq!(leaves, [100, 200, 300, 1_100]);
         assert!(server.leave(99).is_none());
-        assert_eq!((server.leave(100).map(|(_, m)| m.id.0), server.next(), server.waiting(topic)), (Some(0), Some(200), 3));
+        assert_eq!(
+            (server.leave(100).map(|(_, m)| m.id.0), server.next(), server.waiting(topic)),
+            (Some(0), Some(200), 3)
+        );
         server.forget(topic);
         assert_eq!((server.next(), server.enter(topic, message(9), 0)), (None, 1_200));
     }

@@ -5,7 +5,8 @@ use crate::queueing::message::Message;
 use crate::time::Nanos;
 use crate::timer::Timers;
 
-/// Messages on their way from the bucket to the channels. What an implementation leaves out fits one that takes no time.
+/// Messages on their way from the bucket to the channels. What an implementation leaves out fits one that takes no
+/// time.
 pub trait ServiceTime: Sized {
     /// `service_ns`: the time that a message takes, in ns.
     fn new(service_ns: u64) -> Self;

@@ -11,11 +11,12 @@
 //!    chunks, a large message in parts. One that cannot runs as a whole, and leaves a deficit, which the next quanta of
 //!    its connection pay first. So publishes to a limited topic never wait behind later arrivals for their size.
 //!
-//! One exception, for a client whose every command goes to many channels: a cool-down. While messages of other topics are
-//! on their way, a deficit of more than a quantum is paid by time. Beside bench attack unread-messages: p99 8.9 ms without it (old build 0.16 ms).
+//! One exception, for a client whose every command goes to many channels: a cool-down. While messages of other topics
+//! are on their way, a deficit of more than a quantum is paid by time. Beside bench attack unread-messages: p99 8.9 ms
+//! without it (old build 0.16 ms).
 //!
-//! So a turn takes a quantum for each connection that was read, one budget for those that were deferred, and what single
-//! commands exceed that by; and in so many turns every connection gets as many quanta as any other.
+//! So a turn takes a quantum for each connection that was read, one budget for those that were deferred, and what
+//! single commands exceed that by; and in so many turns every connection gets as many quanta as any other.
 //! New connections use the same budget, and wait in the kernel's listen queue while it is used up.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -29,8 +30,8 @@ pub(crate) const QUANTUM: u32 = 512;
 /// What all deferred connections use of a turn together, and accepting: 100 us.
 pub(crate) const TURN_UNITS: u32 = 2 * QUANTUM;
 
-/// From here on nothing more is read before what was read is decided: 4 ms. A fleet of 1,900 that a stopped broker wakes
-/// up to, with a message of 5 KB each, stays below: all of it is decided in order of arrival.
+/// From here on nothing more is read before what was read is decided: 4 ms. A fleet of 1,900 that a stopped broker
+/// wakes up to, with a message of 5 KB each, stays below: all of it is decided in order of arrival.
 pub(crate) const HOLD_UNITS: u32 = 40_000;
 
 /// What a unit takes.
@@ -257,7 +258,9 @@ mod tests {
     #[test]
     fn publishes_to_limited_topics_leave_no_deficit_and_others_beside_them_do() {
         let quantum = i64::from(QUANTUM);
-        for (units, ordered, left) in [(9_000, 9_000, 0), (500, 400, 12), (9_000, 8_000, quantum - 1_000), (9_000, 0, quantum - 9_000)] {
+        for (units, ordered, left) in
+            [(9_000, 9_000, 0), (500, 400, 12), (9_000, 8_000, quantum - 1_000), (9_000, 0, quantum - 9_000)]
+        {
             let (mut work, mut deficit) = (Work::default(), Deficit::default());
             work.begin(&mut deficit);
             deficit.spend(units, ordered);

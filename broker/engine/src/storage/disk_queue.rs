@@ -180,7 +180,14 @@ impl DiskQueue {
             } else {
                 let end = entry.end;
                 let cut = || format!("has {len} bytes where {end} were written");
-                volume.report(&file, if end > len { cut() } else { "is not as its meta file says: all that is there is delivered".into() });
+                volume.report(
+                    &file,
+                    if end > len {
+                        cut()
+                    } else {
+                        "is not as its meta file says: all that is there is delivered".into()
+                    },
+                );
             }
         }
         let scan = volume.scan(&file, known, len, header.salt)?;
@@ -188,7 +195,8 @@ impl DiskQueue {
         segment.unread += scan.count;
         self.highest_id = self.highest_id.max(scan.highest_id);
         if scan.end < len {
-            volume.report(&file, format!("had a torn end: cut at the last whole message, {} bytes off", len - scan.end));
+            volume
+                .report(&file, format!("had a torn end: cut at the last whole message, {} bytes off", len - scan.end));
             volume.store.truncate(&file, scan.end)?;
         }
         if segment.is_spent() {
@@ -208,14 +216,23 @@ impl DiskQueue {
     /// it.
     ///
     /// A partly written record must be the first of `records` at the next call, which continues it.
-    pub fn append<'a>(&mut self, volume: &mut Volume, records: impl Iterator<Item = Record<'a>>, most: u64) -> (u64, io::Result<()>) {
+    pub fn append<'a>(
+        &mut self,
+        volume: &mut Volume,
+        records: impl Iterator<Item = Record<'a>>,
+        most: u64,
+    ) -> (u64, io::Result<()>) {
         let (written, result) = self.write(volume, Kind::Queue, records, most);
         self.unread += written;
         (written, result)
     }
 
     /// Writes records in front of all unread ones, at shutdown.
-    pub fn prepend<'a>(&mut self, volume: &mut Volume, records: impl Iterator<Item = Record<'a>>) -> (u64, io::Result<()>) {
+    pub fn prepend<'a>(
+        &mut self,
+        volume: &mut Volume,
+        records: impl Iterator<Item = Record<'a>>,
+    ) -> (u64, io::Result<()>) {
         let before = self.segments.len();
         self.seal();
         let (written, result) = self.write(volume, Kind::Queue, records, u64::MAX);
@@ -227,7 +244,11 @@ impl DiskQueue {
     }
 
     /// Writes the records beside the queue, at shutdown.
-    pub fn put_aside<'a>(&mut self, volume: &mut Volume, records: impl Iterator<Item = Record<'a>>) -> (u64, io::Result<()>) {
+    pub fn put_aside<'a>(
+        &mut self,
+        volume: &mut Volume,
+        records: impl Iterator<Item = Record<'a>>,
+    ) -> (u64, io::Result<()>) {
         let result = self.write(volume, Kind::Aside, records, u64::MAX);
         self.seal();
         result
@@ -362,7 +383,10 @@ impl DiskQueue {
         while result.is_ok()
             && left.messages > 0
             && left.bytes > 0
-            && let Some(index) = self.segments.iter().position(|segment| segment.header.kind == Kind::Queue && segment.read < segment.end)
+            && let Some(index) = self
+                .segments
+                .iter()
+                .position(|segment| segment.header.kind == Kind::Queue && segment.read < segment.end)
         {
             let before = self.segments[index].unread;
             result = self.read_segment(volume, index, &mut left, &mut sink);
@@ -375,14 +399,22 @@ impl DiskQueue {
 
     /// Give all that stands beside the queue to `sink`.
     pub fn read_aside(&mut self, volume: &mut Volume, mut sink: impl FnMut(Read<'_>)) -> io::Result<()> {
-        while let Some(index) = self.segments.iter().position(|segment| segment.header.kind == Kind::Aside && segment.read < segment.end) {
+        while let Some(index) =
+            self.segments.iter().position(|segment| segment.header.kind == Kind::Aside && segment.read < segment.end)
+        {
             let mut all = Portion { messages: u64::MAX, bytes: u64::MAX };
             self.read_segment(volume, index, &mut all, &mut sink)?;
         }
         Ok(())
     }
 
-    fn read_segment(&mut self, volume: &mut Volume, index: usize, left: &mut Portion, sink: &mut impl FnMut(Read<'_>)) -> io::Result<()> {
+    fn read_segment(
+        &mut self,
+        volume: &mut Volume,
+        index: usize,
+        left: &mut Portion,
+        sink: &mut impl FnMut(Read<'_>),
+    ) -> io::Result<()> {
         let segment = &mut self.segments[index];
         let salt = segment.header.salt;
         while left.messages > 0 && left.bytes > 0 && segment.read < segment.end {
@@ -403,7 +435,10 @@ impl DiskQueue {
 
     /// Skips the oldest message, whose record has `size` bytes: the caller has kept it.
     pub fn skip(&mut self, size: u64) -> Option<Rc<Receipt>> {
-        let segment = self.segments.iter_mut().find(|segment| segment.header.kind == Kind::Queue && segment.read < segment.end)?;
+        let segment = self
+            .segments
+            .iter_mut()
+            .find(|segment| segment.header.kind == Kind::Queue && segment.read < segment.end)?;
         let receipt = segment.ledger.open(segment.read);
         segment.read += size;
         segment.unread -= 1;
@@ -417,7 +452,10 @@ impl DiskQueue {
         let next = |segment: &&mut Segment| segment.header.kind == Kind::Queue && segment.read < segment.end;
         let Some(segment) = self.segments.iter_mut().find(next) else { return };
         let lost = segment.end - segment.read;
-        volume.report(&segment.file, format!("cannot be read: set aside with about {} messages in {lost} bytes", segment.unread));
+        volume.report(
+            &segment.file,
+            format!("cannot be read: set aside with about {} messages in {lost} bytes", segment.unread),
+        );
         self.unread -= segment.unread;
         (segment.unread, segment.read, segment.damaged) = (0, segment.end, true);
     }
@@ -440,7 +478,8 @@ impl DiskQueue {
         }
         (self.changes, self.unsynced) = (0, 0);
         self.part_with_spent();
-        let unsynced = |segment: &mut Segment| (!std::mem::replace(&mut segment.synced, true)).then(|| segment.file.clone());
+        let unsynced =
+            |segment: &mut Segment| (!std::mem::replace(&mut segment.synced, true)).then(|| segment.file.clone());
         let sync = self.segments.iter_mut().filter_map(unsynced).collect();
         let replace = self.replace_meta();
         let job = Job { sync, set_aside: self.damaged.clone(), remove: self.unwanted.clone(), replace };
@@ -457,7 +496,8 @@ impl DiskQueue {
 
     fn part_with_spent(&mut self) {
         let idle = self.unread == 0 && self.begun.is_none() && self.segments.iter().all(Segment::is_spent);
-        let (spent, kept): (VecDeque<_>, _) = self.segments.drain(..).partition(|segment| segment.is_spent() && (segment.sealed || idle));
+        let (spent, kept): (VecDeque<_>, _) =
+            self.segments.drain(..).partition(|segment| segment.is_spent() && (segment.sealed || idle));
         self.segments = kept;
         for segment in spent {
             let list = if segment.damaged { &mut self.damaged } else { &mut self.unwanted };
@@ -519,7 +559,10 @@ fn skip_damage(volume: &mut Volume, segment: &mut Segment) -> io::Result<()> {
     let next = volume.find_record(&segment.file, from + 1, segment.end, salt)?;
     let to = next.unwrap_or(segment.end);
     let left = volume.scan(&segment.file, to, segment.end, salt)?.count;
-    volume.report(&segment.file, format!("is damaged at {from}: {} bytes skipped, up to the next sound message", to - from));
+    volume.report(
+        &segment.file,
+        format!("is damaged at {from}: {} bytes skipped, up to the next sound message", to - from),
+    );
     (segment.read, segment.unread, segment.damaged) = (to, left, true);
     Ok(())
 }

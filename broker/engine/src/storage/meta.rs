@@ -48,7 +48,8 @@ impl Meta {
         if !entries.remainder().is_empty() || entries.len() as u64 != u64_at(content, 16) {
             return None;
         }
-        let entry = |e: &[u8]| Entry { number: u64_at(e, 0), start: u64_at(e, 8), end: u64_at(e, 16), count: u64_at(e, 24) };
+        let entry =
+            |e: &[u8]| Entry { number: u64_at(e, 0), start: u64_at(e, 8), end: u64_at(e, 16), count: u64_at(e, 24) };
         Some(Self { highest_id: u64_at(content, 8), entries: entries.map(entry).collect() })
     }
 }

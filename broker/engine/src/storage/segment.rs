@@ -54,7 +54,8 @@ impl Header {
             1 => Kind::Aside,
             _ => return None,
         };
-        let sound = bytes.starts_with(&MAGIC) && bytes[8] == VERSION && crc32c::crc32c(&bytes[..32]) == u32_at(bytes, 32);
+        let sound =
+            bytes.starts_with(&MAGIC) && bytes[8] == VERSION && crc32c::crc32c(&bytes[..32]) == u32_at(bytes, 32);
         sound.then(|| Self { kind, salt: u32_at(bytes, 12), incarnation: u64_at(bytes, 16), number: u64_at(bytes, 24) })
     }
 }

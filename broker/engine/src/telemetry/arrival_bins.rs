@@ -231,7 +231,8 @@ impl History {
     fn note_slot(&mut self, count: u64, slot: i64) {
         if let Some(rate_change) = self.detector.note(count) {
             let span = Nanos::from(rate_change.slots) * SLOT_NS;
-            self.rate_change = Some(RateChange { since: self.slot_end + slot * SLOT_NS - span, span, arrivals: rate_change.arrivals });
+            self.rate_change =
+                Some(RateChange { since: self.slot_end + slot * SLOT_NS - span, span, arrivals: rate_change.arrivals });
         }
     }
 
@@ -271,8 +272,14 @@ impl History {
         }
         let len = usize::try_from(until - first).ok()?;
         let supply = self.supply.between(first, until);
-        let mut bins =
-            Bins { first, arrivals: vec![0; len], waiting: vec![0; len], unfinished: vec![0.0; len], delay_ns: vec![0; len], supply };
+        let mut bins = Bins {
+            first,
+            arrivals: vec![0; len],
+            waiting: vec![0; len],
+            unfinished: vec![0.0; len],
+            delay_ns: vec![0; len],
+            supply,
+        };
         for bin in self.over.range(from..to) {
             let at = usize::try_from(bin.number - first).ok()?;
             bins.arrivals[at] = bin.arrivals;
@@ -311,7 +318,14 @@ mod tests {
         history.came(1);
         history.turn(2 * BIN_NS, SUPPLY, idle);
         let supply = vec![(0, 5.0)];
-        let bins = Bins { first: 0, arrivals: vec![2, 1], waiting: vec![0, 1], unfinished: vec![3.0, 0.5], delay_ns: vec![15, 0], supply };
+        let bins = Bins {
+            first: 0,
+            arrivals: vec![2, 1],
+            waiting: vec![0, 1],
+            unfinished: vec![3.0, 0.5],
+            delay_ns: vec![15, 0],
+            supply,
+        };
         assert_eq!(history.between(0, history.present.number), Some(bins));
         assert_eq!(history.between(1, 2).map(|bins| (bins.first, bins.arrivals)), Some((1, vec![1])));
         assert_eq!(history.between(0, 1).map(|bins| bins.arrivals), Some(vec![2]));
@@ -374,7 +388,10 @@ mod tests {
         history.came(5);
         history.turn(4 * BIN_NS, SUPPLY, |at| Standing { waiting: 3, unfinished: TOKEN * i128::from(4 - at / BIN_NS) });
         let bins = history.between(0, history.present.number).expect("bins");
-        assert_eq!((bins.arrivals, bins.waiting, bins.unfinished), (vec![5, 0, 0, 0], vec![0, 3, 3, 3], vec![0.0, 3.0, 2.0, 1.0]));
+        assert_eq!(
+            (bins.arrivals, bins.waiting, bins.unfinished),
+            (vec![5, 0, 0, 0], vec![0, 3, 3, 3], vec![0.0, 3.0, 2.0, 1.0])
+        );
     }
 
     #[test]
@@ -385,7 +402,10 @@ mod tests {
         history.came(1);
         history.turn(51 * BIN_NS, SUPPLY, idle);
         assert_eq!(history.over.len(), 2);
-        assert_eq!(history.between(10, 51).map(|bins| (bins.first, bins.arrivals.len(), bins.arrivals[40])), Some((10, 41, 1)));
+        assert_eq!(
+            history.between(10, 51).map(|bins| (bins.first, bins.arrivals.len(), bins.arrivals[40])),
+            Some((10, 41, 1))
+        );
         history.turn(100 * BIN_NS, SUPPLY, idle);
         assert_eq!(history.between(60, 100), None);
     }

@@ -180,10 +180,11 @@ impl ChangeDetector {
             return Some(LEARNING - self.slots);
         }
         let most = self.rate * f64::from(SLOWEST); // all that is expected of empty slots before their rate is nothing
-        let slots = self.sums.iter().zip(TESTS).filter(|(_, (_, growth))| *growth < 0.0).filter_map(|(sum, (_, growth))| {
-            let needed = (THRESHOLD - sum).max(0.0) * self.dispersion.index / -growth;
-            (needed < most).then(|| (1.0 - needed / most).ln() / KEEPS.ln())
-        });
+        let slots =
+            self.sums.iter().zip(TESTS).filter(|(_, (_, growth))| *growth < 0.0).filter_map(|(sum, (_, growth))| {
+                let needed = (THRESHOLD - sum).max(0.0) * self.dispersion.index / -growth;
+                (needed < most).then(|| (1.0 - needed / most).ln() / KEEPS.ln())
+            });
         slots.min_by(f64::total_cmp).map(|slots| slots.min(f64::from(u32::MAX)) as u32)
     }
 
@@ -199,7 +200,8 @@ impl ChangeDetector {
 
     /// Note empty slots in one step: with the rate learnt as slowly as it ever is, they are a geometric series.
     fn skip(&mut self, slots: u32) {
-        let fading = if self.rate > LEAST { (((LEAST / self.rate).ln() / KEEPS.ln()).ceil() as u32).min(slots) } else { 0 };
+        let fading =
+            if self.rate > LEAST { (((LEAST / self.rate).ln() / KEEPS.ln()).ceil() as u32).min(slots) } else { 0 };
         let index = self.dispersion.index;
         let passed = |slots: u32| self.rate * f64::from(SLOWEST) * (1.0 - KEEPS.powf(f64::from(slots)));
         let (expected, risen) = (passed(slots), passed(fading) + LEAST * f64::from(slots - fading));
@@ -215,7 +217,8 @@ impl ChangeDetector {
         let index = self.dispersion.index;
         let (counted, rate, risen) = (count as f64 / index, self.rate / index, self.rate.max(LEAST) / index);
         for (sum, (log, growth)) in self.sums.iter_mut().zip(TESTS) {
-            *sum = (*sum + counted * log - growth * if growth > 0.0 { risen } else { rate }).clamp(0.0, 2.0 * THRESHOLD);
+            *sum =
+                (*sum + counted * log - growth * if growth > 0.0 { risen } else { rate }).clamp(0.0, 2.0 * THRESHOLD);
         }
         self.last.push(count);
         if self.sums.iter().all(|sum| *sum <= THRESHOLD) {
@@ -233,7 +236,11 @@ impl ChangeDetector {
 
     /// Begin again with the rate of the slots since the change. The dispersion stays.
     fn begin_anew(&mut self, change: Change) {
-        *self = Self { rate: change.arrivals as f64 / f64::from(change.slots), dispersion: self.dispersion, ..Self::default() };
+        *self = Self {
+            rate: change.arrivals as f64 / f64::from(change.slots),
+            dispersion: self.dispersion,
+            ..Self::default()
+        };
         self.slots = change.slots.min(LEARNING - 1);
     }
 }
@@ -296,7 +303,10 @@ mod tests {
                 let calm = detector.calm_slots().expect("an end of this shows");
                 assert!((0..calm).all(|_| detector.note(0).is_none()), "every {apart}. slot of {behind}");
                 let known_well = behind > SLOWEST; // else the rate fades faster than is reckoned with
-                assert!(!known_well || (0..calm / 4 + 5).any(|_| detector.note(0).is_some()), "every {apart}. slot: calm for {calm}");
+                assert!(
+                    !known_well || (0..calm / 4 + 5).any(|_| detector.note(0).is_some()),
+                    "every {apart}. slot: calm for {calm}"
+                );
             }
         }
     }

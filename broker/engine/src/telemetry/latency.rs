@@ -125,7 +125,8 @@ impl Latency {
         if has_more || is_later {
             self.expire(slot);
             self.known.summaries.last_60s = Summary::of_all(|kind| Summary::of(&self.last_60s(kind, now)));
-            self.known.summaries.recent = Summary::of_all(|kind| Summary::of(&self.last_slots(RECENT_SLOTS, kind, now)));
+            self.known.summaries.recent =
+                Summary::of_all(|kind| Summary::of(&self.last_slots(RECENT_SLOTS, kind, now)));
         }
         self.known = Known { recorded, slot, ..self.known };
         self.known.summaries
@@ -174,7 +175,14 @@ pub struct Summary {
 impl Summary {
     fn of<C: hdrhistogram::Counter>(histogram: &Histogram<C>) -> Self {
         let at = |percentile| histogram.value_at_percentile(percentile);
-        Self { count: histogram.len(), p50_ns: at(50.0), p95_ns: at(95.0), p99_ns: at(99.0), p999_ns: at(99.9), max_ns: histogram.max() }
+        Self {
+            count: histogram.len(),
+            p50_ns: at(50.0),
+            p95_ns: at(95.0),
+            p99_ns: at(99.0),
+            p999_ns: at(99.9),
+            max_ns: histogram.max(),
+        }
     }
 
     fn of_all(of: impl Fn(usize) -> Summary) -> Kinds {

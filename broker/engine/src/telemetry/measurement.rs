@@ -143,7 +143,9 @@ impl Measurement {
         let access = (entry.due - entry.arrival).max(0);
         let processing = processing(entry);
         let total = access + processing + self.network.of(entry.publisher);
-        for (histogram, value) in [(&mut self.access, access), (&mut self.processing, processing), (&mut self.total, total)] {
+        for (histogram, value) in
+            [(&mut self.access, access), (&mut self.processing, processing), (&mut self.total, total)]
+        {
             note(histogram, value as u64, 1);
         }
         note(&mut self.recent_total, total as u64, 1);
@@ -152,7 +154,8 @@ impl Measurement {
         self.recent.late += late as u64;
         match &mut self.open {
             Some(open) if open.number == number => {
-                *open = Interval { number, count: open.count + 1, late: open.late + late, latency: open.latency + total };
+                *open =
+                    Interval { number, count: open.count + 1, late: open.late + late, latency: open.latency + total };
             }
             open => self.whole.extend(open.replace(Interval { number, count: 1, late, latency: total })),
         }
@@ -311,7 +314,11 @@ mod tests {
         measurement.take(0, &[entry, Entry { publisher: 1, ..entry }], NONE, MS);
         assert_eq!(measurement.intervals(true), [told(0, 2, 0, (250 + 220) * US)]);
         let (_, [access, processing, total]) = measurement.percentiles(100.0);
-        assert!([(access, 100 * US), (processing, 100 * US), (total, 250 * US)].iter().all(|(a, b)| a.abs_diff(*b as u64) < 200));
+        assert!(
+            [(access, 100 * US), (processing, 100 * US), (total, 250 * US)]
+                .iter()
+                .all(|(a, b)| a.abs_diff(*b as u64) < 200)
+        );
     }
 
     #[test]
@@ -330,6 +337,9 @@ mod tests {
         recording.extend(&[sent(1_000, 0, 3), waiting(1_500, 0), Entry { publisher: 2, ..sent(2_000, 10, 4) }]);
         recording.extend(&[sent(2_005, 20, 5)]);
         assert_eq!((recording.first, recording.publisher), (1_000, vec![0, 2, 0]));
-        assert_eq!((recording.gap, recording.access, recording.processing), (vec![0, 1_000, 5], vec![0, 10, 20], vec![3, 4, 5]));
+        assert_eq!(
+            (recording.gap, recording.access, recording.processing),
+            (vec![0, 1_000, 5], vec![0, 10, 20], vec![3, 4, 5])
+        );
     }
 }

@@ -68,7 +68,9 @@ fn the_delay_of_a_bin_is_what_those_that_came_in_it_wait() {
     pair.advance(BIN_NS);
     assert_eq!(column(&mut pair, "delay_ns", first), [60 * MS, 10 * MS]);
     let trace = pair.trace("t");
-    let instants = |bytes: &[u8]| -> i64 { bytes.chunks(8).map(|word| i64::from_le_bytes(word.try_into().expect("8 bytes"))).sum() };
+    let instants = |bytes: &[u8]| -> i64 {
+        bytes.chunks(8).map(|word| i64::from_le_bytes(word.try_into().expect("8 bytes"))).sum()
+    };
     assert_eq!(instants(&trace.due_ns) - instants(&trace.arrival_ns), 70 * MS, "every message is in one bin");
 }
 
@@ -104,8 +106,14 @@ fn the_supply_of_a_bin_is_the_rate_in_force_at_its_end() {
     pair.limit("t", crate::queueing::topic::Limit { expires: boot_now + BIN_NS / 4, ..limit(200, 5, 1) });
     pair.advance(BIN_NS);
     let supply = columns(&mut pair)["supply"].clone();
-    let since =
-        |number: i64| supply.as_array().expect("pairs").iter().rfind(|pair| pair[0].as_i64() <= Some(number)).map(|pair| pair[1].clone());
+    let since = |number: i64| {
+        supply
+            .as_array()
+            .expect("pairs")
+            .iter()
+            .rfind(|pair| pair[0].as_i64() <= Some(number))
+            .map(|pair| pair[1].clone())
+    };
     assert_eq!([0, 1, 2, 3].map(|number| since(first + number).expect("known")), [100.0, 300.0, 200.0, 0.0]);
 }
 
@@ -154,10 +162,18 @@ fn a_change_of_the_rate_is_told_at_once_while_histories_are_asked_for() {
             pair.ask(publisher, mpub("t", &vec!["x"; bodies]));
             pair.advance(SLOT_NS);
         }
-        told.push(pair.engine.poll_events().into_iter().filter(|event| matches!(event, Event::RateChanged { .. })).collect::<Vec<_>>());
+        told.push(
+            pair.engine
+                .poll_events()
+                .into_iter()
+                .filter(|event| matches!(event, Event::RateChanged { .. }))
+                .collect::<Vec<_>>(),
+        );
     }
     assert_eq!(told[0], []);
-    let [Event::RateChanged { topic, version, span_ns, arrivals, waiting, .. }] = &told[1][..] else { panic!("{told:?}") };
+    let [Event::RateChanged { topic, version, span_ns, arrivals, waiting, .. }] = &told[1][..] else {
+        panic!("{told:?}")
+    };
     assert_eq!((topic.as_str(), *version, *span_ns, *arrivals), ("t", 3, SLOT_NS, 60));
     assert!(*waiting > 60, "{waiting}");
 }
@@ -166,7 +182,9 @@ fn a_change_of_the_rate_is_told_at_once_while_histories_are_asked_for() {
 fn moved(pair: &mut Pair, name: &str) -> Vec<u64> {
     let events = pair.engine.poll_events();
     let told = events.into_iter().filter_map(|event| match event {
-        Event::RateChanged { topic, span_ns, arrivals, .. } if topic == name => Some(arrivals / (span_ns / SLOT_NS) as u64),
+        Event::RateChanged { topic, span_ns, arrivals, .. } if topic == name => {
+            Some(arrivals / (span_ns / SLOT_NS) as u64)
+        }
         _ => None,
     });
     told.collect()
@@ -180,7 +198,8 @@ fn in_watched_topics_changes_show_without_any_question_and_so_does_the_end_of_th
     }
     pair.limit("t", crate::queueing::topic::Limit { full: true, ..limit(100_000, 1_000, 1) });
     let publisher = pair.connect();
-    let names = (0..600).map(|number| format!("other-{number}")).chain(["t".to_owned(), "nowhere".to_owned()]).collect();
+    let names =
+        (0..600).map(|number| format!("other-{number}")).chain(["t".to_owned(), "nowhere".to_owned()]).collect();
     pair.engine.watch(names, &[], pair.now);
     for _ in 0..200 {
         pair.ask(publisher, mpub("t", &["x"; 4]));
@@ -287,7 +306,10 @@ fn under_a_share_of_nothing_all_that_came_waits() {
     pair.advance(3 * BIN_NS);
     let columns = columns(&mut pair);
     let waiting = columns["waiting"].as_array().expect("a column").clone();
-    assert_eq!((waiting.last(), columns["unfinished"].as_array().and_then(|all| all.last())), (Some(&1.into()), Some(&1.0.into())));
+    assert_eq!(
+        (waiting.last(), columns["unfinished"].as_array().and_then(|all| all.last())),
+        (Some(&1.into()), Some(&1.0.into()))
+    );
 }
 
 #[test]

@@ -20,7 +20,9 @@ fn auth(secret: &str) -> Vec<u8> {
 fn asked(pair: &mut Pair) -> Vec<(u64, String)> {
     let events = pair.engine.poll_events().into_iter();
     events
-        .filter_map(|event| if let Event::AuthAsked { connection, secret, .. } = event { Some((connection, secret)) } else { None })
+        .filter_map(|event| {
+            if let Event::AuthAsked { connection, secret, .. } = event { Some((connection, secret)) } else { None }
+        })
         .collect()
 }
 
@@ -46,7 +48,9 @@ fn auth_is_answered_with_who_one_is() {
     let key = pair.connect();
     assert_eq!(pair.ask(key, auth("secret")), []);
     let asked = pair.engine.poll_events();
-    let [Event::AuthAsked { connection, secret, remote_ip, tls, common_name }] = &asked[..] else { panic!("{asked:?}") };
+    let [Event::AuthAsked { connection, secret, remote_ip, tls, common_name }] = &asked[..] else {
+        panic!("{asked:?}")
+    };
     assert_eq!((&secret[..], &remote_ip[..], *tls, &common_name[..]), ("c2VjcmV0", "192.0.2.1", false, ""));
     assert_eq!(pair.engine.set_authorization(*connection, Some(ANSWER.as_bytes()), pair.now), Ok(()));
     pair.turn();
@@ -69,9 +73,12 @@ fn identify_says_that_auth_is_required() {
 
 #[test]
 fn what_needs_a_permission_needs_auth_first() {
-    for (command, name) in
-        [(pub_("t", "x"), "PUB"), (mpub("t", &["x"]), "MPUB"), (dpub("t", 1, "x"), "DPUB"), (b"SUB t c\n".to_vec(), "SUB")]
-    {
+    for (command, name) in [
+        (pub_("t", "x"), "PUB"),
+        (mpub("t", &["x"]), "MPUB"),
+        (dpub("t", 1, "x"), "DPUB"),
+        (b"SUB t c\n".to_vec(), "SUB"),
+    ] {
         let mut pair = pair();
         let key = pair.connect();
         assert_eq!(pair.ask(key, command), [Frame::Error(format!("E_AUTH_FIRST AUTH required before {name}"))]);
@@ -82,8 +89,12 @@ fn what_needs_a_permission_needs_auth_first() {
 
 #[test]
 fn what_is_authorized_works_and_the_rest_is_refused_by_name() {
-    let allowed: [(Vec<u8>, &str); 4] =
-        [(pub_("t", "x"), "PUB"), (mpub("t", &["x"]), "MPUB"), (dpub("t", 1, "x"), "DPUB"), (b"SUB t cc\n".to_vec(), "SUB")];
+    let allowed: [(Vec<u8>, &str); 4] = [
+        (pub_("t", "x"), "PUB"),
+        (mpub("t", &["x"]), "MPUB"),
+        (dpub("t", 1, "x"), "DPUB"),
+        (b"SUB t cc\n".to_vec(), "SUB"),
+    ];
     for (command, name) in allowed {
         let mut pair = pair();
         let key = authorized(&mut pair, ANSWER);
@@ -107,7 +118,9 @@ fn what_is_authorized_works_and_the_rest_is_refused_by_name() {
 #[test]
 fn a_permission_holds_for_its_kind_and_publishing_needs_a_pattern_that_takes_no_channel() {
     let rule = |channels: &str, permission: &str| {
-        format!(r#"{{"ttl":1,"authorizations":[{{"topic":"t","channels":["{channels}"],"permissions":["{permission}"]}}]}}"#)
+        format!(
+            r#"{{"ttl":1,"authorizations":[{{"topic":"t","channels":["{channels}"],"permissions":["{permission}"]}}]}}"#
+        )
     };
     let cases = [
         (rule(".*", "publish"), true, false),
@@ -133,13 +146,22 @@ fn patterns_are_searched_unanchored() {
 
 #[test]
 fn an_answer_that_is_none_or_breaks_a_rule_fails() {
-    let huge = format!(r#"{{"ttl":1,"authorizations":[{{"topic":"{}","channels":[""],"permissions":["publish"]}}]}}"#, "(a{1000}){1000}");
+    let huge = format!(
+        r#"{{"ttl":1,"authorizations":[{{"topic":"{}","channels":[""],"permissions":["publish"]}}]}}"#,
+        "(a{1000}){1000}"
+    );
     let cases = [
         (None, "E_AUTH_FAILED AUTH failed"),
         (Some("nonsense"), "E_AUTH_FAILED AUTH failed"),
         (Some(r#"{"ttl":0,"authorizations":[]}"#), "E_AUTH_FAILED AUTH failed"),
-        (Some(r#"{"ttl":1,"authorizations":[{"topic":"t","channels":["("],"permissions":["publish"]}]}"#), "E_AUTH_FAILED AUTH failed"),
-        (Some(r#"{"ttl":1,"authorizations":[{"topic":"t","channels":[""],"permissions":["rule"]}]}"#), "E_AUTH_FAILED AUTH failed"),
+        (
+            Some(r#"{"ttl":1,"authorizations":[{"topic":"t","channels":["("],"permissions":["publish"]}]}"#),
+            "E_AUTH_FAILED AUTH failed",
+        ),
+        (
+            Some(r#"{"ttl":1,"authorizations":[{"topic":"t","channels":[""],"permissions":["rule"]}]}"#),
+            "E_AUTH_FAILED AUTH failed",
+        ),
         (Some(&huge[..]), "E_AUTH_FAILED AUTH failed"),
         (Some(r#"{"ttl":1,"authorizations":[]}"#), "E_UNAUTHORIZED AUTH no authorizations found"),
     ];
@@ -189,7 +211,11 @@ fn after_its_time_an_authorization_is_asked_for_again_before_the_next_checked_co
     assert_eq!(pair.ask(key, "NOP\n"), []);
     assert_eq!(asked(&mut pair), [], "a NOP needs no permission");
     assert_eq!(pair.ask(key, [pub_("t", "x"), pub_("t", "y")].concat()), []);
-    assert_eq!(answer(&mut pair, key, Some(ANSWER)), [ok(), ok()], "one question, and no answer to an AUTH that nobody sent");
+    assert_eq!(
+        answer(&mut pair, key, Some(ANSWER)),
+        [ok(), ok()],
+        "one question, and no answer to an AUTH that nobody sent"
+    );
     let counts = pair.snapshot()["producers"][0]["pub_counts"].clone();
     assert_eq!(counts, serde_json::json!([{"topic": "t", "count": 3}]));
 }
@@ -197,7 +223,9 @@ fn after_its_time_an_authorization_is_asked_for_again_before_the_next_checked_co
 #[test]
 fn an_authorization_that_was_taken_back_ends_the_next_publish() {
     let revoked = ANSWER.replace("^t$", "^other$");
-    for (json, text) in [(Some(&revoked[..]), r#"E_UNAUTHORIZED AUTH failed for PUB on "t" """#), (None, "E_AUTH_FAILED AUTH failed")] {
+    for (json, text) in
+        [(Some(&revoked[..]), r#"E_UNAUTHORIZED AUTH failed for PUB on "t" """#), (None, "E_AUTH_FAILED AUTH failed")]
+    {
         let mut pair = pair();
         let key = authorized(&mut pair, ANSWER);
         assert_eq!(pair.ask(key, pub_("t", "x")), [ok()]);

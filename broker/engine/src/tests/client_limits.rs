@@ -290,7 +290,10 @@ fn trace_entries_are_complete() {
     pair.send(consumer, format!("FIN {id}\n"));
     pair.turn();
     let trace = pair.trace("t");
-    assert_eq!((trace.publishers.clone(), trace.publisher.clone()), (vec!["a".into(), "b".into()], vec![0, 0, 0, 0, 1, 0, 0, 0]));
+    assert_eq!(
+        (trace.publishers.clone(), trace.publisher.clone()),
+        (vec!["a".into(), "b".into()], vec![0, 0, 0, 0, 1, 0, 0, 0])
+    );
     assert_eq!(column(&trace.arrival_ns), [start, start]);
     assert_eq!(column(&trace.due_ns), [start, start + MS]);
     assert_eq!(column(&trace.released_ns), [start, start + MS]);
@@ -354,6 +357,11 @@ fn absurd_parameters_neither_panic_nor_mint() {
         pair.limit("t", Limit { rate_micro: burst_micro, burst_micro: rate_micro, ..limit(0, 0, 2) });
         pair.ask(key, pub_("t", "x"));
         let trace = pair.trace("t");
-        assert!(column(&trace.due_ns).iter().zip(column(&trace.arrival_ns)).all(|(due, arrival)| *due == 0 || *due >= arrival));
+        assert!(
+            column(&trace.due_ns)
+                .iter()
+                .zip(column(&trace.arrival_ns))
+                .all(|(due, arrival)| *due == 0 || *due >= arrival)
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The wall clock is set by an hour, forth and back, while messages flow: as clock pairs into the mapping of stamps; no real clock is touched.
+//! The wall clock is set by an hour, forth and back, while messages flow: as clock pairs into the mapping of stamps; no
+//! real clock is touched.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -11,7 +12,8 @@ use crate::time::Nanos;
 const HOUR: Nanos = 3_600 * S;
 const WALL: Nanos = 1_700_000_000 * S;
 
-/// One turn: how long it is after the one before, where in that time the clock is set and by how much, and when a message comes.
+/// One turn: how long it is after the one before, where in that time the clock is set and by how much, and when a
+/// message comes.
 #[derive(Debug, Clone)]
 struct Turn {
     length: Nanos,
@@ -56,7 +58,10 @@ fn run(turns: &[Turn]) -> (Seen, Vec<(i64, String)>) {
 fn turns() -> impl Strategy<Value = Vec<Turn>> {
     let step = prop_oneof![2 => Just(0), 1 => Just(HOUR), 1 => Just(-HOUR)];
     let turn = (10_000..20 * MS, step, 0.0..1.0, 0.0..1.0);
-    prop::collection::vec(turn.prop_map(|(length, step, stepped, arrival)| Turn { length, step, stepped, arrival }), 1..60)
+    prop::collection::vec(
+        turn.prop_map(|(length, step, stepped, arrival)| Turn { length, step, stepped, arrival }),
+        1..60,
+    )
 }
 
 proptest! {

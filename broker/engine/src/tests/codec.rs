@@ -3,7 +3,15 @@ use proptest::prelude::*;
 use super::*;
 
 fn context(config: &Config, state: State) -> Context<'_> {
-    Context { needs_tls: false, asks_left: false, checked: false, seen: Seen::default(), state, heartbeats: true, config }
+    Context {
+        needs_tls: false,
+        asks_left: false,
+        checked: false,
+        seen: Seen::default(),
+        state,
+        heartbeats: true,
+        config,
+    }
 }
 
 /// Every command of a stream, as text, feeding it in pieces of the given sizes and keeping what is left between them.
@@ -100,7 +108,11 @@ fn bad_commands_are_refused_with_nsqds_texts() {
 fn whatever_rdy_says_is_nothing_to_a_closing_connection() {
     let config = Config::default();
     for line in ["RDY 1\n", "RDY x\n", "RDY 2501\n"] {
-        assert_eq!(parse(line.as_bytes(), context(&config, State::Closing)), Ok(Some((Command::Nop, line.len()))), "{line}");
+        assert_eq!(
+            parse(line.as_bytes(), context(&config, State::Closing)),
+            Ok(Some((Command::Nop, line.len()))),
+            "{line}"
+        );
     }
 }
 

@@ -83,7 +83,10 @@ fn a_full_memory_refuses_the_publish_and_loses_nothing_that_was_accepted() {
     let accepted = (0..20).map(|_| pair.publish("t", &body)).filter(|answer| *answer == ok()).count();
     assert_eq!(accepted, 8);
     let refused = pair.publish("t", &body);
-    assert!(matches!(&refused, Frame::Error(text) if text.starts_with("E_PUB_FAILED PUB failed memory limit")), "{refused:?}");
+    assert!(
+        matches!(&refused, Frame::Error(text) if text.starts_with("E_PUB_FAILED PUB failed memory limit")),
+        "{refused:?}"
+    );
     let consumer = pair.subscribe("t", "c", 100);
     let messages = pair.messages(consumer);
     assert_eq!(messages.len(), accepted);

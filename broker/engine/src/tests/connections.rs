@@ -162,7 +162,8 @@ fn unfinished_commands_count_against_the_memory_limit_and_cost_only_who_sends_th
     let (first, second) = (pair.connect(), pair.connect());
     let whole = [&b"PUB t\n\0\0\xea\x60"[..], &[b'x'; 60_000]].concat();
     assert_eq!(pair.ask(first, &whole[..59_000]), []);
-    let refused = "E_INVALID unfinished command: all clients together may leave 100000 bytes unfinished (max_memory_bytes)";
+    let refused =
+        "E_INVALID unfinished command: all clients together may leave 100000 bytes unfinished (max_memory_bytes)";
     assert_eq!(pair.ask(second, &whole[..59_000]), [Frame::Error(refused.into())]);
     assert_eq!(pair.ask(first, &whole[59_000..]), [ok()]);
     assert_eq!(pair.engine.memory.layers.used(), 0);
@@ -177,7 +178,8 @@ fn what_a_client_sends_waits_until_it_reads_its_answers_and_it_is_cut_off_if_it_
             pair.ask(key, "SUB t c\n");
         }
         pair.stick(key);
-        let flood = if subscribes { "FIN 0123456789abcdef\n".repeat(2_000).into_bytes() } else { pub_("t", "x").repeat(2_000) };
+        let flood =
+            if subscribes { "FIN 0123456789abcdef\n".repeat(2_000).into_bytes() } else { pub_("t", "x").repeat(2_000) };
         for _ in 0..40 {
             pair.send(key, &flood);
             for _ in 0..8 {

@@ -86,11 +86,23 @@ fn an_answer_to_a_message_that_is_not_in_flight_is_an_error_that_keeps_the_conne
     let mut pair = Pair::new();
     let key = pair.subscribe("t", "c", 1);
     let id = "0123456789abcdef";
-    assert_eq!(pair.ask(key, format!("FIN {id}\n")), [error(&format!("E_FIN_FAILED FIN {id} failed ID not in flight"))]);
-    assert_eq!(pair.ask(key, format!("REQ {id} 0\n")), [error(&format!("E_REQ_FAILED REQ {id} failed ID not in flight"))]);
-    assert_eq!(pair.ask(key, format!("TOUCH {id}\n")), [error(&format!("E_TOUCH_FAILED TOUCH {id} failed ID not in flight"))]);
+    assert_eq!(
+        pair.ask(key, format!("FIN {id}\n")),
+        [error(&format!("E_FIN_FAILED FIN {id} failed ID not in flight"))]
+    );
+    assert_eq!(
+        pair.ask(key, format!("REQ {id} 0\n")),
+        [error(&format!("E_REQ_FAILED REQ {id} failed ID not in flight"))]
+    );
+    assert_eq!(
+        pair.ask(key, format!("TOUCH {id}\n")),
+        [error(&format!("E_TOUCH_FAILED TOUCH {id} failed ID not in flight"))]
+    );
     let odd = "ZZZZZZZZZZZZZZZZ";
-    assert_eq!(pair.ask(key, format!("FIN {odd}\n")), [error(&format!("E_FIN_FAILED FIN {odd} failed ID not in flight"))]);
+    assert_eq!(
+        pair.ask(key, format!("FIN {odd}\n")),
+        [error(&format!("E_FIN_FAILED FIN {odd} failed ID not in flight"))]
+    );
     assert_eq!(pair.ask(key, pub_("t", "still here"))[0], ok());
 }
 
@@ -102,7 +114,10 @@ fn only_the_owner_of_a_message_may_answer_it() {
     let id = pair.messages(owner)[0].id.clone();
     for (command, code) in [("FIN", "E_FIN_FAILED"), ("REQ", "E_REQ_FAILED"), ("TOUCH", "E_TOUCH_FAILED")] {
         let line = if command == "REQ" { format!("REQ {id} 0\n") } else { format!("{command} {id}\n") };
-        assert_eq!(pair.ask(other, line), [error(&format!("{code} {command} {id} failed client does not own message"))]);
+        assert_eq!(
+            pair.ask(other, line),
+            [error(&format!("{code} {command} {id} failed client does not own message"))]
+        );
     }
     assert_eq!(pair.ask(owner, format!("FIN {id}\n")), []);
     assert_eq!(pair.channel()["in_flight_count"], 0);
@@ -129,7 +144,10 @@ fn req_puts_a_message_back_at_the_tail_or_defers_it_and_attempts_grow() {
     pair.advance(1);
     let late = pair.messages(key).remove(0);
     assert_eq!((late.body.as_str(), late.attempts), ("m1", 2));
-    assert_eq!((pair.channel()["requeue_count"].clone(), pair.channel()["timeout_count"].clone()), (2.into(), 0.into()));
+    assert_eq!(
+        (pair.channel()["requeue_count"].clone(), pair.channel()["timeout_count"].clone()),
+        (2.into(), 0.into())
+    );
 }
 
 #[test]
@@ -171,7 +189,10 @@ fn a_message_timeout_is_punctual_and_counts_as_a_timeout() {
     pair.advance(1);
     let second = pair.messages(key).remove(0);
     assert_eq!((&second.id, second.attempts), (&first.id, 2));
-    assert_eq!((pair.channel()["requeue_count"].clone(), pair.channel()["timeout_count"].clone()), (0.into(), 1.into()));
+    assert_eq!(
+        (pair.channel()["requeue_count"].clone(), pair.channel()["timeout_count"].clone()),
+        (0.into(), 1.into())
+    );
 }
 
 #[test]
@@ -184,7 +205,10 @@ fn a_fin_after_the_timeout_fails() {
     let id = pair.messages(key).remove(0).id;
     pair.ask(key, "RDY 0\n");
     pair.advance(S);
-    assert_eq!(pair.ask(key, format!("FIN {id}\n")), [error(&format!("E_FIN_FAILED FIN {id} failed ID not in flight"))]);
+    assert_eq!(
+        pair.ask(key, format!("FIN {id}\n")),
+        [error(&format!("E_FIN_FAILED FIN {id} failed ID not in flight"))]
+    );
     assert_eq!(pair.channel()["depth"], 1);
 }
 
@@ -230,7 +254,10 @@ fn what_was_in_flight_to_a_closed_connection_is_at_the_head_of_the_queue_at_once
     let messages = pair.messages(other);
     let seen: Vec<_> = messages.iter().map(|m| (m.body.as_str(), m.attempts)).collect();
     assert_eq!(seen, [("m0", 2), ("m1", 2), ("m2", 2), ("m3", 1), ("m4", 1)]);
-    assert_eq!((pair.channel()["requeue_count"].clone(), pair.channel()["timeout_count"].clone()), (3.into(), 0.into()));
+    assert_eq!(
+        (pair.channel()["requeue_count"].clone(), pair.channel()["timeout_count"].clone()),
+        (3.into(), 0.into())
+    );
 }
 
 #[test]
@@ -303,7 +330,10 @@ fn emptying_a_channel_drops_what_is_queued_in_flight_and_deferred_and_frees_the_
     let id = pair.messages(key).remove(0).id;
     assert!(pair.engine.empty_channel("t", "c"));
     assert_eq!(pair.engine.memory.messages.used(), 0);
-    assert_eq!(pair.ask(key, format!("FIN {id}\n")), [error(&format!("E_FIN_FAILED FIN {id} failed ID not in flight"))]);
+    assert_eq!(
+        pair.ask(key, format!("FIN {id}\n")),
+        [error(&format!("E_FIN_FAILED FIN {id} failed ID not in flight"))]
+    );
     fill(&mut pair, "t", 2);
     assert_eq!(pair.bodies(key), ["m0", "m1"]);
 }

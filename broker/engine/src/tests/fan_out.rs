@@ -1,4 +1,5 @@
-//! What waits in a topic goes on to its channels in portions: nobody waits for thousands, and what is published meanwhile comes behind them.
+//! What waits in a topic goes on to its channels in portions: nobody waits for thousands, and what is published
+//! meanwhile comes behind them.
 
 use super::pair::*;
 use crate::config::Config;
@@ -97,7 +98,8 @@ fn a_channel_that_is_made_while_the_backlog_moves_gets_the_rest_of_it_too() {
     pair.engine.create_channel("t", "b", now);
     pair.advance(0);
     let topic = pair.topic();
-    let depths: Vec<u64> = topic["channels"].as_array().expect("a list").iter().filter_map(|channel| channel["depth"].as_u64()).collect();
+    let depths: Vec<u64> =
+        topic["channels"].as_array().expect("a list").iter().filter_map(|channel| channel["depth"].as_u64()).collect();
     assert_eq!(depths[0], COUNT as u64);
     assert!((1..COUNT as u64).contains(&depths[1]), "{depths:?}");
 }
@@ -117,7 +119,8 @@ fn what_waited_for_tokens_goes_on_in_portions_when_its_bucket_is_removed() {
     assert_in_order(&drained(&mut pair, consumer));
 }
 
-/// An engine that does not accept yet, in which `COUNT` messages have waited for tokens since an earlier incarnation; and its disk.
+/// An engine that does not accept yet, in which `COUNT` messages have waited for tokens since an earlier incarnation;
+/// and its disk.
 fn restored() -> (Pair, MemoryStore) {
     let store = MemoryStore::default();
     let mut pair = Pair::on_disk(Config::default(), &store, 1, START);

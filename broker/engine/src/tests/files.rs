@@ -47,7 +47,8 @@ fn what_is_written_is_read_and_listed_also_by_another_store() {
 fn a_job_does_all_its_parts_and_is_told() {
     let directory = Directory::new("job");
     let (told, hears) = mpsc::channel();
-    let mut store = Files::open(&directory.0.join("queue"), Progress::default(), move || told.send(()).expect("heard")).expect("a store");
+    let mut store = Files::open(&directory.0.join("queue"), Progress::default(), move || told.send(()).expect("heard"))
+        .expect("a store");
     for file in ["a", "b", "c"] {
         store.create(file, b"x").expect("new");
     }
@@ -73,9 +74,15 @@ fn a_job_that_fails_names_the_file_and_the_next_one_still_runs() {
     let meta = |place: &str| Some((format!("{place}meta"), b"content".to_vec()));
     store.begin(Job { remove: vec!["a".into()], replace: meta("no/"), ..Job::default() });
     store.begin(Job { replace: meta(""), ..Job::default() });
-    let texts: Vec<_> =
-        store.wait().into_iter().map(|outcome| (outcome.synced, outcome.result.map_err(|error| error.to_string()))).collect();
-    assert_eq!(texts, [(true, Err("write no/meta: No such file or directory (os error 2)".to_owned())), (true, Ok(()))]);
+    let texts: Vec<_> = store
+        .wait()
+        .into_iter()
+        .map(|outcome| (outcome.synced, outcome.result.map_err(|error| error.to_string())))
+        .collect();
+    assert_eq!(
+        texts,
+        [(true, Err("write no/meta: No such file or directory (os error 2)".to_owned())), (true, Ok(()))]
+    );
     assert_eq!(listed(&mut store), [("meta".to_owned(), 7)], "what was to go is gone");
 }
 
@@ -135,7 +142,8 @@ fn a_store_that_takes_a_whole_patience_for_each_thing_it_does_is_waited_for() {
     let directory = Directory::new("slow");
     let progress = Progress::default();
     let (told, hears) = mpsc::channel();
-    let mut store = Files::open(&directory.0.join("queue"), progress.clone(), move || told.send(()).expect("heard")).expect("a store");
+    let mut store = Files::open(&directory.0.join("queue"), progress.clone(), move || told.send(()).expect("heard"))
+        .expect("a store");
     let sync = |file: &str| Job { sync: vec![file.into()], ..Job::default() };
     let (mut done, steps) = (0, 30);
     let ended = progress.wait_while_it_goes_on(|| {

@@ -1,4 +1,5 @@
-//! Handshakes whose steps are taken elsewhere: what comes meanwhile, what ends meanwhile, and what a storm of them costs the others.
+//! Handshakes whose steps are taken elsewhere: what comes meanwhile, what ends meanwhile, and what a storm of them
+//! costs the others.
 
 use super::pair::*;
 use crate::config::{ClientAuth, Config};
@@ -72,7 +73,8 @@ fn what_comes_while_a_step_is_away_runs_in_order_and_as_of_its_own_arrival() {
         assert!(pair.shake_hands());
         pair.turn();
         let [a, b, c] = arrivals.map(|at| at + pair.engine.clock.offset());
-        let got: Vec<_> = pair.messages(consumer).into_iter().map(|delivery| (delivery.body, delivery.wall_ns)).collect();
+        let got: Vec<_> =
+            pair.messages(consumer).into_iter().map(|delivery| (delivery.body, delivery.wall_ns)).collect();
         assert_eq!(got, [("a", a), ("b", b), ("c", c), ("d", c)].map(|(body, at)| (body.to_owned(), at)));
         let said = client.receive(&pair.take_bytes(key)).expect("TLS");
         assert_eq!(decode(&said), vec![ok(); 5], "of the handshake, and of each");
@@ -159,7 +161,9 @@ fn what_makes_no_sense_is_told_once_its_step_is_taken() {
     let mut pair = holding(tls_config());
     let key = granted(&mut pair);
     let bytes = step(&mut pair, key, b"PUB t\n\0\0\0\x01x");
-    assert!(matches!(&error_in_clear(&bytes)[..], [Frame::Error(text)] if text.starts_with("E_IDENTIFY_FAILED IDENTIFY failed TLS: ")));
+    assert!(
+        matches!(&error_in_clear(&bytes)[..], [Frame::Error(text)] if text.starts_with("E_IDENTIFY_FAILED IDENTIFY failed TLS: "))
+    );
     assert!(pair.ended.contains(&key));
     let key = pair.engine.handle_accept_https("192.0.2.1:5000", pair.now);
     let alert = step(&mut pair, key, b"GET / HTTP/1.1\r\n\r\n");
@@ -169,7 +173,8 @@ fn what_makes_no_sense_is_told_once_its_step_is_taken() {
 #[test]
 fn a_client_without_the_certificate_that_is_asked_for_is_told_so() {
     let policy = ClientAuth::RequireVerify;
-    let mut pair = holding(Config { tls_client_auth_policy: policy, tls_root_ca_pem: AUTHORITY.into(), ..tls_config() });
+    let mut pair =
+        holding(Config { tls_client_auth_policy: policy, tls_root_ca_pem: AUTHORITY.into(), ..tls_config() });
     let (key, mut client) = (granted(&mut pair), Client::new(TLS12, None));
     let flight = step(&mut pair, key, &client.send(b""));
     client.receive(&flight).expect("a server's flight");

@@ -1,4 +1,5 @@
-//! What one hostile client may do to the others: each bound refuses by its name, is told once, and leaves everybody else as they were.
+//! What one hostile client may do to the others: each bound refuses by its name, is told once, and leaves everybody
+//! else as they were.
 
 use slotmap::Key;
 
@@ -18,7 +19,11 @@ fn with(change: impl FnOnce(&mut Config)) -> Pair {
 /// The limits that were told since the last time: (setting, how often it was met).
 fn told(pair: &mut Pair) -> Vec<(&'static str, u64)> {
     let events = pair.engine.poll_events().into_iter();
-    events.filter_map(|event| if let Event::LimitReached { limit, times, .. } = event { Some((limit, times)) } else { None }).collect()
+    events
+        .filter_map(
+            |event| if let Event::LimitReached { limit, times, .. } = event { Some((limit, times)) } else { None },
+        )
+        .collect()
 }
 
 fn met(pair: &mut Pair, setting: &str) -> u64 {
@@ -109,7 +114,8 @@ fn a_large_mpub_is_published_in_slices_and_the_others_go_on_between_them() {
         while answers.len() < 2 {
             answers.extend(pair.take(hostile));
             assert_eq!(pair.ask(calm, pub_("t", "calm")), [ok()]);
-            let now = pair.snapshot()["topics"].as_array().expect("a list")[0]["message_count"].as_u64().expect("a count");
+            let now =
+                pair.snapshot()["topics"].as_array().expect("a list")[0]["message_count"].as_u64().expect("a count");
             assert!(now - seen <= u64::from(TURN_UNITS + 2 * QUANTUM), "{now} after {seen}");
             seen = now;
         }
@@ -182,8 +188,12 @@ fn what_waits_for_the_next_turn_keeps_its_order_and_its_arrival() {
     turns_to_rest(&mut pair);
     assert_eq!(pair.take(key), [ok(), ok()]);
     assert_eq!(pair.bodies(consumer), ["a", "b"]);
-    let arrivals: Vec<i64> =
-        pair.trace("t").arrival_ns.chunks(8).map(|word| i64::from_le_bytes(word.try_into().expect("8 bytes"))).collect();
+    let arrivals: Vec<i64> = pair
+        .trace("t")
+        .arrival_ns
+        .chunks(8)
+        .map(|word| i64::from_le_bytes(word.try_into().expect("8 bytes")))
+        .collect();
     assert_eq!(arrivals, [first, second]);
 }
 
@@ -239,7 +249,12 @@ fn the_first_connection_too_many_is_told_and_the_next_one_comes_in_when_one_has_
     assert_eq!(decode(&unwanted.frame()), [error("E_INVALID too many connections: there may be 2 (max_connections)")]);
     let now = pair.now;
     let answer = String::from_utf8(pair.engine.unwanted_by_http(&unwanted, now)).expect("text");
-    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("max_connections") && answer.contains("Connection: close"), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 503 ")
+            && answer.contains("max_connections")
+            && answer.contains("Connection: close"),
+        "{answer}"
+    );
     assert_eq!(met(&mut pair, "max_connections"), 1);
     pair.close(first);
     assert_eq!(pair.engine.admit("192.0.2.9:1"), Ok(()));
@@ -283,7 +298,11 @@ fn a_crowd_for_which_there_is_room_makes_no_table_grow() {
     for port in 0..1_000 {
         pair.engine.handle_accept(&format!("192.0.2.1:{port}"), START);
     }
-    assert_eq!(pair.engine.conns.capacity(), before, "a larger table is a copy of everybody's connection, in one piece");
+    assert_eq!(
+        pair.engine.conns.capacity(),
+        before,
+        "a larger table is a copy of everybody's connection, in one piece"
+    );
 }
 
 #[test]
@@ -314,7 +333,10 @@ fn channels_of_a_topic_are_bounded() {
     let text = "E_SUB_FAILED SUB failed a topic may have 2 channels (max_channels_per_topic)";
     let hostile = pair.connect();
     assert_eq!(pair.ask(hostile, "SUB t c\n"), [error(text)]);
-    assert_eq!(pair.engine.refusal_to_make("t", "c", "").as_deref(), Some("a topic may have 2 channels (max_channels_per_topic)"));
+    assert_eq!(
+        pair.engine.refusal_to_make("t", "c", "").as_deref(),
+        Some("a topic may have 2 channels (max_channels_per_topic)")
+    );
     assert_eq!(pair.engine.refusal_to_make("t", "b", ""), None);
     pair.subscribe("u", "c", 1);
 }
@@ -358,7 +380,8 @@ fn half_commands_of_many_connections_are_bounded_together_and_small_ones_go_on()
             pair.ask(key, half)
         })
         .collect();
-    let text = "E_INVALID unfinished command: all clients together may leave 100000 bytes unfinished (max_unfinished_bytes)";
+    let text =
+        "E_INVALID unfinished command: all clients together may leave 100000 bytes unfinished (max_unfinished_bytes)";
     assert!(answers[..6].iter().all(Vec::is_empty), "{answers:?}");
     assert!(answers[6..].iter().all(|answer| *answer == [error(text)]), "{answers:?}");
     assert!(pair.engine.limits.unfinished.used() <= 120_000);
@@ -467,8 +490,14 @@ fn what_a_consumer_never_answers_goes_on_to_another_when_its_time_is_over() {
     pair.send(silent, "RDY 0\n");
     pair.advance(S);
     let again = pair.messages(calm);
-    assert_eq!(again.iter().map(|message| (message.body.as_str(), message.attempts)).collect::<Vec<_>>(), [("a", 2), ("b", 2), ("c", 2)]);
-    assert_eq!((pair.channel()["timeout_count"].clone(), pair.channel()["in_flight_count"].clone()), (3.into(), 3.into()));
+    assert_eq!(
+        again.iter().map(|message| (message.body.as_str(), message.attempts)).collect::<Vec<_>>(),
+        [("a", 2), ("b", 2), ("c", 2)]
+    );
+    assert_eq!(
+        (pair.channel()["timeout_count"].clone(), pair.channel()["in_flight_count"].clone()),
+        (3.into(), 3.into())
+    );
 }
 
 #[test]

@@ -44,7 +44,8 @@ fn what_was_kept_counts_as_of_its_own_arrival() {
     pair.stall(S);
     assert_eq!(resume(&mut pair, key), [ok(), ok()]);
     let trace = pair.trace("t");
-    let stamps: Vec<i64> = trace.arrival_ns.chunks(8).map(|at| i64::from_le_bytes(at.try_into().expect("8 bytes"))).collect();
+    let stamps: Vec<i64> =
+        trace.arrival_ns.chunks(8).map(|at| i64::from_le_bytes(at.try_into().expect("8 bytes"))).collect();
     assert_eq!(stamps, arrivals);
 }
 

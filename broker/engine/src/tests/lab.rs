@@ -23,7 +23,10 @@ fn messages_that_come_together_leave_a_service_time_apart_and_that_is_processing
     pair.advance(1);
     assert_eq!((pair.bodies(consumer), pair.topic()["depth"].as_u64()), (vec!["c".to_owned()], Some(0)));
     let latency = pair.topic()["latency"]["since_start"].clone();
-    assert!(latency["processing"]["max_ns"].as_i64().is_some_and(|ns| (ns - 3 * SERVICE).abs() < SERVICE / 500), "{latency}");
+    assert!(
+        latency["processing"]["max_ns"].as_i64().is_some_and(|ns| (ns - 3 * SERVICE).abs() < SERVICE / 500),
+        "{latency}"
+    );
     assert_eq!((latency["access"]["max_ns"].as_i64(), latency["consumer_wait"]["max_ns"].as_i64()), (Some(0), Some(0)));
 }
 

@@ -1,4 +1,5 @@
-//! Large messages are built in portions: nobody waits for a megabyte, what comes out is what went in, and nothing is kept of one that is refused.
+//! Large messages are built in portions: nobody waits for a megabyte, what comes out is what went in, and nothing is
+//! kept of one that is refused.
 
 use super::pair::*;
 use crate::config::Config;
@@ -27,7 +28,8 @@ fn busy(config: Config) -> (Pair, ConnKey) {
 /// A binary `/mpub`.
 fn http_mpub(topic: &str, bodies: &[&str]) -> Vec<u8> {
     let body = &mpub(topic, bodies)["MPUB ".len() + topic.len() + 1 + 4..];
-    let head = format!("POST /mpub?topic={topic}&binary=true HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
+    let head =
+        format!("POST /mpub?topic={topic}&binary=true HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
     [head.as_bytes(), body].concat()
 }
 
@@ -86,8 +88,9 @@ fn large_messages_are_built_in_portions_and_the_others_are_served_between_them()
 fn a_large_message_by_http_is_built_in_portions_too_and_one_that_is_refused_leaves_nothing_to_the_next() {
     let (mut pair, calm) = busy(Config { max_topics: 2, ..Config::default() });
     let (hostile, consumer) = (pair.connect_http(), pair.subscribe("h", "c", 10));
-    let post =
-        |topic: &str, body: &str| format!("POST /pub?topic={topic} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let post = |topic: &str, body: &str| {
+        format!("POST /pub?topic={topic} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    };
     for (topic, status) in [("h", "200 OK"), ("one-too-many", "503 "), ("h", "200 OK")] {
         pair.send(hostile, post(topic, &large(7)));
         let mut turns = 0;
@@ -235,7 +238,9 @@ fn all_that_is_being_built_has_room_beside_what_is_queued_or_is_refused_and_coun
         pair.turn();
     }
     assert_eq!(pair.engine.memory.partial.used(), 2 * MEGABYTE as u64);
-    assert!(matches!(&pair.ask(third, pub_("h", &large(3)))[..], [Frame::Error(text)] if text.contains("memory limit of 2500000 bytes")));
+    assert!(
+        matches!(&pair.ask(third, pub_("h", &large(3)))[..], [Frame::Error(text)] if text.contains("memory limit of 2500000 bytes"))
+    );
     let post = format!("POST /pub?topic=h HTTP/1.1\r\nHost: x\r\nContent-Length: {MEGABYTE}\r\n\r\n{}", large(4));
     pair.send(http, post);
     pair.turn();
@@ -319,7 +324,9 @@ fn what_is_begun_for_a_bucket_of_messages_that_stay_unfinished_leaves_room_for_o
 #[test]
 fn an_mpub_comes_out_as_it_went_in_however_large_and_small_stand_beside_one_another() {
     let (large, larger) = ("x".repeat(65_536), "z".repeat(70_000));
-    for bodies in [&[&large[..], "a", "b"][..], &["a", &large, "b", &larger], &["a", &"y".repeat(9_000), &large, &larger, "b"]] {
+    for bodies in
+        [&[&large[..], "a", "b"][..], &["a", &large, "b", &larger], &["a", &"y".repeat(9_000), &large, &larger, "b"]]
+    {
         for by_http in [false, true] {
             let (mut pair, calm) = busy(Config::default());
             let (consumer, other) = (pair.subscribe("t", "c", 10), pair.subscribe("u", "c", 10));

@@ -1,4 +1,5 @@
-//! A large MPUB goes in by slices, by either port: it is answered once, and one that a bucket decides is decided as a whole.
+//! A large MPUB goes in by slices, by either port: it is answered once, and one that a bucket decides is decided as a
+//! whole.
 
 use super::pair::*;
 use crate::config::Config;
@@ -231,7 +232,8 @@ fn what_was_seen_of_an_mpub_says_nothing_of_the_next_one() {
     pair.send(http, [good_request.clone(), late_request, bad_request, good_request].concat());
     pair.advance(0);
     assert_eq!(pair.take(nsq), [ok(), error("E_BAD_MESSAGE MPUB invalid message(0) body size 0")]);
-    let statuses: Vec<String> = pair.take_text(http).split("HTTP/1.1 ").skip(1).map(|answer| answer[..3].to_owned()).collect();
+    let statuses: Vec<String> =
+        pair.take_text(http).split("HTTP/1.1 ").skip(1).map(|answer| answer[..3].to_owned()).collect();
     assert_eq!(statuses, ["200", "413", "413", "200"]);
     assert_eq!(received(&pair), 60_000);
 }
@@ -244,6 +246,9 @@ fn an_mpub_of_more_messages_than_are_allowed_is_refused_before_any_is_looked_at(
         let key = [Pair::connect, Pair::connect_http][port](&mut pair);
         pair.send(key, command);
         pair.turn();
-        assert!(pair.take_text(key).contains(["MPUB too many messages 20000 > 10000", "TOO_MANY_MESSAGES: 20000 > 10000"][port]));
+        assert!(
+            pair.take_text(key)
+                .contains(["MPUB too many messages 20000 > 10000", "TOO_MANY_MESSAGES: 20000 > 10000"][port])
+        );
     }
 }

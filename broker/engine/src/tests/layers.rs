@@ -1,4 +1,5 @@
-//! TLS, snappy and deflate under a connection: what IDENTIFY grants, the order of the switches, and what a hostile client gets.
+//! TLS, snappy and deflate under a connection: what IDENTIFY grants, the order of the switches, and what a hostile
+//! client gets.
 
 use super::memory_store::MemoryStore;
 use super::pair::*;
@@ -78,7 +79,8 @@ impl Coated {
             Some(Compression::Deflate { .. }) => r#","deflate":true"#,
         };
         let answer = pair.ask(key, ask_for(&format!(r#""tls_v1":{}{compressed}"#, client.is_some())));
-        // Under compression alone the first OK is compressed already, and comes in the same turn as the answer in clear.
+        // Under compression alone the first OK is compressed already, and comes in the same turn as the answer in
+        // clear.
         let mut coated = Self { key, coat: Coat { tls: client, ..Coat::default() } };
         if coated.coat.tls.is_some() {
             assert!(matches!(&answer[..], [Frame::Response(json)] if json.contains(r#""tls_v1":true"#)), "{answer:?}");
@@ -133,7 +135,9 @@ fn with_compression(pair: &mut Pair, compression: Compression) -> Coated {
     pair.turn();
     let bytes = pair.take_bytes(key);
     let clear = 4 + u32::from_be_bytes(bytes[..4].try_into().expect("4 bytes")) as usize;
-    assert!(matches!(&decode(&bytes[..clear])[..], [Frame::Response(json)] if json.contains(&format!(r#""{name}":true"#))));
+    assert!(
+        matches!(&decode(&bytes[..clear])[..], [Frame::Response(json)] if json.contains(&format!(r#""{name}":true"#)))
+    );
     let mut coated = Coated { key, coat: Coat::default() };
     coated.coat.put_on(compression);
     assert_eq!(decode(&coated.coat.open(&bytes[clear..])), [ok()]);
@@ -155,7 +159,11 @@ fn a_subscriber_and_a_publisher_meet_through_every_coat() {
                 (Some(versions), _) => Coated::connect(&mut pair, Some(Client::new(versions, None)), compression),
             };
             assert_eq!(coated.ask(&mut pair, "SUB t c\n"), [ok()]);
-            assert_eq!(coated.ask(&mut pair, ["RDY 10\n".as_bytes(), &pub_("t", "to myself")].concat()).len(), 2, "OK and a message");
+            assert_eq!(
+                coated.ask(&mut pair, ["RDY 10\n".as_bytes(), &pub_("t", "to myself")].concat()).len(),
+                2,
+                "OK and a message"
+            );
             assert_eq!(pair.publish("t", &"x".repeat(100_000)), ok());
             let frames = coated.take(&mut pair);
             let [Frame::Message(delivery)] = &frames[..] else { panic!("{frames:?}") };
@@ -215,13 +223,23 @@ fn both_compressions_are_refused_and_what_is_switched_off_is_not_granted() {
     let mut pair = Pair::new();
     let key = pair.connect();
     let both = r#""snappy":true,"deflate":true"#;
-    assert_eq!(pair.ask(key, ask_for(both)), [error("E_IDENTIFY_FAILED cannot enable both deflate and snappy compression")]);
+    assert_eq!(
+        pair.ask(key, ask_for(both)),
+        [error("E_IDENTIFY_FAILED cannot enable both deflate and snappy compression")]
+    );
     let mut pair = Pair::with(Config { snappy: false, max_deflate_level: 3, ..Config::default() });
     let key = pair.connect();
     let answer = pair.ask(key, ask_for(r#""snappy":true,"tls_v1":true"#));
     let [Frame::Response(json)] = &answer[..] else { panic!("{answer:?}") };
-    assert!(json.contains(r#""tls_v1":false,"deflate":false,"deflate_level":3,"max_deflate_level":3,"snappy":false"#), "{json}");
-    assert_eq!(pair.ask(key, "NOP\nPUB t$\n"), [error(r#"E_BAD_TOPIC PUB topic name "t$" is not valid"#)], "still in clear");
+    assert!(
+        json.contains(r#""tls_v1":false,"deflate":false,"deflate_level":3,"max_deflate_level":3,"snappy":false"#),
+        "{json}"
+    );
+    assert_eq!(
+        pair.ask(key, "NOP\nPUB t$\n"),
+        [error(r#"E_BAD_TOPIC PUB topic name "t$" is not valid"#)],
+        "still in clear"
+    );
 }
 
 #[test]
@@ -244,16 +262,30 @@ fn layers_are_asked_for_once() {
 #[test]
 fn under_tls_required_nothing_but_identify_is_taken_in_clear() {
     let mut pair = Pair::with(Config { tls_required: TlsRequired::TcpHttps, ..tls_config() });
-    for (bytes, word) in [(pub_("t", "x"), "PUB"), (b"NOP\n".to_vec(), "NOP"), (b"FOO\n".to_vec(), "FOO"), (b"SUB t c\n".to_vec(), "SUB")] {
+    for (bytes, word) in [
+        (pub_("t", "x"), "PUB"),
+        (b"NOP\n".to_vec(), "NOP"),
+        (b"FOO\n".to_vec(), "FOO"),
+        (b"SUB t c\n".to_vec(), "SUB"),
+    ] {
         let key = pair.connect();
-        assert_eq!(pair.ask(key, bytes), [Frame::Error(format!("E_INVALID cannot {word} in current state (TLS required)"))]);
+        assert_eq!(
+            pair.ask(key, bytes),
+            [Frame::Error(format!("E_INVALID cannot {word} in current state (TLS required)"))]
+        );
     }
     let key = pair.connect();
-    assert_eq!(pair.ask(key, [identify("{}"), pub_("t", "x")].concat())[1], error("E_INVALID cannot PUB in current state (TLS required)"));
+    assert_eq!(
+        pair.ask(key, [identify("{}"), pub_("t", "x")].concat())[1],
+        error("E_INVALID cannot PUB in current state (TLS required)")
+    );
     let mut coated = Coated::connect(&mut pair, Some(Client::new(TLS13, None)), None);
     assert_eq!(coated.ask(&mut pair, pub_("t", "x")), [ok()]);
     let mut compressed = with_compression(&mut pair, Compression::Snappy);
-    assert_eq!(compressed.ask(&mut pair, pub_("t", "x")), [error("E_INVALID cannot PUB in current state (TLS required)")]);
+    assert_eq!(
+        compressed.ask(&mut pair, pub_("t", "x")),
+        [error("E_INVALID cannot PUB in current state (TLS required)")]
+    );
 }
 
 #[test]
@@ -266,7 +298,10 @@ fn a_failed_handshake_is_told_in_clear_and_ends_the_connection() {
     let bytes = pair.take_bytes(key);
     let at = bytes.windows(17).position(|window| window == b"E_IDENTIFY_FAILED").expect("an error in clear") - 8;
     let frames = decode(&bytes[at..]);
-    assert!(matches!(&frames[..], [Frame::Error(text)] if text.starts_with("E_IDENTIFY_FAILED IDENTIFY failed TLS: ")), "{frames:?}");
+    assert!(
+        matches!(&frames[..], [Frame::Error(text)] if text.starts_with("E_IDENTIFY_FAILED IDENTIFY failed TLS: ")),
+        "{frames:?}"
+    );
     assert!(pair.ended.contains(&key));
 }
 
@@ -274,9 +309,15 @@ fn a_failed_handshake_is_told_in_clear_and_ends_the_connection() {
 fn an_auth_server_is_told_of_tls_and_whose_certificate_it_is_and_what_comes_behind_auth_waits_under_every_coat() {
     for compression in [None, Some(Compression::Snappy), Some(DEFLATE)] {
         let policy = ClientAuth::RequireVerify;
-        let config = Config { tls_client_auth_policy: policy, tls_root_ca_pem: AUTHORITY.into(), auth_required: true, ..tls_config() };
+        let config = Config {
+            tls_client_auth_policy: policy,
+            tls_root_ca_pem: AUTHORITY.into(),
+            auth_required: true,
+            ..tls_config()
+        };
         let mut pair = Pair::with(config);
-        let mut client = Coated::connect(&mut pair, Some(Client::new(TLS13, Some((CLIENT_CERT, CLIENT_KEY)))), compression);
+        let mut client =
+            Coated::connect(&mut pair, Some(Client::new(TLS13, Some((CLIENT_CERT, CLIENT_KEY)))), compression);
         let commands = [&b"AUTH\n\0\0\0\x01s"[..], &pub_("t", "a"), &pub_("t", "b")].concat();
         assert_eq!(client.ask(&mut pair, commands), []);
         assert_eq!(client.ask(&mut pair, pub_("t", "c")), []);
@@ -453,7 +494,10 @@ fn layers_are_charged_and_refused_beyond_their_part_of_the_memory() {
     let second = with_compression(&mut pair, DEFLATE);
     let key = pair.connect();
     let answer = pair.ask(key, ask_for(r#""deflate":true"#));
-    assert_eq!(answer[1], error("E_IDENTIFY_FAILED IDENTIFY failed layers of all connections take the 700000 bytes that they may"));
+    assert_eq!(
+        answer[1],
+        error("E_IDENTIFY_FAILED IDENTIFY failed layers of all connections take the 700000 bytes that they may")
+    );
     for key in [first.key, second.key, key] {
         pair.close(key);
     }
@@ -509,7 +553,11 @@ fn where_tls_comes_first_a_failed_handshake_gets_an_alert_and_a_slow_one_nothing
     pair.send(bad, b"GET / HTTP/1.1\r\n\r\n");
     pair.turn();
     let alert = pair.take_bytes(bad);
-    assert_eq!((alert.first(), pair.ended.contains(&bad)), (Some(&21), true), "a record of type alert, and nothing else: {alert:?}");
+    assert_eq!(
+        (alert.first(), pair.ended.contains(&bad)),
+        (Some(&21), true),
+        "a record of type alert, and nothing else: {alert:?}"
+    );
     assert!(!alert.windows(2).any(|window| window == b"E_"));
     pair.advance(5 * S - 1);
     assert!(!pair.closed.contains(&slow));

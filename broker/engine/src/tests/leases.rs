@@ -35,7 +35,10 @@ fn a_share_lets_go_what_is_due_before_its_end_and_nothing_from_then_on() {
     assert_eq!(pair.bodies(consumer), [""; 0]);
     assert_eq!(lapsed(&mut pair), [1]);
     let bucket = &pair.topic()["bucket"];
-    assert_eq!((bucket["rate_micro"].as_u64(), bucket["burst_micro"].as_u64(), bucket["fill"].as_f64()), (Some(0), Some(0), Some(0.0)));
+    assert_eq!(
+        (bucket["rate_micro"].as_u64(), bucket["burst_micro"].as_u64(), bucket["fill"].as_f64()),
+        (Some(0), Some(0), Some(0.0))
+    );
     assert_eq!((bucket["lapses"].as_u64(), bucket["backlog"].as_u64()), (Some(1), Some(1)));
 }
 

@@ -10,7 +10,10 @@ fn asking(pair: &mut Pair) -> ConnKey {
     let key = pair.connect();
     let body = r#"{"client_id":"p","feature_negotiation":true,"srtm":{"v":1,"left":true}}"#;
     let answer = pair.ask(key, identify(body));
-    assert!(matches!(&answer[..], [Frame::Response(json)] if json.contains(r#""srtm":{"v":1,"left":true}"#)), "{answer:?}");
+    assert!(
+        matches!(&answer[..], [Frame::Response(json)] if json.contains(r#""srtm":{"v":1,"left":true}"#)),
+        "{answer:?}"
+    );
     key
 }
 
@@ -67,7 +70,11 @@ fn what_waits_for_its_token_or_for_the_server_has_not_left() {
     assert_eq!(pair.ask(key, mpub("t", &["a", "b"])), [ok()]);
     assert_eq!(ask(&mut pair, key, 1), [], "b has its token after 100 ms");
     pair.advance(590 * MS - 2 * LOOK);
-    assert_eq!((pair.bodies(consumer), pair.take(key)), (vec!["a".to_owned()], vec![]), "the server is done with it after 600");
+    assert_eq!(
+        (pair.bodies(consumer), pair.take(key)),
+        (vec!["a".to_owned()], vec![]),
+        "the server is done with it after 600"
+    );
     pair.advance(2 * LOOK);
     assert_eq!((pair.bodies(consumer), later(&mut pair, key)), (vec!["b".to_owned()], left(1)));
 }

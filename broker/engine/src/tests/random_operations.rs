@@ -1,5 +1,5 @@
-//! Invariant (`harness::invariant`), after every turn of any sequence of bytes, accepts, closes, commands and time jumps. No panic. The fuzzer goes further
-//! with the same operations.
+//! Invariant (`harness::invariant`), after every turn of any sequence of bytes, accepts, closes, commands and time
+//! jumps. No panic. The fuzzer goes further with the same operations.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -14,7 +14,8 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
         (topic.clone(), 1..300usize).prop_map(|(topic, len)| pub_(topic, &"x".repeat(len))),
         (topic.clone(), 1..5usize).prop_map(|(topic, count)| mpub(topic, &vec!["yy"; count])),
         (topic.clone(), 0..5_000u64).prop_map(|(topic, ms)| dpub(topic, ms, "z")),
-        (topic, prop_oneof![Just("x"), Just("y#ephemeral")]).prop_map(|(t, c)| format!("SUB {t} {c}\nRDY 3\n").into_bytes()),
+        (topic, prop_oneof![Just("x"), Just("y#ephemeral")])
+            .prop_map(|(t, c)| format!("SUB {t} {c}\nRDY 3\n").into_bytes()),
         (0..10u32).prop_map(|count| format!("RDY {count}\n").into_bytes()),
         Just(identify(r#"{"client_id":"p","msg_timeout":1000,"srtm":{"v":1,"receipts":true}}"#)),
         Just(identify(r#"{"heartbeat_interval":-1,"sample_rate":50}"#)),

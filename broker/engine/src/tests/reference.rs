@@ -1,4 +1,5 @@
-//! The engine against a straightforward reference: random arrivals on several connections, stalls, changes of the share.
+//! The engine against a straightforward reference: random arrivals on several connections, stalls, changes of the
+//! share.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -60,7 +61,8 @@ impl Reference {
         Self { shares, current: 0, tokens: 0, at }
     }
 
-    /// Let time pass to `to`. `waits`: somebody takes tokens as they come, so the cap does not apply until the next change.
+    /// Let time pass to `to`. `waits`: somebody takes tokens as they come, so the cap does not apply until the next
+    /// change.
     fn pass(&mut self, to: Nanos, waits: bool) {
         while let Some(next) = self.shares.get(self.current + 1).copied().filter(|next| next.from <= to) {
             self.accrue(next.from, waits);
@@ -138,13 +140,18 @@ fn run(steps: &[Step]) -> (Vec<Share>, Vec<(Nanos, Nanos, Nanos)>) {
     pair.turn();
     pair.advance(S);
     let trace = pair.trace("t");
-    let column = |bytes: &[u8]| -> Vec<i64> { bytes.chunks(8).map(|w| i64::from_le_bytes(w.try_into().expect("8 bytes"))).collect() };
+    let column = |bytes: &[u8]| -> Vec<i64> {
+        bytes.chunks(8).map(|w| i64::from_le_bytes(w.try_into().expect("8 bytes"))).collect()
+    };
     let (arrival, due, released) = (column(&trace.arrival_ns), column(&trace.due_ns), column(&trace.released_ns));
-    (shares, arrival.into_iter().zip(due).zip(released).map(|((arrival, due), released)| (arrival, due, released)).collect())
+    (
+        shares,
+        arrival.into_iter().zip(due).zip(released).map(|((arrival, due), released)| (arrival, due, released)).collect(),
+    )
 }
 
-/// The most that the shares let go from `from` to `to`: the burst in force at first, and what accrued since. One nanosecond more at the rate, for a due
-/// instant is the first whole nanosecond at which the token is there.
+/// The most that the shares let go from `from` to `to`: the burst in force at first, and what accrued since. One
+/// nanosecond more at the rate, for a due instant is the first whole nanosecond at which the token is there.
 fn allowed(shares: &[Share], from: Nanos, to: Nanos) -> i128 {
     let first = shares.iter().rposition(|share| share.from < from).unwrap_or(0);
     let at_from = shares[first..].iter().take_while(|share| share.from <= from);

@@ -34,7 +34,8 @@ fn publishes_that_share_a_stamp_are_counted_with_the_largest_bound_of_its_bias()
     let topic = pair.topic();
     assert!(topic["bucket"].is_null());
     let snapshot = pair.snapshot();
-    let shown = ["timestamp_bias_max_ns", "publish_reads", "merged_reads"].map(|field| snapshot[field].as_i64().expect("a number"));
+    let shown = ["timestamp_bias_max_ns", "publish_reads", "merged_reads"]
+        .map(|field| snapshot[field].as_i64().expect("a number"));
     assert_eq!(shown, [3 * MS, 2, 2]);
 }
 

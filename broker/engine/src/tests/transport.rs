@@ -99,7 +99,8 @@ fn every_combination_brings_bytes_through_both_ways_in_odd_pieces() {
                 assert!(got == plain, "in: tls {tls}, {compression:?}, {len} bytes");
                 layers.seal(&plain, 0, false).expect("seals");
                 let bytes = sent(&mut layers);
-                let packed = client.as_mut().map_or_else(|| bytes.clone(), |client| client.receive(&bytes).expect("decrypts"));
+                let packed =
+                    client.as_mut().map_or_else(|| bytes.clone(), |client| client.receive(&bytes).expect("decrypts"));
                 assert!(squeezer.unpack(&packed) == plain, "out: tls {tls}, {compression:?}, {len} bytes");
             }
         }

@@ -162,7 +162,8 @@ fn publishes_to_a_limited_topic_run_in_the_turn_in_which_they_came_whatever_they
 #[test]
 fn connections_that_come_in_use_up_the_turn() {
     let mut pair = Pair::new();
-    let accepted = (0..100).take_while(|_| !pair.engine.has_a_full_turn() && pair.engine.admit("192.0.2.1:1").is_ok()).count();
+    let accepted =
+        (0..100).take_while(|_| !pair.engine.has_a_full_turn() && pair.engine.admit("192.0.2.1:1").is_ok()).count();
     assert!((2..=20).contains(&accepted), "{accepted}");
     pair.turn();
     assert!(!pair.engine.has_a_full_turn());

@@ -65,7 +65,9 @@ fn a_nicer_thread_takes_the_steps_on_both_ports_and_lets_the_reactor_end() {
 
     for versions in [TLS12, TLS13] {
         let mut stream = connect(ports.tcp.expect("a TCP address"));
-        stream.write_all(&[b"  V2", &identify(r#"{"feature_negotiation":true,"tls_v1":true}"#)[..]].concat()).expect("the engine reads");
+        stream
+            .write_all(&[b"  V2", &identify(r#"{"feature_negotiation":true,"tls_v1":true}"#)[..]].concat())
+            .expect("the engine reads");
         read(&mut stream);
         let said = ask(&mut stream, &mut Client::new(versions, None), &pub_("t", "x"), 20);
         assert_eq!(decode(&said), [ok(), ok()]);

@@ -28,7 +28,8 @@ fn publish(pair: &mut Pair, count: usize) {
 
 fn counts(pair: &mut Pair) -> [u64; 3] {
     let channel = pair.channel();
-    ["zone_local_msg_count", "region_local_msg_count", "global_msg_count"].map(|name| channel[name].as_u64().expect("a count"))
+    ["zone_local_msg_count", "region_local_msg_count", "global_msg_count"]
+        .map(|name| channel[name].as_u64().expect("a count"))
 }
 
 #[test]

@@ -87,7 +87,8 @@ pub fn common_name(certificate: &[u8]) -> Option<String> {
 
 fn text(value: &Element<'_>) -> String {
     if value.tag == tag::BMP_STRING {
-        let units: Vec<u16> = value.content.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]])).collect();
+        let units: Vec<u16> =
+            value.content.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]])).collect();
         return String::from_utf16_lossy(&units);
     }
     String::from_utf8_lossy(value.content).into_owned()

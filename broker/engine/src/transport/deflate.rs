@@ -62,7 +62,9 @@ impl Encoder {
         loop {
             let used = (self.0.total_in() - before) as usize;
             out.reserve(STEP);
-            self.0.compress_vec(&plain[used..], out, FlushCompress::Sync).map_err(|_| Broken::new("deflate: cannot compress"))?;
+            self.0
+                .compress_vec(&plain[used..], out, FlushCompress::Sync)
+                .map_err(|_| Broken::new("deflate: cannot compress"))?;
             let all = (self.0.total_in() - before) as usize == plain.len();
             if all && out.len() < out.capacity() {
                 return Ok(());
@@ -121,7 +123,10 @@ mod tests {
 
     #[test]
     fn garbage_breaks_the_stream_and_a_last_block_ends_it() {
-        assert_eq!(Decoder::default().decode(b"\xff\xff\xff", &mut Vec::new(), NO_LIMIT), Err(Broken::new("deflate: corrupt data")));
+        assert_eq!(
+            Decoder::default().decode(b"\xff\xff\xff", &mut Vec::new(), NO_LIMIT),
+            Err(Broken::new("deflate: corrupt data"))
+        );
         let empty_last_block = [0x03, 0x00];
         let decoded = Decoder::default().decode(&empty_last_block, &mut Vec::new(), NO_LIMIT);
         assert_eq!(decoded, Ok(Decoded { used: 2, more: false, ended: true }));

@@ -107,13 +107,20 @@ impl Layers {
     }
 
     /// The layers that IDENTIFY granted. Input passes them at once, output step by step (`start`).
-    pub fn new(tls: Option<Arc<ServerConfig>>, compression: Option<Compression>, deadline: Nanos) -> Result<Self, Broken> {
+    pub fn new(
+        tls: Option<Arc<ServerConfig>>,
+        compression: Option<Compression>,
+        deadline: Nanos,
+    ) -> Result<Self, Broken> {
         let (decoder, encoder) = match compression {
             None => (None, None),
-            Some(Compression::Snappy) => (Some(Decoder::Snappy(snappy::Decoder::default())), Some(Encoder::Snappy(Box::default()))),
-            Some(Compression::Deflate { level }) => {
-                (Some(Decoder::Deflate(deflate::Decoder::default())), Some(Encoder::Deflate(deflate::Encoder::new(level))))
+            Some(Compression::Snappy) => {
+                (Some(Decoder::Snappy(snappy::Decoder::default())), Some(Encoder::Snappy(Box::default())))
             }
+            Some(Compression::Deflate { level }) => (
+                Some(Decoder::Deflate(deflate::Decoder::default())),
+                Some(Encoder::Deflate(deflate::Encoder::new(level))),
+            ),
         };
         Ok(Self {
             tls: tls.map(Tls::new).transpose()?.map(Box::new),

@@ -154,10 +154,14 @@ impl Encoder {
         let start = out.len();
         let data = start + HEADER + CHECKSUM;
         out.resize(data + raw::max_compress_len(piece.len()), 0);
-        let compressed = self.raw.compress(piece, &mut out[data..]).map_err(|_| Broken::new("snappy: cannot compress"))?;
+        let compressed =
+            self.raw.compress(piece, &mut out[data..]).map_err(|_| Broken::new("snappy: cannot compress"))?;
         // As in the reference implementations, what hardly shrinks is not compressed.
-        let (kind, len) =
-            if compressed < piece.len() - piece.len() / 8 { (Kind::Compressed, compressed) } else { (Kind::Uncompressed, piece.len()) };
+        let (kind, len) = if compressed < piece.len() - piece.len() / 8 {
+            (Kind::Compressed, compressed)
+        } else {
+            (Kind::Uncompressed, piece.len())
+        };
         out.truncate(data + compressed);
         if kind == Kind::Uncompressed {
             out.truncate(data);

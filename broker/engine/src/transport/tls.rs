@@ -12,7 +12,10 @@ use rustls::crypto::{self, CryptoProvider, WebPkiSupportedAlgorithms};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
-use rustls::{DigitallySignedStruct, DistinguishedName, ProtocolVersion, RootCertStore, ServerConfig, ServerConnection, SignatureScheme};
+use rustls::{
+    DigitallySignedStruct, DistinguishedName, ProtocolVersion, RootCertStore, ServerConfig, ServerConnection,
+    SignatureScheme,
+};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 
@@ -25,7 +28,11 @@ use crate::transport::types::Broken;
 pub fn server_config(config: &Config) -> Result<Option<Arc<ServerConfig>>, BadSetting> {
     if config.tls_cert_pem.is_empty() && config.tls_key_pem.is_empty() {
         let needless = config.tls_required == TlsRequired::False;
-        return if needless { Ok(None) } else { Err(BadSetting::new("tls_required", "needs a certificate and a key (tls_cert, tls_key)")) };
+        return if needless {
+            Ok(None)
+        } else {
+            Err(BadSetting::new("tls_required", "needs a certificate and a key (tls_cert, tls_key)"))
+        };
     }
     let provider = Arc::new(crypto::ring::default_provider());
     let certified = certified_key(config, &provider)?;
@@ -47,10 +54,14 @@ fn certified_key(config: &Config, provider: &CryptoProvider) -> Result<Arc<Certi
     let Some(public) = chain.first().and_then(|first| public_key(first)) else {
         return Err(BadSetting::new("tls_cert_pem", "the first certificate must be an X.509 one"));
     };
-    let key = PrivateKeyDer::from_pem_slice(config.tls_key_pem.as_bytes())
-        .map_err(|_| BadSetting::new("tls_key_pem", "must hold a private key in PEM (PKCS#8, PKCS#1 or SEC1, not encrypted)"))?;
+    let key = PrivateKeyDer::from_pem_slice(config.tls_key_pem.as_bytes()).map_err(|_| {
+        BadSetting::new("tls_key_pem", "must hold a private key in PEM (PKCS#8, PKCS#1 or SEC1, not encrypted)")
+    })?;
     let key = provider.key_provider.load_private_key(key).map_err(|_| {
-        BadSetting::new("tls_key_pem", "must be an RSA key of 2048 to 4096 bits, or an ECDSA (P-256, P-384) or Ed25519 one")
+        BadSetting::new(
+            "tls_key_pem",
+            "must be an RSA key of 2048 to 4096 bits, or an ECDSA (P-256, P-384) or Ed25519 one",
+        )
     })?;
     if key.public_key().is_some_and(|of_key| of_key.as_ref() != public) {
         return Err(BadSetting::new("tls_key_pem", "must be the key of the certificate"));
@@ -67,7 +78,9 @@ fn client_verifier(config: &Config, provider: &Arc<CryptoProvider>) -> Result<Ar
     let mut roots = RootCertStore::empty();
     if !config.tls_root_ca_pem.is_empty() {
         for root in certificates("tls_root_ca_pem", &config.tls_root_ca_pem)? {
-            roots.add(root).map_err(|error| BadSetting::new("tls_root_ca_pem", format!("must hold X.509 certificates ({error})")))?;
+            roots.add(root).map_err(|error| {
+                BadSetting::new("tls_root_ca_pem", format!("must hold X.509 certificates ({error})"))
+            })?;
         }
     }
     match config.tls_client_auth_policy {
@@ -148,7 +161,9 @@ pub struct Tls {
 
 impl Tls {
     pub fn new(config: Arc<ServerConfig>) -> Result<Self, Broken> {
-        ServerConnection::new(config).map(|connection| Self { connection, untaken: false }).map_err(|error| Broken::tls(&error))
+        ServerConnection::new(config)
+            .map(|connection| Self { connection, untaken: false })
+            .map_err(|error| Broken::tls(&error))
     }
 
     pub fn is_handshaking(&self) -> bool {
@@ -224,7 +239,11 @@ impl Tls {
         let suite = suite.suite().as_str().unwrap_or("");
         let peer = self.connection.peer_certificates().and_then(|chain| chain.first());
         Some(Session {
-            version: if self.connection.protocol_version() == Some(ProtocolVersion::TLSv1_3) { "TLS1.3" } else { "TLS1.2" },
+            version: if self.connection.protocol_version() == Some(ProtocolVersion::TLSv1_3) {
+                "TLS1.3"
+            } else {
+                "TLS1.2"
+            },
             cipher_suite: suite.replace("TLS13_", "TLS_"),
             protocol: String::from_utf8_lossy(self.connection.alpn_protocol().unwrap_or_default()).into_owned(),
             peer_name: peer.and_then(|der| common_name(der)).map(String::into_boxed_str),

@@ -39,7 +39,13 @@ fn http_answer(stream: &mut impl Read) -> (String, String) {
         head.push(byte[0]);
     }
     let head = String::from_utf8(head).expect("text");
-    let len = head.split("Content-Length: ").nth(1).and_then(|rest| rest.lines().next()).expect("a length").parse().expect("a number");
+    let len = head
+        .split("Content-Length: ")
+        .nth(1)
+        .and_then(|rest| rest.lines().next())
+        .expect("a length")
+        .parse()
+        .expect("a number");
     let mut body = vec![0; len];
     stream.read_exact(&mut body).expect("the body");
     (head, String::from_utf8(body).expect("text"))
@@ -56,7 +62,8 @@ fn a_publish_by_http_has_the_kernels_stamp_and_its_connection_is_kept() {
         assert_eq!(http_ask(&mut publisher, PUB).1, "OK");
         assert_eq!(consumer.message(), b"x");
     }
-    let (fallbacks, accepted) = handle.call(|engine, _| (engine.counters.timestamp_fallbacks, engine.counters.accepted)).expect("running");
+    let (fallbacks, accepted) =
+        handle.call(|engine, _| (engine.counters.timestamp_fallbacks, engine.counters.accepted)).expect("running");
     assert_eq!((fallbacks, accepted), (0, 1));
     assert!(handle.stop(PATIENCE));
 }
@@ -65,7 +72,9 @@ fn a_publish_by_http_has_the_kernels_stamp_and_its_connection_is_kept() {
 fn what_is_not_answered_here_comes_out_of_the_handle_and_is_answered_through_it() {
     let (handle, _, http) = http_engine();
     let mut client = http_client(http);
-    client.write_all(b"GET /stats?topic=a HTTP/1.1\r\nHost: x\r\n\r\nGET /ping HTTP/1.1\r\nHost: x\r\n\r\n").expect("the engine reads");
+    client
+        .write_all(b"GET /stats?topic=a HTTP/1.1\r\nHost: x\r\n\r\nGET /ping HTTP/1.1\r\nHost: x\r\n\r\n")
+        .expect("the engine reads");
     let mut requests = Vec::new();
     wait_until("a request", || {
         requests.extend(handle.drain_requests());
@@ -141,7 +150,8 @@ fn unix_sockets_serve_both_protocols_and_go_with_the_engine() {
 #[test]
 fn an_http_address_that_cannot_be_had_leaves_nothing_bound() {
     let (handle, _, http) = http_engine();
-    let config = Config { tcp_address: "127.0.0.1:0".into(), http_address: format!("127.0.0.1:{http}"), ..Config::default() };
+    let config =
+        Config { tcp_address: "127.0.0.1:0".into(), http_address: format!("127.0.0.1:{http}"), ..Config::default() };
     let refused = Handle::new(config).expect("descriptors").start().expect_err("in use");
     assert_eq!((refused.field, refused.error.kind()), (Some("http_address"), std::io::ErrorKind::AddrInUse));
     assert!(handle.stop(PATIENCE));

@@ -57,8 +57,9 @@ fn a_stop_gives_the_answers_that_wait_for_the_disk() {
         let port = handle.start().expect("a free port").tcp.expect("a TCP address");
         (handle, port)
     };
-    let kept =
-        |handle: &Handle| handle.call(|engine, _| engine.topics.values().map(|topic| topic.queue.len()).sum::<usize>()).expect("running");
+    let kept = |handle: &Handle| {
+        handle.call(|engine, _| engine.topics.values().map(|topic| topic.queue.len()).sum::<usize>()).expect("running")
+    };
     let (handle, port) = on_disk();
     let mut publisher = Client::connect(port);
     publisher.publish("u#ephemeral", b"x");
@@ -106,7 +107,8 @@ fn a_port_in_use_is_an_error_and_leaves_nothing_running() {
 
 #[test]
 fn in_real_time_only_the_engines_thread_goes_before_ordinary_work() {
-    let handle = Handle::new(Config { tcp_address: "127.0.0.1:0".into(), realtime: true, ..Config::default() }).expect("descriptors");
+    let handle = Handle::new(Config { tcp_address: "127.0.0.1:0".into(), realtime: true, ..Config::default() })
+        .expect("descriptors");
     // SAFETY: plain numbers; 0 is the calling thread.
     let policy = || unsafe { libc::sched_getscheduler(0) };
     let priority = || {
@@ -118,7 +120,10 @@ fn in_real_time_only_the_engines_thread_goes_before_ordinary_work() {
     let (policy_here, priority_here) = (policy(), priority());
     match handle.start() {
         Ok(_) => {
-            assert_eq!(handle.call(move |_, _| policy()).expect("running"), libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK);
+            assert_eq!(
+                handle.call(move |_, _| policy()).expect("running"),
+                libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK
+            );
             assert_eq!(handle.call(move |_, _| priority()).expect("running"), priority_here + 1);
             assert_eq!((policy(), priority()), (policy_here, priority_here));
         }
@@ -145,7 +150,10 @@ fn a_panic_on_the_engines_thread_is_told_and_nobody_hangs() {
     assert!(handle.call(|_, _| ()).is_err());
     assert_eq!(client.rest(), b"");
     wait_until("the event", || {
-        handle.drain_events().iter().any(|event| matches!(event, Event::Failed { reason } if reason.contains("on purpose")))
+        handle
+            .drain_events()
+            .iter()
+            .any(|event| matches!(event, Event::Failed { reason } if reason.contains("on purpose")))
     });
     assert!(handle.stop(PATIENCE));
 }
@@ -154,7 +162,8 @@ fn a_panic_on_the_engines_thread_is_told_and_nobody_hangs() {
 #[test]
 fn a_packet_clock_needs_a_build_with_its_feature() {
     let arrival_clock = srtm_engine::config::ClockSource::Packet;
-    let handle = Handle::new(Config { tcp_address: "127.0.0.1:0".into(), arrival_clock, ..Config::default() }).expect("a handle");
+    let handle = Handle::new(Config { tcp_address: "127.0.0.1:0".into(), arrival_clock, ..Config::default() })
+        .expect("a handle");
     let refused = handle.start().map(drop).expect_err("no such feature").error;
     assert_eq!(refused.to_string(), "arrival_clock: packet needs a build with the cargo feature packet-clock");
 }

@@ -95,7 +95,8 @@ fn what_a_consumer_with_credit_to_spare_says_counts_within_a_moment() {
         publisher.publish("t", &i.to_be_bytes());
         assert_eq!(consumer.message(), i.to_be_bytes());
     }
-    let in_flight = || handle.call(|engine, _| engine.channels.values().next().map_or(0, |channel| channel.in_flight.len()));
+    let in_flight =
+        || handle.call(|engine, _| engine.channels.values().next().map_or(0, |channel| channel.in_flight.len()));
     wait_until("every FIN is read", || in_flight().expect("running") == 0);
 
     publisher.publish("t", b"again");
@@ -112,12 +113,15 @@ fn what_a_consumer_with_credit_to_spare_says_counts_within_a_moment() {
 
 #[test]
 fn ipv6_addresses_are_listened_on_alone_or_together_with_ipv4() {
-    for (address, hosts) in [("[::1]:0", &["::1"][..]), ("[::]:0", &["::1", "127.0.0.1"]), ("0.0.0.0:0", &["::1", "127.0.0.1"])] {
+    for (address, hosts) in
+        [("[::1]:0", &["::1"][..]), ("[::]:0", &["::1", "127.0.0.1"]), ("0.0.0.0:0", &["::1", "127.0.0.1"])]
+    {
         let (handle, port) = start_at(address).expect("IPv6");
         for host in hosts {
             let mut client = Client::connect_to(host, port);
             client.publish("t", b"x");
-            let told = handle.call(|engine, _| engine.conns.values().map(|conn| conn.remote.to_string()).collect::<Vec<_>>());
+            let told =
+                handle.call(|engine, _| engine.conns.values().map(|conn| conn.remote.to_string()).collect::<Vec<_>>());
             let begin = if host.contains(':') { format!("[{host}]:") } else { format!("{host}:") };
             assert!(told.expect("running").iter().any(|remote| remote.starts_with(&begin)), "{address}: {host}");
         }

@@ -85,7 +85,8 @@ fn however_much_clients_send_behind_what_is_refused_they_can_read_why() {
 #[test]
 fn so_can_they_on_a_unix_socket() {
     let path = std::env::temp_dir().join(format!("srtm-engine-refused-{}.sock", std::process::id()));
-    let handle = Handle::new(Config { tcp_address: path.to_str().expect("UTF-8").into(), ..Config::default() }).expect("descriptors");
+    let handle = Handle::new(Config { tcp_address: path.to_str().expect("UTF-8").into(), ..Config::default() })
+        .expect("descriptors");
     handle.start().expect("a free path");
     let mut client = UnixStream::connect(&path).expect("the engine listens");
     client.set_read_timeout(Some(PATIENCE)).expect("a timeout");

@@ -22,7 +22,8 @@ impl Engine {
     ///
     /// Layers, requests and unfinished commands of clients have bounds of their own: they must not stop all publishers.
     pub(crate) fn has_room_for(&self, cost: u64) -> bool {
-        self.memory.messages.used() + self.memory.partial.used() + self.memory.reserved.used() + cost <= self.config.max_memory_bytes
+        self.memory.messages.used() + self.memory.partial.used() + self.memory.reserved.used() + cost
+            <= self.config.max_memory_bytes
     }
 
     /// How often what is published to a topic is copied: once a channel.
@@ -55,8 +56,11 @@ impl Engine {
         if self.topics.get(key).is_some_and(|topic| !topic.restored.is_empty()) {
             self.restore_rest(key, now);
         }
-        let effective =
-            self.topics.get(key).and_then(|topic| topic.limiter.as_ref()).map_or(stamp, |limiter| limiter.backlog.effective(stamp));
+        let effective = self
+            .topics
+            .get(key)
+            .and_then(|topic| topic.limiter.as_ref())
+            .map_or(stamp, |limiter| limiter.backlog.effective(stamp));
         self.release_until(key, effective, now);
         self.begin_release(key, source.conn);
         let used = self.memory.messages.used(); // of messages alone, as `has_room_for` has it
@@ -99,7 +103,14 @@ impl Engine {
     }
 
     /// Pass admitted messages through the topic's bucket, one token each.
-    fn charge(&mut self, key: TopicKey, messages: std::ops::Range<usize>, source: Source, stamp: Nanos, now: Nanos) -> Outcome {
+    fn charge(
+        &mut self,
+        key: TopicKey,
+        messages: std::ops::Range<usize>,
+        source: Source,
+        stamp: Nanos,
+        now: Nanos,
+    ) -> Outcome {
         let mut last_due = Some(stamp);
         for index in messages {
             let Some(message) = self.turn.messages[index].take() else { continue };

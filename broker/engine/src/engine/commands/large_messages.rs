@@ -28,14 +28,17 @@ impl Engine {
         self.conns.get_mut(key)?.building.take().map(|building| *building)
     }
 
-    /// Copy what has come of a large PUB or DPUB, or message by HTTP, to a topic with a bucket. It runs in the turn in which it is whole, for behind later arrivals it would wait for
-    /// their tokens: so little is left to copy then.
+    /// Copy what has come of a large PUB or DPUB, or message by HTTP, to a topic with a bucket. It runs in the turn in
+    /// which it is whole, for behind later arrivals it would wait for their tokens: so little is left to copy then.
     pub(crate) fn build_unfinished(&mut self, key: ConnKey) {
         let announced = self.conns.get(key).and_then(|conn| announced_publish(conn.http.as_deref(), &conn.input));
-        let Some(len) = announced.filter(|(topic, _, len)| *len >= LARGE_BODY && self.has_limit(topic)).map(|(_, _, len)| len) else {
+        let Some(len) =
+            announced.filter(|(topic, _, len)| *len >= LARGE_BODY && self.has_limit(topic)).map(|(_, _, len)| len)
+        else {
             return;
         };
-        // A client may take its time with the rest: what all have begun so leaves room for those that are whole. Without, it is built when it is.
+        // A client may take its time with the rest: what all have begun so leaves room for those that are whole.
+        // Without, it is built when it is.
         let leaves_room = self.memory.partial.used() + len as u64 <= self.config.max_memory_bytes / UNFINISHED_PART;
         if !(self.is_building(key) || leaves_room && self.begin_building(key, len)) {
             return;
@@ -53,7 +56,8 @@ impl Engine {
         self.conns.get(key).is_some_and(|conn| conn.building.is_some())
     }
 
-    /// Begin a message with a body of `len` bytes, if it is not begun and there is room for it, besides all that are built now.
+    /// Begin a message with a body of `len` bytes, if it is not begun and there is room for it, besides all that are
+    /// built now.
     pub(crate) fn begin_building(&mut self, key: ConnKey, len: usize) -> bool {
         if self.is_building(key) {
             return true;

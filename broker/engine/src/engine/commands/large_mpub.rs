@@ -1,7 +1,9 @@
-//! A large MPUB, by either port, a slice in each turn: in one piece it would hold everybody up for as long as thousands of messages, or megabytes, take.
+//! A large MPUB, by either port, a slice in each turn: in one piece it would hold everybody up for as long as thousands
+//! of messages, or megabytes, take.
 //!
-//! The command stays at the head of its connection's input, which is deferred from turn to turn (`scheduling/work_budget.rs`), until its last slice is in; that one is
-//! answered. A topic with a bucket admits or refuses an MPUB as a whole: there its slices become messages that wait for the last one, and are decided with it.
+//! The command stays at the head of its connection's input, which is deferred from turn to turn
+//! (`scheduling/work_budget.rs`), until its last slice is in; that one is answered. A topic with a bucket admits or
+//! refuses an MPUB as a whole: there its slices become messages that wait for the last one, and are decided with it.
 
 use crate::clients::mpub_progress::{Batch, Progress, Sliced};
 use crate::clients::reply::Reply;
@@ -54,8 +56,8 @@ impl Engine {
         Ok(sliced)
     }
 
-    /// Whether the MPUB that `input` begins with, if it does and is whole, has few enough messages that nobody has looked at to parse it. If not, some
-    /// were looked at now.
+    /// Whether the MPUB that `input` begins with, if it does and is whole, has few enough messages that nobody has
+    /// looked at to parse it. If not, some were looked at now.
     pub(crate) fn has_looked_through(&mut self, key: ConnKey, input: &[u8], bound: u32) -> bool {
         let may_be_large = input.len() > LARGE_BODY && input.starts_with(b"MPUB ");
         let Some((count, rest)) = may_be_large.then(|| codec::whole_mpub(input)).flatten() else { return true };
@@ -82,9 +84,12 @@ impl Engine {
     /// Publish the next messages.
     fn publish_slice(&mut self, batch: Batch<'_>, rest: Bodies<'_>, progress: &mut Progress) -> Result<Sliced, String> {
         let Batch { key, topic, stamp, exchange, .. } = batch;
-        let Some(len) = self.next_slice(batch, rest, self.copies(self.topic_key(topic)))? else { return Ok(Sliced::Later) };
+        let Some(len) = self.next_slice(batch, rest, self.copies(self.topic_key(topic)))? else {
+            return Ok(Sliced::Later);
+        };
         let mut behind = rest;
-        let index = self.collect(Asked { key, verb: Verb::Mpub, topic, defer_ms: 0, stamp }, behind.by_ref().take(len))?;
+        let index =
+            self.collect(Asked { key, verb: Verb::Mpub, topic, defer_ms: 0, stamp }, behind.by_ref().take(len))?;
         progress.note(rest, behind);
         if progress.left > 0 {
             self.reply(key, Reply::Slice(index));

@@ -57,9 +57,14 @@ impl Engine {
     /// `None`: all have left.
     fn oldest_of(&self, key: TopicKey, now: Nanos) -> Option<Nanos> {
         let topic = self.topics.get(key)?;
-        let channels = || topic.channels.iter().filter_map(|&channel| self.channels.get(channel)).filter(|channel| !channel.paused);
-        // What nobody takes for 5 s is not waited for: the place is abandoned, or the one who asks waits no longer either.
-        let wanted = |first: Option<Nanos>, taken: bool| first.filter(|first| taken || now.saturating_sub(*first) < SHORT_PATIENCE_NS);
+        let channels = || {
+            topic.channels.iter().filter_map(|&channel| self.channels.get(channel)).filter(|channel| !channel.paused)
+        };
+        // What nobody takes for 5 s is not waited for: the place is abandoned, or the one who asks waits no longer
+        // either.
+        let wanted = |first: Option<Nanos>, taken: bool| {
+            first.filter(|first| taken || now.saturating_sub(*first) < SHORT_PATIENCE_NS)
+        };
         let queued = channels().filter_map(|channel| wanted(first_of(&channel.queue), !channel.consumers.is_empty()));
         let conns = channels().flat_map(|channel| &channel.consumers).filter_map(|&consumer| self.conns.get(consumer));
         let unsent = conns.filter_map(|conn| conn.marks.front().map(|mark| mark.arrival));
@@ -67,7 +72,8 @@ impl Engine {
         if topic.paused {
             return in_channels;
         }
-        let waiting = topic.limiter.as_ref().and_then(|limiter| limiter.backlog.head()).map(|message| message.times.arrival);
+        let waiting =
+            topic.limiter.as_ref().and_then(|limiter| limiter.backlog.head()).map(|message| message.times.arrival);
         let served = self.server.first_of(key).map(|message| message.times.arrival);
         let before = [waiting, served, first_of(&topic.queue)].into_iter().flatten().min();
         in_channels.into_iter().chain(wanted(before, channels().any(|channel| !channel.consumers.is_empty()))).min()

@@ -148,7 +148,8 @@ impl Engine {
     }
 
     /// Whether the message of a PUB or DPUB, if it is large, is whole; it is built until the turn's work has come to
-    /// `bound`. One for a limited topic was built as it came in: what stays behind would be decided behind later arrivals.
+    /// `bound`. One for a limited topic was built as it came in: what stays behind would be decided behind later
+    /// arrivals.
     fn is_built(&mut self, key: ConnKey, command: &Command<'_>, bound: u32) -> Result<bool, WireError> {
         let (verb, topic, body) = match command {
             Command::Pub { topic, body } => (Verb::Pub, topic, body),
@@ -170,13 +171,22 @@ impl Engine {
             Command::Pub { topic, body } => {
                 self.publish_from(Asked { key, verb: Verb::Pub, topic, defer_ms: 0, stamp }, std::iter::once(body))
             }
-            Command::Mpub { topic, bodies } => self.publish_from(Asked { key, verb: Verb::Mpub, topic, defer_ms: 0, stamp }, bodies),
-            Command::Dpub { topic, defer_ms, body } => {
-                self.publish_from(Asked { key, verb: Verb::Dpub, topic, defer_ms: defer_ms as u32, stamp }, std::iter::once(body))
+            Command::Mpub { topic, bodies } => {
+                self.publish_from(Asked { key, verb: Verb::Mpub, topic, defer_ms: 0, stamp }, bodies)
             }
-            Command::Fin(id, word) => self.finish(key, id, now).map_err(|why| not_yours(errors::E_FIN_FAILED, "FIN", word, why)),
-            Command::Req(id, word, ms) => self.requeue(key, id, ms, now).map_err(|why| not_yours(errors::E_REQ_FAILED, "REQ", word, why)),
-            Command::Touch(id, word) => self.touch(key, id, now).map_err(|why| not_yours(errors::E_TOUCH_FAILED, "TOUCH", word, why)),
+            Command::Dpub { topic, defer_ms, body } => self.publish_from(
+                Asked { key, verb: Verb::Dpub, topic, defer_ms: defer_ms as u32, stamp },
+                std::iter::once(body),
+            ),
+            Command::Fin(id, word) => {
+                self.finish(key, id, now).map_err(|why| not_yours(errors::E_FIN_FAILED, "FIN", word, why))
+            }
+            Command::Req(id, word, ms) => {
+                self.requeue(key, id, ms, now).map_err(|why| not_yours(errors::E_REQ_FAILED, "REQ", word, why))
+            }
+            Command::Touch(id, word) => {
+                self.touch(key, id, now).map_err(|why| not_yours(errors::E_TOUCH_FAILED, "TOUCH", word, why))
+            }
             Command::Rdy(count) => {
                 self.set_ready(key, count);
                 Ok(())
@@ -279,7 +289,10 @@ impl Engine {
         let answer = identity.answer(&self.config);
         let features = identity.features;
         if features.any() && self.conns.get(key).is_some_and(|conn| conn.layers.is_some()) {
-            return Err(WireError::new(errors::E_IDENTIFY_FAILED, "IDENTIFY failed TLS and compression can be asked for once"));
+            return Err(WireError::new(
+                errors::E_IDENTIFY_FAILED,
+                "IDENTIFY failed TLS and compression can be asked for once",
+            ));
         }
         let Some(conn) = self.conns.get_mut(key) else { return Ok(()) };
         if conn.identity().aware {
@@ -310,7 +323,8 @@ impl Engine {
         target.consumers.push(key);
         if let Some(conn) = self.conns.get_mut(key) {
             conn.state = State::Subscribed;
-            conn.subscription = Some(Box::new(Subscription::new(channel_key, Nearness::of(conn.identity(), &self.config))));
+            conn.subscription =
+                Some(Box::new(Subscription::new(channel_key, Nearness::of(conn.identity(), &self.config))));
         }
         self.reply(key, Reply::Response(codec::OK));
         Ok(())
@@ -419,7 +433,9 @@ fn answer_publish(conn: &mut Connection, publish: &Publish, now: Nanos) -> bool 
     let mut waited = false;
     match &publish.outcome {
         Outcome::Done { .. } if !conn.terms.receipts => conn.respond(codec::OK),
-        Outcome::Done { wait_ns: Some(wait_ns), fill } => conn.respond(format!("OK wait_ns={wait_ns} fill={fill:.6}").as_bytes()),
+        Outcome::Done { wait_ns: Some(wait_ns), fill } => {
+            conn.respond(format!("OK wait_ns={wait_ns} fill={fill:.6}").as_bytes())
+        }
         Outcome::Done { wait_ns: None, fill } => conn.respond(format!("OK fill={fill:.6}").as_bytes()),
         refused => {
             let error = refused.error(publish, now);
@@ -435,7 +451,8 @@ fn answer_publish(conn: &mut Connection, publish: &Publish, now: Nanos) -> bool 
 /// Those of answered messages may stay until they are too many: an alarm that finds only them costs little.
 fn drop_stale_deadlines(sub: &mut Subscription, channel: &Channel) {
     if sub.is_stale_heavy() {
-        sub.deadlines.retain(|(deadline, id)| channel.in_flight.get(id).is_some_and(|entry| entry.deadline == *deadline));
+        sub.deadlines
+            .retain(|(deadline, id)| channel.in_flight.get(id).is_some_and(|entry| entry.deadline == *deadline));
     }
 }
 

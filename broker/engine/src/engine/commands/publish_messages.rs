@@ -15,7 +15,8 @@ use crate::queueing::publish::{Asked, Outcome, Publish, Source};
 use crate::scheduling::work_budget::message_units;
 use crate::time::Nanos;
 
-/// `UnassignedPublisher` events that one assignment of a topic may cause: more would only be noise, and a hostile client could make up ids for ever.
+/// `UnassignedPublisher` events that one assignment of a topic may cause: more would only be noise, and a hostile
+/// client could make up ids for ever.
 const MAX_UNASSIGNED: usize = 100_000;
 
 /// Messages made from a publish.
@@ -27,7 +28,11 @@ struct Framed {
 }
 
 impl Engine {
-    pub(crate) fn publish_from<'a>(&mut self, asked: Asked<'_>, bodies: impl Iterator<Item = &'a [u8]>) -> Result<(), WireError> {
+    pub(crate) fn publish_from<'a>(
+        &mut self,
+        asked: Asked<'_>,
+        bodies: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<(), WireError> {
         self.check_accepting(asked.verb)?;
         let index = self.collect(asked, bodies).map_err(|why| asked.verb.refused(&why))?;
         self.turn.replies.push((asked.key, Reply::Publish(index)));
@@ -35,7 +40,11 @@ impl Engine {
     }
 
     /// Keeps a publish until the end of the turn; returns its index in the turn, or the reason of a refusal.
-    pub(crate) fn collect<'a>(&mut self, asked: Asked<'_>, bodies: impl Iterator<Item = &'a [u8]>) -> Result<usize, String> {
+    pub(crate) fn collect<'a>(
+        &mut self,
+        asked: Asked<'_>,
+        bodies: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<usize, String> {
         let Asked { key, verb, topic, defer_ms, stamp } = asked;
         let (topic, source) = self.source(key, topic)?;
         let mut messages = std::mem::take(&mut self.turn.messages);
@@ -90,7 +99,9 @@ impl Engine {
         let conn = self.conns.get(key).ok_or("exiting")?;
         // By the topic's own name, which all its publishers share, rather than by each one's copy.
         let holds = |entry: &Published| {
-            self.topics.get(entry.topic).is_some_and(|topic| topic.generation == entry.generation && *topic.name == *name)
+            self.topics
+                .get(entry.topic)
+                .is_some_and(|topic| topic.generation == entry.generation && *topic.name == *name)
         };
         let known = conn.published.find(holds);
         known.map_or_else(|| self.look_up_published(key, name), Ok)
@@ -113,7 +124,14 @@ impl Engine {
         let trace_index = topic.limiter.as_mut().map(|limiter| limiter.trace.publisher(conn.publisher()));
         let cached = conn.published.position(name);
         let count = cached.and_then(|index| conn.published.get(index)).map_or(0, |entry| entry.count);
-        let entry = Published { topic: topic_key, name: name.into(), count, generation: topic.generation, declared, trace_index };
+        let entry = Published {
+            topic: topic_key,
+            name: name.into(),
+            count,
+            generation: topic.generation,
+            declared,
+            trace_index,
+        };
         if !declared
             && let Some(id) = client_id
             && topic.unassigned.len() < MAX_UNASSIGNED
@@ -162,10 +180,28 @@ impl Engine {
     }
 
     /// What was collected behind the first messages of the turn is one publish; gives its index.
-    fn push_publish(&mut self, verb: Verb, topic: TopicKey, source: Source, stamp: Nanos, first: usize, bytes: u64) -> usize {
+    fn push_publish(
+        &mut self,
+        verb: Verb,
+        topic: TopicKey,
+        source: Source,
+        stamp: Nanos,
+        first: usize,
+        bytes: u64,
+    ) -> usize {
         self.work.note_topic(topic);
         let count = (self.turn.messages.len() - first) as u32;
-        self.turn.publishes.push(Publish { verb, topic, source, stamp, first, count, bytes, outcome: Outcome::Undecided, fate: None });
+        self.turn.publishes.push(Publish {
+            verb,
+            topic,
+            source,
+            stamp,
+            first,
+            count,
+            bytes,
+            outcome: Outcome::Undecided,
+            fate: None,
+        });
         self.turn.publishes.len() - 1
     }
 }

@@ -21,7 +21,13 @@ use crate::timer::Timer;
 impl Engine {
     /// Gives this new engine a disk: restores the queues that an earlier incarnation left. `incarnation`: unique to
     /// this process.
-    pub fn with_store(mut self, store: Box<dyn Store>, incarnation: u64, wall_offset: i64, now: Nanos) -> io::Result<Self> {
+    pub fn with_store(
+        mut self,
+        store: Box<dyn Store>,
+        incarnation: u64,
+        wall_offset: i64,
+        now: Nanos,
+    ) -> io::Result<Self> {
         self.clock.set_offset(wall_offset);
         let disk = Rc::new(Disk::new(store, incarnation, &self.config, self.memory.messages.clone()));
         self.disk = Some(Storage::new(Rc::clone(&disk), QUANTUM_BYTES as u64));
@@ -66,7 +72,8 @@ impl Engine {
     fn restore(&mut self, disk: &Rc<Disk>, now: Nanos) -> io::Result<()> {
         let found = disk.found()?;
         for (name, found) in found {
-            let (topic, channel) = name.split_once(':').map_or((&*name, None), |(topic, channel)| (topic, Some(channel)));
+            let (topic, channel) =
+                name.split_once(':').map_or((&*name, None), |(topic, channel)| (topic, Some(channel)));
             if !std::iter::once(topic).chain(channel).all(|name| codec::name(name.as_bytes()).is_some()) {
                 continue; // not one of ours
             }
@@ -148,9 +155,11 @@ impl Engine {
     /// Everything is in place: a topic that has no limit by now has none, and what waited for tokens goes.
     pub(crate) fn release_restored(&mut self, now: Nanos) {
         let unlimited = |topic: &Topic| topic.limiter.is_none() && !topic.restored.is_empty();
-        let keys: Vec<TopicKey> = self.topics.iter().filter(|(_, topic)| unlimited(topic)).map(|(key, _)| key).collect();
+        let keys: Vec<TopicKey> =
+            self.topics.iter().filter(|(_, topic)| unlimited(topic)).map(|(key, _)| key).collect();
         for key in keys {
-            let restored = self.topics.get_mut(key).map(|topic| std::mem::take(&mut topic.restored)).unwrap_or_default();
+            let restored =
+                self.topics.get_mut(key).map(|topic| std::mem::take(&mut topic.restored)).unwrap_or_default();
             self.release_waiting(key, restored.into_iter(), now);
         }
     }
@@ -160,7 +169,9 @@ impl Engine {
     /// Collects ended disk jobs, reports events, and arms the next sync.
     pub(crate) fn tend_disk(&mut self, now: Nanos) {
         let sync_timeout_ns = self.sync_timeout_ns();
-        let Some(Storage { disk, armed, .. }) = self.disk.as_mut().filter(|storage| storage.disk.is_stirred()) else { return };
+        let Some(Storage { disk, armed, .. }) = self.disk.as_mut().filter(|storage| storage.disk.is_stirred()) else {
+            return;
+        };
         disk.collect_outcomes();
         if disk.take_copied() {
             // At once: a crash before that brings what moved to a channel twice.

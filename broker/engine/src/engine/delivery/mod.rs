@@ -87,8 +87,9 @@ impl Engine {
         let is_short = self.memory.messages.used() > self.half_of_memory();
         let Some(topic) = self.topics.get_mut(key).filter(|topic| topic.flows()) else { return };
         // A channel on disk takes no more than it has written: otherwise all messages of the topic would be in memory.
-        let any_channel =
-            |has: fn(&Queue) -> bool| topic.channels.iter().any(|key| self.channels.get(*key).is_some_and(|channel| has(&channel.queue)));
+        let any_channel = |has: fn(&Queue) -> bool| {
+            topic.channels.iter().any(|key| self.channels.get(*key).is_some_and(|channel| has(&channel.queue)))
+        };
         if any_channel(Queue::is_to_be_written) {
             return self.fan_out_later(key);
         }
@@ -134,7 +135,8 @@ impl Engine {
     /// If they could all move at once, they enter the topic's queue in memory and move on in portions.
     pub(crate) fn release_waiting(&mut self, key: TopicKey, messages: impl Iterator<Item = Message>, now: Nanos) {
         let straight = self.server.is_none();
-        let Some(topic) = self.topics.get_mut(key).filter(|topic| straight && topic.flows() && topic.queue.can_keep()) else {
+        let Some(topic) = self.topics.get_mut(key).filter(|topic| straight && topic.flows() && topic.queue.can_keep())
+        else {
             return messages.for_each(|message| self.release(key, message, now));
         };
         for mut message in messages {
@@ -228,7 +230,8 @@ impl Engine {
                 }
                 sub.push_deadline(deadline, message.id);
                 self.timers.arm(&mut sub.armed, deadline, Timer::MessageTimeout(consumer));
-                let mark = (message.attempts == 1 && !message.foreign).then(|| first_delivery(channel.topic, &message, now));
+                let mark =
+                    (message.attempts == 1 && !message.foreign).then(|| first_delivery(channel.topic, &message, now));
                 conn.deliver(&message, mark);
                 in_flight.insert(InFlight { message, owner: consumer, delivered: now, deadline });
                 if !conn.dirty {
@@ -296,7 +299,14 @@ fn put(
 
 fn first_delivery(topic: TopicKey, message: &Message, now: Nanos) -> Mark {
     let times = message.times;
-    Mark { end: 0, topic, arrival: times.arrival, due: times.due, consumer_wait: now - times.queued, trace: times.trace }
+    Mark {
+        end: 0,
+        topic,
+        arrival: times.arrival,
+        due: times.due,
+        consumer_wait: now - times.queued,
+        trace: times.trace,
+    }
 }
 
 /// A number from 0 to 99 (xorshift64*) for `sample_rate`; it need not be unpredictable.

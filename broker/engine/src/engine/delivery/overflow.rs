@@ -1,9 +1,10 @@
 //! Overflow of a turn to disk, and the answers that wait for it.
 //!
-//! Nothing is acknowledged before it is written, to memory or to a file. A turn writes a quantum of what overflowed before
-//! it answers, queue by queue, and goes on in the next turn: a megabyte on memory that is new to the page cache would take
-//! one or two milliseconds. A publish of which something is left is answered when nothing is any more: each message that
-//! is to be written holds its `Ticket`, and the last one tells. Behind such an answer all others of the connection wait, and its next commands (`engine/input.rs`).
+//! Nothing is acknowledged before it is written, to memory or to a file. A turn writes a quantum of what overflowed
+//! before it answers, queue by queue, and goes on in the next turn: a megabyte on memory that is new to the page cache
+//! would take one or two milliseconds. A publish of which something is left is answered when nothing is any more: each
+//! message that is to be written holds its `Ticket`, and the last one tells. Behind such an answer all others of the
+//! connection wait, and its next commands (`engine/input.rs`).
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -119,7 +120,8 @@ impl Engine {
 
     /// Whether an answer must wait: its `publish` has unwritten messages, or earlier answers of the connection wait.
     pub(crate) fn is_held(&self, key: ConnKey, publish: Option<&Publish>) -> bool {
-        publish.is_some_and(|publish| !publish.is_written()) || self.conns.get(key).is_some_and(|conn| !conn.held.is_empty())
+        publish.is_some_and(|publish| !publish.is_written())
+            || self.conns.get(key).is_some_and(|conn| !conn.held.is_empty())
     }
 
     /// Give an answer, and the next commands of its connection a chance, when everything before it is written.

@@ -19,8 +19,11 @@ impl Engine {
     pub(crate) fn hand_over(&mut self, key: ConnKey, head: &Head<'_, '_>, body: &[u8], exchange: Exchange, now: Nanos) {
         let most = self.config.max_memory_bytes / HELD_SHARE;
         if self.http.held.used() > most {
-            let reason = format!("requests and their answers take the {most} bytes that they may (1/{HELD_SHARE} of max_memory_bytes)");
-            return self.answer(key, exchange, now, |out, date| answer::write_refusal(out, 503, &reason, &[], exchange, date));
+            let reason = format!(
+                "requests and their answers take the {most} bytes that they may (1/{HELD_SHARE} of max_memory_bytes)"
+            );
+            return self
+                .answer(key, exchange, now, |out, date| answer::write_refusal(out, 503, &reason, &[], exchange, date));
         }
         let charge = self.http.held.charge((head.len + body.len()) as u64);
         let id = self.http.next_id;
@@ -35,7 +38,11 @@ impl Engine {
             id,
             method: head.method.into(),
             target: format!("{}{separator}{}", head.path, head.query),
-            headers: head.headers.iter().map(|header| (header.name.to_ascii_lowercase(), latin_1(header.value))).collect(),
+            headers: head
+                .headers
+                .iter()
+                .map(|header| (header.name.to_ascii_lowercase(), latin_1(header.value)))
+                .collect(),
             body: body.to_vec(),
             over_tls,
         });

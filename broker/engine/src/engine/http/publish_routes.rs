@@ -90,7 +90,8 @@ impl Engine {
 
     /// Whether a publish with this head is not refused whatever its body is.
     fn is_taken(&self, key: ConnKey, head: &Head<'_, '_>) -> bool {
-        let is_safe_enough = |conn: &Connection| conn.http.as_ref().is_some_and(|http| http.is_safe_enough(self.config.tls_required));
+        let is_safe_enough =
+            |conn: &Connection| conn.http.as_ref().is_some_and(|http| http.is_safe_enough(self.config.tls_required));
         self.conns.get(key).is_some_and(is_safe_enough) && head.method == "POST" && self.is_authorized(head)
     }
 
@@ -120,7 +121,9 @@ impl Engine {
         };
         let batch = Batch { key, topic, stamp, bound, exchange: Some(exchange) };
         match self.run_slice(batch, bodies).map_err(|why| (503, why.into()))? {
-            Sliced::Whole => self.http_publish(Asked { key, verb: Verb::Mpub, topic, defer_ms: 0, stamp }, bodies, exchange),
+            Sliced::Whole => {
+                self.http_publish(Asked { key, verb: Verb::Mpub, topic, defer_ms: 0, stamp }, bodies, exchange)
+            }
             sliced => Ok(sliced == Sliced::Done),
         }
     }
@@ -134,7 +137,12 @@ impl Engine {
         Err((413, format!("TOO_MANY_MESSAGES: {count} > {most}").into()))
     }
 
-    fn http_publish<'a>(&mut self, asked: Asked<'_>, bodies: impl Iterator<Item = &'a [u8]>, exchange: Exchange) -> Result<bool, Refusal> {
+    fn http_publish<'a>(
+        &mut self,
+        asked: Asked<'_>,
+        bodies: impl Iterator<Item = &'a [u8]>,
+        exchange: Exchange,
+    ) -> Result<bool, Refusal> {
         if let Some(reason) = &self.refusal {
             return Err((503, reason.clone().into()));
         }
@@ -178,7 +186,11 @@ fn defer_ms(text: Option<&str>, max_ms: u64) -> Result<u32, Refusal> {
 
 fn line_bodies<'a>(body: &'a [u8], lines: LineBody, config: &Config) -> Result<Bodies<'a>, Refusal> {
     let (count, longest) = lines.whole(body);
-    if longest > config.max_msg_size as usize { Err(refusal(413, "MSG_TOO_BIG")) } else { Ok(Bodies::lines(count, body)) }
+    if longest > config.max_msg_size as usize {
+        Err(refusal(413, "MSG_TOO_BIG"))
+    } else {
+        Ok(Bodies::lines(count, body))
+    }
 }
 
 /// A body by sizes begins with how many messages it has.

@@ -51,7 +51,8 @@ impl Engine {
         identity.heartbeat_ms = None;
         let mut connection = Connection::new(identity, remote, self.clock.wall(now), now);
         connection.phase = Phase::Open;
-        connection.http = Some(Box::new(Http::new(layers.is_some(), self.config.http_idle_timeout_ms as Nanos * 1_000_000, now)));
+        connection.http =
+            Some(Box::new(Http::new(layers.is_some(), self.config.http_idle_timeout_ms as Nanos * 1_000_000, now)));
         connection.layers = layers.map(Box::new);
         self.limits.count_in(connection.remote_host());
         let key = self.conns.insert(connection);
@@ -84,7 +85,14 @@ impl Engine {
 
     /// Runs one request. `None`: nothing to do before more bytes, an answer, or the next turn. `arrival`: of the last
     /// of these bytes.
-    fn run_request(&mut self, key: ConnKey, bytes: &[u8], arrival: impl Fn(usize) -> Nanos, bound: u32, now: Nanos) -> Option<usize> {
+    fn run_request(
+        &mut self,
+        key: ConnKey,
+        bytes: &[u8],
+        arrival: impl Fn(usize) -> Nanos,
+        bound: u32,
+        now: Nanos,
+    ) -> Option<usize> {
         let conn = self.conns.get_mut(key)?;
         let untaken = conn.pending();
         let http = conn.http.as_deref_mut()?;
@@ -154,7 +162,14 @@ impl Engine {
         Some(head.len)
     }
 
-    fn run_chunks(&mut self, key: ConnKey, bytes: &[u8], arrival: impl Fn(usize) -> Nanos, bound: u32, now: Nanos) -> Option<usize> {
+    fn run_chunks(
+        &mut self,
+        key: ConnKey,
+        bytes: &[u8],
+        arrival: impl Fn(usize) -> Nanos,
+        bound: u32,
+        now: Nanos,
+    ) -> Option<usize> {
         let http = self.conns.get_mut(key)?.http.as_mut()?;
         let mut chunks = http.chunks.take()?;
         let decoded = if chunks.body.is_over() { Ok(LAST) } else { chunks.body.decode(bytes, chunks.limit) };
@@ -193,7 +208,15 @@ impl Engine {
     }
 
     /// False: it is more than this turn has room for, and is to be taken in the next one.
-    fn answer_request(&mut self, key: ConnKey, head: &Head<'_, '_>, body: &[u8], stamp: Nanos, bound: u32, now: Nanos) -> bool {
+    fn answer_request(
+        &mut self,
+        key: ConnKey,
+        head: &Head<'_, '_>,
+        body: &[u8],
+        stamp: Nanos,
+        bound: u32,
+        now: Nanos,
+    ) -> bool {
         let afterwards = if self.http.stage == Stage::Closing { Afterwards::Closed } else { head.afterwards };
         let exchange = Exchange { afterwards, head_only: head.method == "HEAD" };
         let Some(http) = self.conns.get_mut(key).and_then(|conn| conn.http.as_mut()) else { return true };
@@ -239,7 +262,9 @@ impl Engine {
                     conn.forget_begun();
                 }
                 let exchange = if is_begun { Exchange::LAST } else { exchange }; // partly published
-                self.answer(key, exchange, now, |out, date| answer::write_refusal(out, status, &code, &[], exchange, date));
+                self.answer(key, exchange, now, |out, date| {
+                    answer::write_refusal(out, status, &code, &[], exchange, date)
+                });
             }
         }
         true
@@ -313,7 +338,13 @@ impl Engine {
         self.http.stage
     }
 
-    pub(crate) fn answer(&mut self, key: ConnKey, exchange: Exchange, now: Nanos, write: impl FnOnce(&mut Vec<u8>, &Date)) {
+    pub(crate) fn answer(
+        &mut self,
+        key: ConnKey,
+        exchange: Exchange,
+        now: Nanos,
+        write: impl FnOnce(&mut Vec<u8>, &Date),
+    ) {
         self.http.date.set(self.clock.wall(now).div_euclid(1_000_000_000));
         let mut out = Vec::new();
         write(&mut out, &self.http.date);
@@ -353,18 +384,24 @@ impl Engine {
             _ if path.starts_with("/config/") => "INVALID_VALUE",
             _ => "BODY_TOO_BIG",
         };
-        self.answer(key, Exchange::LAST, now, |out, date| answer::write_refusal(out, 413, code, &[], Exchange::LAST, date));
+        self.answer(key, Exchange::LAST, now, |out, date| {
+            answer::write_refusal(out, 413, code, &[], Exchange::LAST, date)
+        });
     }
 
     /// More is kept of unfinished requests than there may be.
     pub(crate) fn refuse_unfinished(&mut self, key: ConnKey, why: &str, now: Nanos) {
         let reason = format!("unfinished request: {why}");
-        self.answer(key, Exchange::LAST, now, |out, date| answer::write_refusal(out, 503, &reason, &[], Exchange::LAST, date));
+        self.answer(key, Exchange::LAST, now, |out, date| {
+            answer::write_refusal(out, 503, &reason, &[], Exchange::LAST, date)
+        });
     }
 
     /// A request that has begun must come in: the clock of its deadline runs.
     pub(crate) fn note_unfinished(&mut self, key: ConnKey, more: bool, now: Nanos) {
-        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads() && !conn.input_state.waits()) else { return };
+        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads() && !conn.input_state.waits()) else {
+            return;
+        };
         let Some(http) = &mut conn.http else { return };
         if (more || http.chunks.is_some()) && http.begun.is_none() {
             http.begun = Some(now);
@@ -374,8 +411,12 @@ impl Engine {
 
     /// True: the request under way did not come in time, and is refused.
     pub(crate) fn refuse_late(&mut self, key: ConnKey, now: Nanos) -> bool {
-        let late =
-            self.conns.get(key).filter(|conn| conn.reads()).and_then(|conn| conn.http.as_ref()).is_some_and(|http| http.is_late(now));
+        let late = self
+            .conns
+            .get(key)
+            .filter(|conn| conn.reads())
+            .and_then(|conn| conn.http.as_ref())
+            .is_some_and(|http| http.is_late(now));
         if late {
             self.refuse_malformed(key, Malformed { status: 408, rule: "must come within 30 s" }, now);
         }

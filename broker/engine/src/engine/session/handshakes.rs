@@ -28,7 +28,11 @@ impl Engine {
     /// The next handshake step: `run` it on any thread, and return it. At most `MAX_AWAY` are out at once.
     pub fn poll_handshake(&mut self) -> Option<Handshake> {
         while let Some(key) = self.tls.pop() {
-            let Some(layers) = self.conns.get_mut(key).filter(|conn| conn.reads()).and_then(|conn| conn.layers.as_mut()) else { continue };
+            let Some(layers) =
+                self.conns.get_mut(key).filter(|conn| conn.reads()).and_then(|conn| conn.layers.as_mut())
+            else {
+                continue;
+            };
             layers.listed = false;
             if let Some(step) = layers.give_handshake(key) {
                 self.tls.note_given();
@@ -116,7 +120,10 @@ impl Engine {
         if conn.start(Step::Plain).is_err() {
             return self.close(key);
         }
-        conn.fail(&identify_failed(&format_args!("TLS: no handshake within {} s", SHORT_PATIENCE_NS / 1_000_000_000)).to_string());
+        conn.fail(
+            &identify_failed(&format_args!("TLS: no handshake within {} s", SHORT_PATIENCE_NS / 1_000_000_000))
+                .to_string(),
+        );
         conn.end_input();
         self.mark_dirty(key);
     }

@@ -33,7 +33,8 @@ impl Engine {
     pub(crate) fn upgrade(&mut self, key: ConnKey, features: Features, now: Nanos) -> Result<(), WireError> {
         let tls = self.tls.config.as_ref().filter(|_| features.tls).map(Arc::clone);
         let first = if tls.is_some() { Step::Tls } else { Step::Compression };
-        let layers = Layers::new(tls, features.compression, now + SHORT_PATIENCE_NS).map_err(|error| identify_failed(&error))?;
+        let layers =
+            Layers::new(tls, features.compression, now + SHORT_PATIENCE_NS).map_err(|error| identify_failed(&error))?;
         let Some(conn) = self.conns.get_mut(key) else { return Ok(()) };
         conn.layers = Some(Box::new(layers));
         self.charge_layers(key);
@@ -41,7 +42,9 @@ impl Engine {
         // lock publishers out.
         let limit = self.config.max_memory_bytes / LAYERS_SHARE;
         if self.memory.layers.used() > limit {
-            return Err(identify_failed(&format_args!("layers of all connections take the {limit} bytes that they may")));
+            return Err(identify_failed(&format_args!(
+                "layers of all connections take the {limit} bytes that they may"
+            )));
         }
         self.reply(key, Reply::Start(first));
         if first == Step::Compression {

@@ -1,4 +1,5 @@
-//! Law: whatever an auth server answers, the connection is granted something or told that it failed, and nothing is published that no rule covers.
+//! Law: whatever an auth server answers, the connection is granted something or told that it failed, and nothing is
+//! published that no rule covers.
 
 use crate::config::Config;
 use crate::event::Event;

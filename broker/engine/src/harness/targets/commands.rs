@@ -1,4 +1,5 @@
-//! Law: a stream gives the same commands, or the same error, however it is cut into reads; and a command takes at least its line, at most what is there.
+//! Law: a stream gives the same commands, or the same error, however it is cut into reads; and a command takes at least
+//! its line, at most what is there.
 
 use crate::config::Config;
 use crate::harness::source::Source;
@@ -14,7 +15,8 @@ pub fn run(input: &[u8]) {
         Config { max_msg_size: 64, max_body_size: 256, max_rdy_count: 7, ..Config::default() }
     };
     let (heartbeats, needs_tls, asks_left) = (choice & 32 == 0, choice & 64 != 0, choice & 128 != 0);
-    let context = Context { checked: false, seen: Seen::default(), state, heartbeats, needs_tls, asks_left, config: &config };
+    let context =
+        Context { checked: false, seen: Seen::default(), state, heartbeats, needs_tls, asks_left, config: &config };
     let mut pieces = source;
     let mut whole = Reader::default();
     let stream = {
@@ -64,7 +66,9 @@ fn check(command: &Command<'_>, config: &Config) {
             assert!(bodies.count > 0 && bodies.to_owned().count() == bodies.count as usize);
             assert!(bodies.to_owned().all(fits));
         }
-        Command::Identify(body) | Command::Auth(body) => assert!(!body.is_empty() && body.len() <= config.max_body_size as usize),
+        Command::Identify(body) | Command::Auth(body) => {
+            assert!(!body.is_empty() && body.len() <= config.max_body_size as usize)
+        }
         Command::Rdy(count) => assert!(*count <= config.max_rdy_count),
         _ => {}
     }

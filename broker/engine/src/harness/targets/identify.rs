@@ -19,7 +19,12 @@ pub fn run(input: &[u8]) {
     assert!(granted.sample_rate < 100);
     assert!(granted.aware || !(granted.receipts || granted.left));
     assert!(!granted.features.tls || !certificate.is_empty());
-    let texts = [granted.client_id.as_deref(), granted.hostname.as_deref(), Some(&*granted.user_agent), Some(&*granted.topology_region)];
+    let texts = [
+        granted.client_id.as_deref(),
+        granted.hostname.as_deref(),
+        Some(&*granted.user_agent),
+        Some(&*granted.topology_region),
+    ];
     assert!(texts.into_iter().flatten().all(|text| text.len() <= 256));
     let answer = granted.answer(&config);
     if answer != codec::OK {

@@ -1,5 +1,5 @@
-//! Law: whatever a client sends under TLS, snappy or deflate, a step of decoding gives no more than was asked for (and a chunk), the engine keeps no more
-//! than its limits say, and gives everything back with the connection.
+//! Law: whatever a client sends under TLS, snappy or deflate, a step of decoding gives no more than was asked for (and
+//! a chunk), the engine keeps no more than its limits say, and gives everything back with the connection.
 
 use std::sync::{Arc, LazyLock};
 
@@ -23,12 +23,14 @@ const PLAIN: usize = 320 << 10;
 const CHARGED: u64 = 8 << 20;
 
 static CONFIG: LazyLock<Config> = LazyLock::new(tls_config);
-static TLS: LazyLock<Option<Arc<ServerConfig>>> = LazyLock::new(|| server_config(&CONFIG).expect("a usable certificate"));
+static TLS: LazyLock<Option<Arc<ServerConfig>>> =
+    LazyLock::new(|| server_config(&CONFIG).expect("a usable certificate"));
 
 pub fn run(input: &[u8]) {
     let mut source = Source::new(input);
     let choice = source.byte();
-    let compression = [None, Some(Compression::Snappy), Some(Compression::Deflate { level: 1 })][usize::from(choice & 15) % 3];
+    let compression =
+        [None, Some(Compression::Snappy), Some(Compression::Deflate { level: 1 })][usize::from(choice & 15) % 3];
     let with_tls = compression.is_none() || choice & 16 != 0;
     let sealed = if choice & 32 == 0 { source.rest().to_vec() } else { seal(&mut source, compression) };
     let limit = 1 << (usize::from(choice >> 6) * 5); // 1 byte to 32 KiB
@@ -60,8 +62,11 @@ fn decode(with_tls: bool, compression: Option<Compression>, sealed: &[u8], limit
 fn serve(with_tls: bool, compression: Option<Compression>, sealed: &[u8]) {
     let mut pair = Pair::sealed(CONFIG.clone(), TLS.clone());
     let key = pair.connect();
-    let (snappy, deflate) = (compression == Some(Compression::Snappy), matches!(compression, Some(Compression::Deflate { .. })));
-    let asked = format!(r#"{{"feature_negotiation":true,"tls_v1":{with_tls},"snappy":{snappy},"deflate":{deflate},"deflate_level":1}}"#);
+    let (snappy, deflate) =
+        (compression == Some(Compression::Snappy), matches!(compression, Some(Compression::Deflate { .. })));
+    let asked = format!(
+        r#"{{"feature_negotiation":true,"tls_v1":{with_tls},"snappy":{snappy},"deflate":{deflate},"deflate_level":1}}"#
+    );
     pair.send(key, identify(&asked));
     pair.turn();
     for piece in Source::new(sealed).pieces() {
@@ -89,7 +94,8 @@ fn seal(source: &mut Source<'_>, compression: Option<Compression>) -> Vec<u8> {
     sealed.extend_from_slice(b"\xff\x06\x00\x00sNaPpY");
     while !source.is_empty() {
         let (kind, data) = ([0x00, 0x01, 0xfe, 0x80][source.below(4)], source.text());
-        let content = if kind == 0 { snap::raw::Decoder::new().decompress_vec(data).unwrap_or_default() } else { data.to_vec() };
+        let content =
+            if kind == 0 { snap::raw::Decoder::new().decompress_vec(data).unwrap_or_default() } else { data.to_vec() };
         let crc = crc32c::crc32c(&content).rotate_right(15).wrapping_add(0xa282_ead8);
         sealed.push(kind);
         sealed.extend_from_slice(&(data.len() as u32 + 4).to_le_bytes()[..3]);

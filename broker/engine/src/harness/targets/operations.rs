@@ -38,7 +38,11 @@ pub fn run(input: &[u8]) {
         deflate: false,
         ..Config::default()
     };
-    let mut world = if choice & 16 == 0 { World::in_memory(config) } else { World::on_disk(config, (choice & 32 != 0).then_some(40)) };
+    let mut world = if choice & 16 == 0 {
+        World::in_memory(config)
+    } else {
+        World::on_disk(config, (choice & 32 != 0).then_some(40))
+    };
     for _ in 0..LONGEST {
         if source.is_empty() {
             break;
@@ -100,7 +104,8 @@ fn bytes(source: &mut Source<'_>) -> Vec<u8> {
         0..=2 => pub_(topic, &"x".repeat(1 + usize::from(size))),
         3..=4 => mpub(topic, &vec!["yy"; 1 + usize::from(size) % 40]),
         5 => dpub(topic, u64::from(size) * 20, "z"),
-        6..=8 => format!("SUB {topic} {}\nRDY {}\n", if size & 1 == 0 { "x" } else { "y#ephemeral" }, size >> 1 & 7).into_bytes(),
+        6..=8 => format!("SUB {topic} {}\nRDY {}\n", if size & 1 == 0 { "x" } else { "y#ephemeral" }, size >> 1 & 7)
+            .into_bytes(),
         9 => identify(r#"{"client_id":"p","msg_timeout":1000,"srtm":{"v":1,"receipts":true,"left":true}}"#),
         10 => identify(r#"{"heartbeat_interval":-1,"sample_rate":50,"output_buffer_size":64}"#),
         11 => source.bytes(usize::from(size)).to_vec(),

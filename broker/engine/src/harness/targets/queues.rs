@@ -1,5 +1,6 @@
-//! Law: for each channel, what is queued, deferred and in flight (there or before it, in its topic) is as much as was accepted and is neither finished nor
-//! emptied; only that is delivered; and in the end all of it is, each message once. Over stops and starts, with all of memory, some or none.
+//! Law: for each channel, what is queued, deferred and in flight (there or before it, in its topic) is as much as was
+//! accepted and is neither finished nor emptied; only that is delivered; and in the end all of it is, each message
+//! once. Over stops and starts, with all of memory, some or none.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -97,7 +98,9 @@ impl World {
             }
             22 => self.ready(usize::from(detail >> 4), detail & 7),
             23 if detail < 64 => self.restart(),
-            23 if detail < 192 => self.publish_and_restart(1 + usize::from(detail) % 6, 1 + usize::from(detail >> 3 & 7)),
+            23 if detail < 192 => {
+                self.publish_and_restart(1 + usize::from(detail) % 6, 1 + usize::from(detail >> 3 & 7))
+            }
             _ => {}
         }
     }
@@ -159,7 +162,11 @@ impl World {
         if consumer.got.is_empty() {
             return;
         }
-        let delivery = if how & 3 == 3 { consumer.got[0].clone() } else { consumer.got.remove(usize::from(how >> 2) % consumer.got.len()) };
+        let delivery = if how & 3 == 3 {
+            consumer.got[0].clone()
+        } else {
+            consumer.got.remove(usize::from(how >> 2) % consumer.got.len())
+        };
         let id = &delivery.id;
         let line = match how & 3 {
             0 => format!("FIN {id}\n"),
@@ -221,7 +228,11 @@ impl World {
         let Some(consumer) = self.consumers.iter_mut().find(|consumer| consumer.key == key) else { return };
         for frame in frames {
             if let Frame::Message(delivery) = frame {
-                assert!(self.owed[consumer.channel].contains(&delivery.body), "{} is not owed to anybody", delivery.body);
+                assert!(
+                    self.owed[consumer.channel].contains(&delivery.body),
+                    "{} is not owed to anybody",
+                    delivery.body
+                );
                 consumer.got.push(delivery);
             }
         }
@@ -231,7 +242,9 @@ impl World {
     fn before(&self) -> usize {
         let mut topics = self.pair.engine.topics.values();
         topics.next().map_or(0, |topic| {
-            topic.queue.len() + topic.restored.len() + topic.limiter.as_ref().map_or(0, |limiter| limiter.backlog.iter().count())
+            topic.queue.len()
+                + topic.restored.len()
+                + topic.limiter.as_ref().map_or(0, |limiter| limiter.backlog.iter().count())
         })
     }
 
@@ -256,7 +269,8 @@ impl World {
             self.pair.engine.pause_channel("t", name, false);
             self.settle();
             let came = finish_all(&mut self.pair, name);
-            let owed: HashMap<String, u32> = std::mem::take(&mut self.owed[channel]).into_iter().map(|body| (body, 1)).collect();
+            let owed: HashMap<String, u32> =
+                std::mem::take(&mut self.owed[channel]).into_iter().map(|body| (body, 1)).collect();
             assert_eq!(came, owed, "deliveries of channel {name}");
         }
         self.settle();

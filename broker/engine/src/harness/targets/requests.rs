@@ -1,5 +1,5 @@
-//! Law: a stream of requests gets the same answers, and hands the same requests on, however it is cut into reads; what is kept of it is bounded, and
-//! given back at the end.
+//! Law: a stream of requests gets the same answers, and hands the same requests on, however it is cut into reads; what
+//! is kept of it is bounded, and given back at the end.
 
 use crate::config::Config;
 use crate::harness::pair::Pair;
@@ -33,7 +33,8 @@ fn serve<'a>(token: &str, reads: impl Iterator<Item = &'a [u8]>) -> (String, Vec
             pair.turn();
             let asked = pair.engine.poll_handed();
             for request in &asked {
-                let answer = Answer { status: 200, content_type: "text/plain", headers: &[], body: request.target.as_bytes() };
+                let answer =
+                    Answer { status: 200, content_type: "text/plain", headers: &[], body: request.target.as_bytes() };
                 pair.engine.respond(request.id, &answer, pair.now);
             }
             if asked.is_empty() {

@@ -1,5 +1,6 @@
-//! Law: whatever lies in the directory, an engine starts on it, delivers whole records only (each of which is there, checksum and all), and once all of
-//! them are finished nothing of the queues is left. Checksums are put right where the input says so: else it would never get beyond them.
+//! Law: whatever lies in the directory, an engine starts on it, delivers whole records only (each of which is there,
+//! checksum and all), and once all of them are finished nothing of the queues is left. Checksums are put right where
+//! the input says so: else it would never get beyond them.
 
 use crate::config::Config;
 use crate::harness::invariant;
@@ -23,7 +24,8 @@ pub fn run(input: &[u8]) {
         store.with(|disk| disk.files.insert(name, content));
     }
     let bodies = bodies(&store);
-    let config = Config { mem_queue_size: usize::from(source.byte() & 7), max_bytes_per_file: 4_096, ..Config::default() };
+    let config =
+        Config { mem_queue_size: usize::from(source.byte() & 7), max_bytes_per_file: 4_096, ..Config::default() };
     let mut pair = Pair::on_disk(config, &store, INCARNATION, START);
     deliver(&mut pair, &bodies);
     let ours = |name: &String| segment::parse_file_name(name).is_some_and(|(queue, _)| queue == "t:c");
@@ -58,8 +60,12 @@ fn meta_name(queue: &str) -> String {
 /// The content as entries of a meta file.
 fn sealed_meta(content: Vec<u8>) -> Vec<u8> {
     let number = |bytes: &[u8], at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
-    let entry =
-        |e: &[u8]| crate::storage::meta::Entry { number: number(e, 0), start: number(e, 8), end: number(e, 16), count: number(e, 24) };
+    let entry = |e: &[u8]| crate::storage::meta::Entry {
+        number: number(e, 0),
+        start: number(e, 8),
+        end: number(e, 16),
+        count: number(e, 24),
+    };
     let (highest, entries) = content.split_at(content.len().min(8));
     let highest_id = highest.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
     Meta { highest_id, entries: entries.chunks_exact(32).map(entry).collect() }.encode()
@@ -67,7 +73,8 @@ fn sealed_meta(content: Vec<u8>) -> Vec<u8> {
 
 /// The content behind a sound header; records in it get the checksum that makes them sound, if they are whole.
 fn sealed_segment(mut content: Vec<u8>, number: u64) -> Vec<u8> {
-    let kind = if content.first().is_some_and(|byte| byte & 1 == 1) { segment::Kind::Aside } else { segment::Kind::Queue };
+    let kind =
+        if content.first().is_some_and(|byte| byte & 1 == 1) { segment::Kind::Aside } else { segment::Kind::Queue };
     let header = Header { kind, salt: 0x5a17, incarnation: u64::from(content.get(1).copied().unwrap_or(0)), number };
     let mut at = 0;
     while at < content.len() {
@@ -75,7 +82,10 @@ fn sealed_segment(mut content: Vec<u8>, number: u64) -> Vec<u8> {
             at += 1;
             continue;
         };
-        let crc = crc32c::crc32c_append(crc32c::crc32c_append(header.salt, &content[at + 4..at + 8]), &content[at + 12..at + size]);
+        let crc = crc32c::crc32c_append(
+            crc32c::crc32c_append(header.salt, &content[at + 4..at + 8]),
+            &content[at + 12..at + size],
+        );
         content[at + 8..at + 12].copy_from_slice(&crc.to_le_bytes());
         at += size;
     }
@@ -85,8 +95,10 @@ fn sealed_segment(mut content: Vec<u8>, number: u64) -> Vec<u8> {
 /// The bodies of all sound records, found byte by byte.
 fn bodies(store: &MemoryStore) -> Vec<String> {
     store.with(|disk| {
-        let segments = disk.files.values().filter_map(|content| Some((Header::decode(content)?.salt, &content[HEADER..])));
-        let records = segments.flat_map(|(salt, content)| (0..content.len()).filter_map(move |at| record::decode(&content[at..], salt)));
+        let segments =
+            disk.files.values().filter_map(|content| Some((Header::decode(content)?.salt, &content[HEADER..])));
+        let records = segments
+            .flat_map(|(salt, content)| (0..content.len()).filter_map(move |at| record::decode(&content[at..], salt)));
         records.map(|record| String::from_utf8_lossy(record.body).into_owned()).collect()
     })
 }

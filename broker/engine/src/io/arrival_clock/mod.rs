@@ -25,7 +25,15 @@ pub trait ArrivalClock {
     fn begin_turn(&mut self, _clock: &mut ClockMap, _counters: &mut Counters) {}
 
     /// A connection was accepted. `peer` is `None` on a Unix socket.
-    fn accept(&mut self, _key: ConnKey, _speaks: Speaks, _fd: &OwnedFd, _peer: Option<SocketAddr>, _clock: &mut ClockMap) {}
+    fn accept(
+        &mut self,
+        _key: ConnKey,
+        _speaks: Speaks,
+        _fd: &OwnedFd,
+        _peer: Option<SocketAddr>,
+        _clock: &mut ClockMap,
+    ) {
+    }
 
     /// The connection is gone, or its further bytes are dropped unread.
     fn forget(&mut self, _key: ConnKey) {}

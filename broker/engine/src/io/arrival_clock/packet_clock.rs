@@ -35,7 +35,9 @@ impl PacketClock {
     pub fn open(listeners: &[Listener]) -> io::Result<Self> {
         let ring = Ring::open(&ports(listeners)?).map_err(|error| {
             let why = match error.kind() {
-                io::ErrorKind::PermissionDenied => "needs the capability CAP_NET_RAW, which this process does not have".to_owned(),
+                io::ErrorKind::PermissionDenied => {
+                    "needs the capability CAP_NET_RAW, which this process does not have".to_owned()
+                }
                 _ => format!("needs a packet ring, which the kernel refuses ({error})"),
             };
             io::Error::new(error.kind(), Refused { field: "arrival_clock", why })

@@ -35,7 +35,9 @@ impl Ring {
     /// Open a ring for all interfaces of this network namespace. `PermissionDenied` without CAP_NET_RAW.
     pub fn open(ports: &[u16]) -> io::Result<Self> {
         // SAFETY: no pointers; the result is checked before it is owned.
-        let fd = check(unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0) })?;
+        let fd = check(unsafe {
+            libc::socket(libc::AF_PACKET, libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0)
+        })?;
         // SAFETY: `fd` was just opened and nobody else owns it.
         let owner = unsafe { OwnedFd::from_raw_fd(fd) };
         attach(fd, &filter(ports))?;
@@ -118,7 +120,9 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 
 fn set_option<T>(fd: RawFd, level: libc::c_int, name: libc::c_int, value: &T) -> io::Result<()> {
     // SAFETY: `value` lives through the call and its size is given.
-    check(unsafe { libc::setsockopt(fd, level, name, ptr::from_ref(value).cast(), mem::size_of::<T>() as libc::socklen_t) })?;
+    check(unsafe {
+        libc::setsockopt(fd, level, name, ptr::from_ref(value).cast(), mem::size_of::<T>() as libc::socklen_t)
+    })?;
     Ok(())
 }
 
@@ -126,12 +130,19 @@ fn attach(fd: RawFd, instructions: &[Instruction]) -> io::Result<()> {
     let one = |i: &Instruction| libc::sock_filter { code: i.code as u16, jt: i.if_true, jf: i.if_false, k: i.operand };
     let mut program: Vec<libc::sock_filter> = instructions.iter().map(one).collect();
     // The kernel copies the program during the call.
-    set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() })
+    set_option(
+        fd,
+        libc::SOL_SOCKET,
+        libc::SO_ATTACH_FILTER,
+        &libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() },
+    )
 }
 
 fn map(fd: RawFd) -> io::Result<NonNull<u8>> {
     // SAFETY: a new shared mapping of the ring of `fd`, of the ring's size; the result is checked.
-    let at = unsafe { libc::mmap(ptr::null_mut(), FRAMES * FRAME, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd, 0) };
+    let at = unsafe {
+        libc::mmap(ptr::null_mut(), FRAMES * FRAME, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd, 0)
+    };
     if at == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }

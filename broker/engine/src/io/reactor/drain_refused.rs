@@ -14,7 +14,7 @@ impl Reactor {
         let Some(socket) = self.sockets.get_mut(key) else { return };
         if !std::mem::replace(&mut socket.dropping, true) {
             self.dropping.push_back(key);
-            self.arrivals.forget(key); // nobody asks when this came, and unasked for it would count as missed in each turn
+            self.arrivals.forget(key); // or it would count as missed in each turn
         }
     }
 

@@ -152,7 +152,8 @@ impl Reactor {
             now = self.clock.resample();
             self.engine.clock.set_offset(self.clock.offset());
             self.note_suspension(false, now);
-            (self.engine.counters.clock_steps, self.engine.counters.stamps_corrected) = (self.clock.steps, self.clock.corrected);
+            (self.engine.counters.clock_steps, self.engine.counters.stamps_corrected) =
+                (self.clock.steps, self.clock.corrected);
             self.arrivals.begin_turn(&mut self.clock, &mut self.engine.counters);
             let mut commands = false;
             for hold in 0.. {
@@ -165,7 +166,8 @@ impl Reactor {
                         _ => self.handle_ready(ConnKey::from(KeyData::from_ffi(token)), readiness, now),
                     }
                 }
-                // Whoever was stopped just behind the wait learns of what came meanwhile by another one: it may be earlier than what was read.
+                // Whoever was stopped just behind the wait learns of what came meanwhile by another one: it may be
+                // earlier than what was read.
                 let missed = self.arrivals.missed() && hold == 0;
                 let all = ready < self.epoll.capacity() && !missed;
                 let holds = !all && hold < MAX_HOLDS && self.engine.decides_in_order();
@@ -255,7 +257,9 @@ impl Reactor {
     }
 
     fn handle_ready(&mut self, key: ConnKey, readiness: u32, now: Nanos) {
-        if readiness & (libc::EPOLLIN | libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0 && !self.read(key, readiness & !PLAIN == 0, now) {
+        if readiness & (libc::EPOLLIN | libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0
+            && !self.read(key, readiness & !PLAIN == 0, now)
+        {
             self.look_again(key);
         }
         if readiness & libc::EPOLLOUT as u32 != 0 {
@@ -277,7 +281,7 @@ impl Reactor {
         match socket::receive(socket.fd.as_raw_fd(), &mut self.buffer) {
             Received::Bytes(len, stamp) => {
                 let (is_stamped, publish_reads) = (stamp.is_some(), self.engine.counters.sharing.reads);
-                let drained = len < READ_BUFFER && is_stamped; // without a stamp it is no TCP stream, and may end a read at any byte
+                let drained = len < READ_BUFFER && is_stamped; // without a stamp it is no TCP stream
                 let stamp = match stamp {
                     Some(stamp) => {
                         let now = if self.clock.is_before(stamp, now) { now } else { clock::monotonic() };
@@ -391,18 +395,22 @@ impl Reactor {
 
     fn measure_network_delay(&mut self) {
         for key in self.engine.poll_network_delay() {
-            if let Some(round_trip) = self.sockets.get(key).and_then(|socket| socket::min_round_trip(socket.fd.as_raw_fd())) {
+            if let Some(round_trip) =
+                self.sockets.get(key).and_then(|socket| socket::min_round_trip(socket.fd.as_raw_fd()))
+            {
                 self.engine.handle_round_trip(key, round_trip);
             }
         }
         self.engine.end_network_delay();
     }
 
-    /// Dropping a socket closes it and takes it out of the epoll set, so many in a turn: a crowd that leaves together must not stop those that stay.
+    /// Dropping a socket closes it and takes it out of the epoll set, so many in a turn: a crowd that leaves together
+    /// must not stop those that stay.
     fn close_some(&mut self) {
         for key in self.engine.poll_closed() {
             if let Some(socket) = self.sockets.remove(key) {
-                // Those that must wait would be told of at every wait once their peers are gone. (If that fails they are, and closed soon all the same.)
+                // Those that must wait would be told of at every wait once their peers are gone. (If that fails they
+                // are, and closed soon all the same.)
                 if self.leaving.len() >= CONNECTIONS_A_TURN {
                     let _ = self.epoll.remove(socket.fd.as_raw_fd());
                 }

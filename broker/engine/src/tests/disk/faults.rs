@@ -169,7 +169,11 @@ fn what_fails_for_want_of_descriptors_is_no_damage() {
     world.pair.advance(2 * S);
     assert_eq!(world.pair.bodies(consumer), ["b", "c"]);
     let reason = "read t:c.000000.seg: Too many open files (os error 24)".to_owned();
-    assert_eq!(world.events(), [Event::DiskFailed { reason }, Event::DiskWorks], "and it is told that reading works again");
+    assert_eq!(
+        world.events(),
+        [Event::DiskFailed { reason }, Event::DiskWorks],
+        "and it is told that reading works again"
+    );
 }
 
 #[test]
@@ -231,7 +235,10 @@ fn a_publish_that_is_refused_in_part_is_counted_as_far_as_it_came() {
     let refused = world.pair.ask(publisher, mpub("t", &["a", "b", "c", "dd", "ee"]));
     assert!(matches!(&refused[..], [Frame::Error(text)] if text.starts_with("E_MPUB_FAILED ")), "{refused:?}");
     let topic = world.pair.topic();
-    assert_eq!((&topic["message_count"], &topic["message_bytes"], &topic["rejected"]), (&3.into(), &3.into(), &2.into()));
+    assert_eq!(
+        (&topic["message_count"], &topic["message_bytes"], &topic["rejected"]),
+        (&3.into(), &3.into(), &2.into())
+    );
     assert_eq!(world.pair.channel()["message_count"], 3);
     assert_eq!(world.drain(), ["a", "b", "c"]);
 }
@@ -248,7 +255,12 @@ fn a_message_that_one_channel_could_not_take_and_another_could_is_counted() {
     // "c" has room for one of the three, "d" for two.
     assert_eq!(world.pair.topic()["message_count"], 3);
     assert_eq!(
-        world.pair.topic()["channels"].as_array().expect("a list").iter().map(|c| c["depth"].as_u64()).sum::<Option<u64>>(),
+        world.pair.topic()["channels"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|c| c["depth"].as_u64())
+            .sum::<Option<u64>>(),
         Some(4)
     );
 }

@@ -100,7 +100,9 @@ impl World {
 
     fn events(&mut self) -> Vec<Event> {
         let events = self.pair.engine.poll_events().into_iter();
-        events.filter(|event| matches!(event, Event::DiskFailed { .. } | Event::DiskWorks | Event::DiskRepaired { .. })).collect()
+        events
+            .filter(|event| matches!(event, Event::DiskFailed { .. } | Event::DiskWorks | Event::DiskRepaired { .. }))
+            .collect()
     }
 
     fn names(&self) -> Vec<String> {

@@ -44,7 +44,11 @@ fn nobody_else_waits_for_it() {
     world.pair.send(slow, pub_("t", &large));
     for _ in 0..5 {
         assert_eq!(world.pair.ask(calm, pub_("u#ephemeral", "x")), [ok()]);
-        assert_eq!((world.pair.bodies(consumer), world.pair.take(slow)), (vec!["x".to_owned()], vec![]), "in the same turn");
+        assert_eq!(
+            (world.pair.bodies(consumer), world.pair.take(slow)),
+            (vec!["x".to_owned()], vec![]),
+            "in the same turn"
+        );
     }
     world.pair.advance(0);
     assert_eq!(world.pair.take(slow), [ok()]);
@@ -93,7 +97,9 @@ fn an_unfinished_command_behind_it_is_not_lost() {
 fn the_next_slice_of_an_mpub_waits_for_the_last_to_be_written() {
     let (mut world, _) = world();
     let key = world.pair.connect();
-    let unwritten = |world: &World| world.pair.engine.channels.values().map(|channel| channel.queue.unwritten().count()).sum::<usize>();
+    let unwritten = |world: &World| {
+        world.pair.engine.channels.values().map(|channel| channel.queue.unwritten().count()).sum::<usize>()
+    };
     world.pair.send(key, mpub("t", &vec!["x"; 2_000]));
     world.pair.turn();
     let mut most = unwritten(&world);
@@ -104,7 +110,11 @@ fn the_next_slice_of_an_mpub_waits_for_the_last_to_be_written() {
         most = unwritten(&world);
     }
     world.pair.advance(0);
-    assert_eq!((world.pair.take(key), world.depths()), (vec![ok()], (2_000, 1_999)), "the first one is kept in memory too");
+    assert_eq!(
+        (world.pair.take(key), world.depths()),
+        (vec![ok()], (2_000, 1_999)),
+        "the first one is kept in memory too"
+    );
 }
 
 #[test]
@@ -112,7 +122,8 @@ fn a_connection_that_waits_for_something_else_too_goes_on_when_both_are_there() 
     for python_is_late in [false, true] {
         let (mut world, large) = world();
         let key = world.pair.connect_http();
-        let publish = format!("POST /pub?topic=t HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n{large}", large.len());
+        let publish =
+            format!("POST /pub?topic=t HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n{large}", large.len());
         world.pair.send(key, publish + "GET /stats HTTP/1.1\r\nHost: h\r\n\r\nGET /ping HTTP/1.1\r\nHost: h\r\n\r\n");
         world.pair.turn();
         if python_is_late {
@@ -178,7 +189,9 @@ fn an_mpub_of_which_one_queue_of_two_refuses_the_end_is_refused_once() {
     let key = world.pair.connect();
     world.pair.send(key, mpub("t", &["x".repeat(300).as_str(), "y".repeat(300).as_str()]));
     world.pair.advance(0);
-    assert!(matches!(&world.pair.take(key)[..], [Frame::Error(text)] if text.starts_with("E_MPUB_FAILED MPUB failed write t:")));
+    assert!(
+        matches!(&world.pair.take(key)[..], [Frame::Error(text)] if text.starts_with("E_MPUB_FAILED MPUB failed write t:"))
+    );
 }
 
 #[test]
@@ -423,7 +436,9 @@ fn who_has_its_answer_keeps_no_turn_busy_and_nobody_behind_it() {
 fn http_that_closes_in_the_turn_of_an_answer_ends_its_connection() {
     let (mut world, large) = world();
     let key = world.pair.connect_http();
-    world.pair.send(key, format!("POST /pub?topic=t HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n{large}", large.len()));
+    world
+        .pair
+        .send(key, format!("POST /pub?topic=t HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n{large}", large.len()));
     while world.pair.take_text(key).is_empty() {
         world.pair.turn();
     }
@@ -504,7 +519,8 @@ fn a_request_behind_it_has_all_its_time_from_the_answer_on() {
         let (mut world, large) = world();
         let key = world.pair.connect_http();
         let framing = if chunked { "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n" } else { "Content-" };
-        let publish = format!("POST /pub?topic=t HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n{large}", large.len());
+        let publish =
+            format!("POST /pub?topic=t HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n{large}", large.len());
         world.pair.send(key, publish + "POST /pub?topic=t HTTP/1.1\r\nHost: h\r\n" + framing);
         world.pair.turn();
         world.pair.stall(31 * S);
@@ -524,7 +540,9 @@ fn a_request_behind_it_has_all_its_time_from_the_answer_on() {
 fn no_message_comes_before_the_answer_to_the_subscription_and_none_waits_for_later_ones() {
     let (mut world, large) = world();
     let (key, other) = (world.pair.connect(), world.pair.connect());
-    world.pair.send(key, [pub_("t", &large), b"SUB u#ephemeral c#ephemeral\nRDY 1\n".to_vec(), pub_("t", &large)].concat());
+    world
+        .pair
+        .send(key, [pub_("t", &large), b"SUB u#ephemeral c#ephemeral\nRDY 1\n".to_vec(), pub_("t", &large)].concat());
     world.pair.turn();
     assert_eq!(world.pair.ask(other, pub_("u#ephemeral", "x")), [ok()]);
     let (_, frames) = turns_until_answered(&mut world.pair, key);

@@ -32,8 +32,8 @@ fn steps() -> impl Strategy<Value = (usize, Option<u64>, Vec<Step>)> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(150) })]
 
-    /// Whatever happens: what was acknowledged comes, unless it was only in memory (or deferred) when the process was killed; and a stop in good order
-    /// makes nothing come again that was finished.
+    /// Whatever happens: what was acknowledged comes, unless it was only in memory (or deferred) when the process was
+    /// killed; and a stop in good order makes nothing come again that was finished.
     #[test]
     fn stops_kills_and_full_disks_lose_nothing_that_was_on_disk((mem_queue_size, portion, steps) in steps()) {
         let mut world = World::new(mem_queue_size);

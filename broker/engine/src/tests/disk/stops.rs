@@ -13,7 +13,8 @@ fn a_stop_in_good_order_keeps_everything_in_order_and_once() {
     world.release("t");
     assert_eq!(world.depths(), (5, 5));
     let consumer = world.pair.subscribe("t", "c", 10);
-    let came: Vec<_> = world.pair.messages(consumer).into_iter().map(|delivery| (delivery.attempts, delivery.body)).collect();
+    let came: Vec<_> =
+        world.pair.messages(consumer).into_iter().map(|delivery| (delivery.attempts, delivery.body)).collect();
     assert_eq!(came, [(2, "in flight"), (1, "a"), (1, "b"), (1, "c"), (1, "d")].map(|(n, body)| (n, body.to_owned())));
     world.restart();
     world.release("t");

@@ -40,7 +40,10 @@ fn a_damaged_message_in_the_middle_costs_only_itself_and_the_file_is_kept_aside(
         assert_eq!(world.restart(), [""; 0]);
         assert_eq!(world.queue.unread(), 3);
         assert_eq!(world.drain(), ["aaaa", "cccc"], "byte {byte}");
-        assert_eq!(world.reports(), ["t:c.000000.seg is damaged at 116: 80 bytes skipped, up to the next sound message"]);
+        assert_eq!(
+            world.reports(),
+            ["t:c.000000.seg is damaged at 116: 80 bytes skipped, up to the next sound message"]
+        );
         assert_eq!(world.queue.unread(), 0);
         world.sync();
         assert_eq!(world.store.names(), ["t:c.000000.seg.bad"]);
@@ -84,7 +87,8 @@ fn a_meta_file_that_promises_more_messages_than_there_is_room_for_is_not_believe
     let mut world = World::new();
     world.put(&["a", "b"]);
     world.sync();
-    let meta = Meta { highest_id: 2, entries: vec![Entry { number: 0, start: HEADER as u64, end: 190, count: u64::MAX }] };
+    let meta =
+        Meta { highest_id: 2, entries: vec![Entry { number: 0, start: HEADER as u64, end: 190, count: u64::MAX }] };
     world.store.with(|disk| disk.files.insert("t:c.meta".into(), meta.encode()));
     assert_eq!(world.restart(), ["t:c.000000.seg is not as its meta file says: all that is there is delivered"]);
     assert_eq!(world.queue.unread(), 2);

@@ -86,7 +86,10 @@ impl World {
     }
 
     fn reports(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.volume.reports).into_iter().map(|report| format!("{} {}", report.file, report.what)).collect()
+        std::mem::take(&mut self.volume.reports)
+            .into_iter()
+            .map(|report| format!("{} {}", report.file, report.what))
+            .collect()
     }
 
     fn damage(&mut self, file: &str, offset: usize) {
@@ -95,7 +98,15 @@ impl World {
 }
 
 fn record(id: u64, body: &str) -> Record<'_> {
-    Record { id: MessageId(id), wall_ns: 9, attempts: 2, defer_ms: 0, times: TIMES, until_wall_ns: 0, body: body.as_bytes() }
+    Record {
+        id: MessageId(id),
+        wall_ns: 9,
+        attempts: 2,
+        defer_ms: 0,
+        times: TIMES,
+        until_wall_ns: 0,
+        body: body.as_bytes(),
+    }
 }
 
 fn portion(messages: u64) -> Portion {
@@ -307,7 +318,10 @@ fn a_kill_at_any_point_of_a_sync_leaves_no_segment_that_the_meta_file_leaves_out
         let meta = world.store.with(|disk| Meta::decode(&disk.files["t:c.meta"]).expect("sound"));
         let listed: Vec<String> = meta.entries.iter().map(|entry| segment::file_name("t:c", entry.number)).collect();
         let there = world.store.names();
-        assert!(there.iter().all(|name| name == "t:c.meta" || listed.contains(name)), "{lives}: {there:?} of {listed:?}");
+        assert!(
+            there.iter().all(|name| name == "t:c.meta" || listed.contains(name)),
+            "{lives}: {there:?} of {listed:?}"
+        );
         world.restart();
         assert!(world.drain().ends_with(&["c".to_owned(), "d".to_owned()]), "{lives}");
     }
@@ -392,13 +406,18 @@ fn what_a_stopping_broker_writes_comes_before_what_was_on_disk_and_what_stood_be
     world.sync();
     assert_eq!(world.restart(), [""; 0]);
     let mut aside = Vec::new();
-    let sink = |read: Read<'_>| aside.push((text(read.record.body), read.record.until_wall_ns, read.foreign, read.receipt));
+    let sink =
+        |read: Read<'_>| aside.push((text(read.record.body), read.record.until_wall_ns, read.foreign, read.receipt));
     world.queue.read_aside(&mut world.volume, sink).expect("a sound disk");
     assert!(matches!(&aside[..], [(body, 77, true, _)] if body == "later"));
     world.put(&["e"]);
     assert_eq!((world.queue.unread(), world.drain()), (5, ["a", "b", "c", "d", "e"].map(str::to_owned).to_vec()));
     world.sync();
-    assert_eq!(world.store.names(), ["t:c.000004.seg", "t:c.000005.seg", "t:c.meta"], "as long as the deferred one is needed");
+    assert_eq!(
+        world.store.names(),
+        ["t:c.000004.seg", "t:c.000005.seg", "t:c.meta"],
+        "as long as the deferred one is needed"
+    );
 }
 
 #[test]
@@ -453,7 +472,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
 
-    /// Whatever happens: in order, nothing that was accepted is lost, nothing comes that was never offered, and nothing that was given back before a sync.
+    /// Whatever happens: in order, nothing that was accepted is lost, nothing comes that was never offered, and nothing
+    /// that was given back before a sync.
     #[test]
     fn no_sequence_of_kills_and_full_disks_loses_a_message(steps in steps()) {
         let mut world = World::with(400);

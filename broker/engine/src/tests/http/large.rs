@@ -44,7 +44,8 @@ fn one_whose_length_is_said_is_built_as_it_comes_in_and_goes_in_the_turn_in_whic
 #[test]
 fn nothing_is_begun_for_one_that_would_not_be_taken_or_has_no_bucket() {
     let config = Config { http_token: "secret".into(), max_msg_size: MEGABYTE as u32, ..Config::default() };
-    let authorized = |target: &str, body: &str| post(target, body).replacen("Host: x", "Host: x\r\nAuthorization: Bearer secret", 1);
+    let authorized =
+        |target: &str, body: &str| post(target, body).replacen("Host: x", "Host: x\r\nAuthorization: Bearer secret", 1);
     let requests = [
         (401, post("/pub?topic=h", &large())),
         (405, authorized("/pub?topic=h", &large()).replacen("POST", "PUT", 1)),

@@ -163,8 +163,12 @@ fn unfinished_requests_are_bounded_by_the_memory_limit() {
 #[test]
 fn a_request_for_python_has_a_body_of_64_kib_at_most_however_it_is_framed() {
     let mut pair = Pair::new();
-    let chunked =
-        |len: usize| format!("PUT /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n{len:x}\r\n{}\r\n0\r\n\r\n", "x".repeat(len));
+    let chunked = |len: usize| {
+        format!(
+            "PUT /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n{len:x}\r\n{}\r\n0\r\n\r\n",
+            "x".repeat(len)
+        )
+    };
     for request in [post("/topic/create?topic=t", &"x".repeat(65_537)), chunked(65_537)] {
         assert_eq!(one(&mut pair, request), refused(413, "BODY_TOO_BIG"));
     }
@@ -262,8 +266,10 @@ fn large_mpubs_of_many_connections_go_in_by_slices_and_the_others_go_on_between_
         while answers < 2 * publishers.len() {
             assert_eq!(pair.ask(calm, pub_("calm", "x")), [ok()], "{form}");
             let topics = pair.snapshot()["topics"].as_array().cloned().expect("a list");
-            let now =
-                topics.iter().find(|view| view["topic_name"] == "h").map_or(0, |view| view["message_count"].as_u64().expect("a count"));
+            let now = topics
+                .iter()
+                .find(|view| view["topic_name"] == "h")
+                .map_or(0, |view| view["message_count"].as_u64().expect("a count"));
             assert!(now - seen <= most + 1, "{form}: {now} after {seen}");
             seen = now;
             answers += publishers.iter().map(|&key| taken(&mut pair, key).len()).sum::<usize>();

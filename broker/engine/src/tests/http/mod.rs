@@ -30,8 +30,9 @@ fn answers(mut text: &str) -> Vec<(u16, String, String)> {
     while !text.is_empty() {
         let (head, rest) = text.split_once("\r\n\r\n").expect("a whole head");
         let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).expect("a status");
-        let len =
-            head.split_once("Content-Length: ").map_or(0, |(_, rest)| rest.split("\r\n").next().unwrap_or("").parse().expect("a length"));
+        let len = head
+            .split_once("Content-Length: ")
+            .map_or(0, |(_, rest)| rest.split("\r\n").next().unwrap_or("").parse().expect("a length"));
         let (body, rest) = rest.split_at(len);
         all.push((status, head.into(), body.into()));
         text = rest;

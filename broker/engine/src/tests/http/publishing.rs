@@ -18,13 +18,18 @@ fn a_publish_reaches_subscribers_and_is_answered_ok() {
     let other = pair.subscribe("u", "c", 10);
     pair.turn();
     assert_eq!(pair.bodies(other), ["a", "b\n", "c", "d\r", "e"]);
-    assert_eq!(pair.snapshot()["producers"], serde_json::json!([]), "those are connections that published by the protocol");
+    assert_eq!(
+        pair.snapshot()["producers"],
+        serde_json::json!([]),
+        "those are connections that published by the protocol"
+    );
     assert_eq!((&pair.snapshot()["connections"], &pair.snapshot()["http_connections"]), (&2.into(), &1.into()));
 }
 
 #[test]
 fn every_cut_of_a_request_gives_the_same_answer() {
-    let chunked = "POST /pub?topic=t HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
+    let chunked =
+        "POST /pub?topic=t HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
     for whole in [post("/pub?topic=t", "abcde"), chunked.into()] {
         for cut in 1..whole.len() {
             let mut pair = Pair::new();
@@ -57,7 +62,8 @@ fn publishes_of_a_turn_are_decided_in_order_of_arrival_whatever_they_came_by() {
     assert_eq!(taken(&mut pair, http), [published(), published()]);
     assert_eq!(pair.take(key), [ok()]);
     let trace = pair.trace("t");
-    let arrivals: Vec<Nanos> = trace.arrival_ns.chunks(8).map(|at| i64::from_le_bytes(at.try_into().expect("8 bytes"))).collect();
+    let arrivals: Vec<Nanos> =
+        trace.arrival_ns.chunks(8).map(|at| i64::from_le_bytes(at.try_into().expect("8 bytes"))).collect();
     assert_eq!(arrivals, [now - 2 * MS, now - MS, now]);
     assert_eq!(trace.publishers, ["http", "192.0.2.1"]);
     assert_eq!(pair.engine.counters.timestamp_fallbacks, 0);
@@ -144,7 +150,10 @@ fn a_rate_limited_publish_says_when_to_try_again() {
     let answers = answers(&pair.take_text(key));
     assert_eq!(answers.iter().map(|(status, ..)| *status).collect::<Vec<_>>(), [200, 200, 429]);
     let (_, head, body) = &answers[2];
-    assert!(head.contains("\r\nRetry-After: 1\r\nX-SRTM-Retry-After-Ms: 1000\r\nX-NSQ-Content-Type: nsq; version=1.0"), "{head}");
+    assert!(
+        head.contains("\r\nRetry-After: 1\r\nX-SRTM-Retry-After-Ms: 1000\r\nX-NSQ-Content-Type: nsq; version=1.0"),
+        "{head}"
+    );
     assert_eq!(body, r#"{"message":"RATE_LIMITED"}"#);
     assert!(one(&mut pair, post("/mpub?topic=t", "a\nb\nc")).1.contains("can never pass a burst of 2"));
 }

@@ -9,7 +9,10 @@ fn ping_says_what_the_service_says() {
     pair.send(key, get("/ping"));
     pair.turn();
     let text = pair.take_text(key);
-    assert!(text.starts_with("HTTP/1.1 200 OK\r\n") && text.ends_with("\r\n\r\nOK") && !text.contains("X-NSQ"), "{text}");
+    assert!(
+        text.starts_with("HTTP/1.1 200 OK\r\n") && text.ends_with("\r\n\r\nOK") && !text.contains("X-NSQ"),
+        "{text}"
+    );
     pair.engine.set_health("NOK - disk full");
     assert_eq!(ask(&mut pair, key, get("/ping")), [(500, "NOK - disk full".into())]);
 }
@@ -22,7 +25,10 @@ fn other_methods_are_refused_and_options_named() {
     pair.send(key, "OPTIONS /ping HTTP/1.1\r\nHost: x\r\n\r\nHEAD /ping HTTP/1.1\r\nHost: x\r\n\r\n");
     pair.turn();
     let text = pair.take_text(key);
-    assert!(text.contains("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n") && text.contains("\r\nAllow: GET, OPTIONS\r\n"), "{text}");
+    assert!(
+        text.contains("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n") && text.contains("\r\nAllow: GET, OPTIONS\r\n"),
+        "{text}"
+    );
     assert!(text.contains("HTTP/1.1 405 ") && text.ends_with("\r\n\r\n"), "an answer to HEAD has no body: {text}");
 }
 
@@ -46,8 +52,14 @@ fn what_python_answers_is_handed_over_whole_and_answered_in_order() {
     let all = [&post("/pub?topic=t", "a"), put, &post("/pub?topic=t", "b"), &get("/stats"), &get("/ping")].concat();
     assert_eq!(ask(&mut pair, key, all), [published()]);
     let request = handed(&mut pair);
-    assert_eq!((request.method.as_str(), request.target.as_str(), request.body.as_slice()), ("PUT", "/v1/x?a=b", &b"{1}"[..]));
-    assert_eq!(request.headers, [("host", "x"), ("x-odd", "\u{c3}\u{a9}"), ("content-length", "3")].map(|(a, b)| (a.into(), b.into())));
+    assert_eq!(
+        (request.method.as_str(), request.target.as_str(), request.body.as_slice()),
+        ("PUT", "/v1/x?a=b", &b"{1}"[..])
+    );
+    assert_eq!(
+        request.headers,
+        [("host", "x"), ("x-odd", "\u{c3}\u{a9}"), ("content-length", "3")].map(|(a, b)| (a.into(), b.into()))
+    );
     assert!(!request.over_tls);
     assert!(respond(&mut pair, request.id, "one"));
     assert_eq!(taken(&mut pair, key), [(200, "one".into()), published()]);
@@ -126,7 +138,9 @@ fn the_connection_ends_where_either_side_says_so() {
 #[test]
 fn who_expects_100_continue_gets_it_if_the_body_is_wanted() {
     let mut pair = Pair::with(Config { max_msg_size: 100, ..Config::default() });
-    let head = |len: usize| format!("POST /pub?topic=t HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {len}\r\n\r\n");
+    let head = |len: usize| {
+        format!("POST /pub?topic=t HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {len}\r\n\r\n")
+    };
     let key = pair.connect_http();
     assert_eq!(ask(&mut pair, key, head(5)), [(100, String::new())]);
     assert_eq!(ask(&mut pair, key, "he"), []);
@@ -168,7 +182,9 @@ fn garbage_gets_a_real_400_and_then_the_end() {
         pair.turn();
         let answers = answers(&pair.take_text(key));
         assert_eq!((answers.len(), answers[0].0), (1, 400), "{answers:?}");
-        assert!(answers[0].1.starts_with("HTTP/1.1 400 Bad Request\r\n") && answers[0].1.ends_with("\r\nConnection: close"));
+        assert!(
+            answers[0].1.starts_with("HTTP/1.1 400 Bad Request\r\n") && answers[0].1.ends_with("\r\nConnection: close")
+        );
         assert!(pair.ended.contains(&key));
         pair.advance(2 * S);
         assert!(pair.closed.contains(&key), "it does not linger for ever");
