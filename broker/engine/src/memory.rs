@@ -3,6 +3,12 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+/// The engine builds, keeps and passes on what is larger in pieces of at most so many bytes.
+pub const LARGE_BYTES: usize = 64 << 10;
+
+/// Bytes of a small thing: a line, the spare room of an empty buffer, a connection's least part of a shared budget.
+pub const SMALL_BYTES: usize = 4 << 10;
+
 /// Bytes held by all messages of an engine.
 ///
 /// Entries and blocks charge it, and release their bytes when they are dropped, wherever that is.

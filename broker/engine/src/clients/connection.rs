@@ -22,11 +22,9 @@ use crate::scheduling::client_limits::UNFINISHED_NS;
 use crate::scheduling::work_budget::Deficit;
 use crate::time::{Nanos, PATIENCE_NS};
 use crate::timer::Armed;
+use crate::transport::buffer::KEEP_BUFFER;
 use crate::transport::types::{Broken, Step};
-use crate::transport::{HIGH_WATER, KEEP_BUFFER, Layers};
-
-/// Nanoseconds that a client has to read a fatal error.
-pub const LINGER_NS: Nanos = 1_000_000_000;
+use crate::transport::{HIGH_WATER, Layers};
 
 /// Answers that a client may leave unread before what it sends waits until it has read them: a buffer that grew with
 /// them would be copied while all wait.

@@ -1,7 +1,8 @@
 //! State of a connection's input: whether its next commands run, what they wait for, and which reads it keeps.
 
+use crate::memory::LARGE_BYTES;
 use crate::time::Nanos;
-use crate::transport::buffer::{MAX_KEPT_BYTES, MAX_KEPT_READS};
+use crate::transport::buffer::MAX_KEPT_READS;
 
 /// Cause for which the next commands of a connection wait, besides the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +91,7 @@ impl KeptReads {
     }
 
     pub fn is_full(&self) -> bool {
-        self.0.len() >= MAX_KEPT_READS || self.0.last().is_some_and(|(end, _)| *end > MAX_KEPT_BYTES)
+        self.0.len() >= MAX_KEPT_READS || self.0.last().is_some_and(|(end, _)| *end > LARGE_BYTES)
     }
 
     pub fn spans(&self) -> &[(usize, Nanos)] {

@@ -10,6 +10,7 @@ use crate::clients::connection::Connection;
 use crate::clients::pending_input::{InputEvent, InputState, WaitFor};
 use crate::engine::Engine;
 use crate::keys::ConnKey;
+use crate::memory::LARGE_BYTES;
 use crate::protocol::codec;
 use crate::protocol::errors::WireError;
 use crate::scheduling::work_budget::QUANTUM_BYTES;
@@ -20,9 +21,6 @@ use crate::time::Nanos;
 /// A command of at most `PROMISED_BYTES` gets it at once.
 const PROMISED: usize = 8;
 const PROMISED_BYTES: usize = 8 << 20;
-
-/// Room in bytes that a connection's input may keep beyond what is in it.
-const KEEP_INPUT: usize = 64 << 10;
 
 impl Engine {
     /// Bytes of commands, out of the layers if there are any.
@@ -211,7 +209,7 @@ fn drop_front(input: &mut Vec<u8>, used: usize) {
         return;
     }
     input.drain(..used);
-    if input.capacity() > KEEP_INPUT.max(2 * input.len()) {
+    if input.capacity() > LARGE_BYTES.max(2 * input.len()) {
         input.shrink_to_fit();
     }
 }

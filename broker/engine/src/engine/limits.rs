@@ -1,18 +1,15 @@
 //! Limits of clients: connections, topics, channels, unfinished input and unread output.
 
 use crate::engine::Engine;
-use crate::http::MAX_UNTAKEN;
 use crate::http::answer::{Exchange, write_refusal};
 use crate::keys::ConnKey;
+use crate::memory::{LARGE_BYTES, SMALL_BYTES};
 use crate::protocol::codec;
 use crate::protocol::errors::WireError;
 use crate::protocol::verb::Verb;
 use crate::scheduling::client_limits::{Limit, TABLES, Unwanted};
 use crate::scheduling::work_budget::{ACCEPT_UNITS, QUANTUM_BYTES};
 use crate::time::Nanos;
-
-/// Bytes that a connection may keep at the limit of unfinished commands, so that small commands in two packets go on.
-const SMALL_INPUT: usize = 4 << 10;
 
 impl Engine {
     /// Sets the number of connections that the host grants, and reserves the tables for them, or for `TABLES`.
@@ -92,7 +89,8 @@ impl Engine {
         let (unfinished, memory) = (self.config.max_unfinished_bytes, self.config.max_memory_bytes);
         let (limit, setting) =
             if unfinished <= memory { (unfinished, "max_unfinished_bytes") } else { (memory, "max_memory_bytes") };
-        if self.limits.unfinished.used() <= limit || len <= SMALL_INPUT {
+        // Small commands in two packets go on at the limit.
+        if self.limits.unfinished.used() <= limit || len <= SMALL_BYTES {
             return None;
         }
         self.note_limit(Limit::UnfinishedBytes, key);
@@ -117,7 +115,7 @@ impl Engine {
 
     /// Whether a client that has left `len` bytes unread must go, for all together leave too much.
     pub(crate) fn leaves_too_much(&mut self, key: ConnKey, len: usize) -> bool {
-        let too_much = self.limits.unread.used() > self.config.max_unread_bytes && len > MAX_UNTAKEN;
+        let too_much = self.limits.unread.used() > self.config.max_unread_bytes && len > LARGE_BYTES;
         if too_much {
             self.note_limit(Limit::UnreadBytes, key);
         }

@@ -31,7 +31,7 @@ use rustls::ServerConfig;
 use slotmap::SlotMap;
 
 use crate::arrival::stamps::Stamps;
-use crate::clients::connection::{Connection, LINGER_NS, Phase};
+use crate::clients::connection::{Connection, Phase};
 use crate::clients::pending_input::InputEvent;
 use crate::config::Config;
 use crate::engine::turn::{Schedule, Turn};
@@ -57,6 +57,7 @@ use crate::telemetry::counters::Counters;
 use crate::telemetry::latency::Sample;
 use crate::telemetry::network_delay::NetworkDelay;
 use crate::telemetry::watch_list::WatchList;
+use crate::time::NS_PER_S;
 use crate::time::{Nanos, WallClock};
 use crate::timer::{Timer, Timers};
 
@@ -276,7 +277,7 @@ impl Engine {
             return false;
         }
         conn.phase = Phase::Lingering;
-        let at = now + LINGER_NS;
+        let at = now + NS_PER_S; // the client has so long to read a fatal error
         conn.linger_until = at;
         self.timers.arm(&mut conn.armed, at, Timer::Connection(key));
         true

@@ -3,9 +3,7 @@
 use httparse::Status;
 
 use crate::http::request::{MAX_HEAD, Malformed};
-
-/// Bytes of the longest line between chunks, its extension included: Go's limit.
-const MAX_LINE: usize = 4 << 10;
+use crate::memory::SMALL_BYTES;
 
 const MALFORMED: Malformed = Malformed { status: 400, rule: "the chunked body must be well-formed" };
 
@@ -54,8 +52,9 @@ impl Chunked {
                 }
                 continue;
             }
-            let Some(end) = rest.iter().take(MAX_LINE).position(|&c| c == b'\n') else {
-                return if rest.len() >= MAX_LINE { Err(Fault::Malformed(MALFORMED)) } else { Ok(at) };
+            // Go's limit of a line between chunks, too.
+            let Some(end) = rest.iter().take(SMALL_BYTES).position(|&c| c == b'\n') else {
+                return if rest.len() >= SMALL_BYTES { Err(Fault::Malformed(MALFORMED)) } else { Ok(at) };
             };
             self.take_line(&rest[..=end], limit)?;
             at += end + 1;
@@ -135,7 +134,7 @@ mod tests {
 
     #[test]
     fn other_bytes_are_refused() {
-        let endless = [b"1;".to_vec(), vec![b'x'; MAX_LINE]].concat();
+        let endless = [b"1;".to_vec(), vec![b'x'; SMALL_BYTES]].concat();
         let trailers = [b"0\r\n".to_vec(), b"a: b\r\n".repeat(20_000)].concat();
         let extended = b"1;aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\nx\r\n".repeat(10_000);
         for bytes in [

@@ -27,10 +27,6 @@ use crate::keys::ConnKey;
 use crate::memory::{Charge, Meter};
 use crate::time::{Nanos, PATIENCE_NS};
 
-/// Bytes of answers that a client may leave unread: by HTTP before a further request is read, by NSQ where memory
-/// for unread output is short.
-pub(crate) const MAX_UNTAKEN: usize = 64 << 10;
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// Connections wait in the kernel until the service around the engine is ready.

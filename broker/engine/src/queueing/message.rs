@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use crate::id::MessageId;
 use crate::limiter::trace::NO_TRACE;
-use crate::memory::Meter;
+use crate::memory::{LARGE_BYTES, Meter};
 use crate::protocol::codec;
 use crate::storage::disk_queue::Read;
 use crate::storage::receipts::Receipt;
@@ -24,9 +24,6 @@ const BLOCK: usize = 8 << 10;
 pub fn cost_of(count: u64, len: u64, channels: u64) -> u64 {
     count * (channels * ENTRY_OVERHEAD + codec::MESSAGE_HEADER as u64) + len
 }
-
-/// From here on a message is large: it is built a quantum at a time (`clients/partial_message.rs`).
-pub(crate) const LARGE_BODY: usize = 64 << 10;
 
 /// A message as consumers receive it, in a block shared with others of its publish.
 ///
@@ -178,7 +175,7 @@ impl Builder {
     /// Adds a message. False: it is large, and the system refused the memory.
     pub fn add(&mut self, id: MessageId, wall_ns: i64, body: &[u8]) -> bool {
         let mut frame = Vec::new();
-        let there = body.len() < LARGE_BODY || frame.try_reserve_exact(codec::MESSAGE_HEADER + body.len()).is_ok();
+        let there = body.len() < LARGE_BYTES || frame.try_reserve_exact(codec::MESSAGE_HEADER + body.len()).is_ok();
         if there {
             self.add_in(frame, id, wall_ns, body);
         }
@@ -187,7 +184,7 @@ impl Builder {
 
     /// Adds a message; builds a large one in `frame`.
     fn add_in(&mut self, mut frame: Vec<u8>, id: MessageId, wall_ns: i64, body: &[u8]) {
-        if body.len() >= LARGE_BODY {
+        if body.len() >= LARGE_BYTES {
             frame.reserve_exact(codec::MESSAGE_HEADER + body.len());
             codec::build_message(&mut frame, wall_ns, id, body);
             return self.add_frame(id, frame);
@@ -288,7 +285,7 @@ mod tests {
 
     #[test]
     fn messages_are_as_they_were_published_whatever_their_sizes_beside_one_another() {
-        let sizes = [0, 10, BLOCK - codec::MESSAGE_HEADER, BLOCK, LARGE_BODY - 1, LARGE_BODY, LARGE_BODY + 1];
+        let sizes = [0, 10, BLOCK - codec::MESSAGE_HEADER, BLOCK, LARGE_BYTES - 1, LARGE_BYTES, LARGE_BYTES + 1];
         for at in 0..sizes.len().pow(3) {
             let three_sizes = [at, at / sizes.len(), at / sizes.len().pow(2)].map(|at| sizes[at % sizes.len()]);
             let meter = Meter::default();
@@ -309,17 +306,17 @@ mod tests {
     #[test]
     fn a_large_block_takes_no_more_than_it_is_charged_and_leaves_the_room_for_small_ones() {
         let (mut builder, mut messages, meter) = (Builder::default(), Vec::new(), Meter::default());
-        builder.add(MessageId(1), 0, &[1; LARGE_BODY - 1]);
+        builder.add(MessageId(1), 0, &[1; LARGE_BYTES - 1]);
         builder.take(&mut messages, &meter, 0, 0);
         let room = builder.bytes.capacity();
-        builder.add(MessageId(2), 0, &[2; LARGE_BODY + 1]);
+        builder.add(MessageId(2), 0, &[2; LARGE_BYTES + 1]);
         builder.take(&mut messages, &meter, 0, 0);
         assert_eq!(builder.bytes.capacity(), room);
         assert!(builder.has_room(1) && builder.large.is_none());
         let message = messages.pop().flatten().expect("the large one");
         let Block::Large(bytes) = &message.frame.block else { panic!("it is large") };
         assert_eq!(bytes.capacity(), bytes.len());
-        assert_eq!(message.frame[codec::MESSAGE_HEADER..], [2; LARGE_BODY + 1]);
+        assert_eq!(message.frame[codec::MESSAGE_HEADER..], [2; LARGE_BYTES + 1]);
     }
 
     #[test]

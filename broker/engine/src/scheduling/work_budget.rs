@@ -22,6 +22,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::keys::{ConnKey, TopicKey};
+use crate::time::NS_PER_S;
 use crate::time::Nanos;
 
 /// What one connection may use of a turn: 50 us.
@@ -42,9 +43,6 @@ const COOL_DOWN: Nanos = 5;
 
 /// A cool-down is no longer than that: a command may cost less than it says, where it is refused.
 const LONGEST_COOL_DOWN_NS: Nanos = 20_000_000;
-
-/// How long a message says that those of its topic are on their way.
-const FLOW_NS: Nanos = 1_000_000_000;
 
 /// What a refused command costs beyond being read: its text.
 pub(crate) const REFUSAL_UNITS: u32 = 3;
@@ -189,7 +187,7 @@ impl Work {
     /// It is `now`: who has cooled down is first in the list.
     pub fn end_cool_downs(&mut self, now: Nanos) {
         if std::mem::take(&mut self.alternates) {
-            self.shared_until = now + FLOW_NS;
+            self.shared_until = now + NS_PER_S; // a message says so long that others of its topic are on their way
         }
         while let Some(&(_, key)) = self.cooling.first().filter(|(until, _)| *until <= now) {
             self.cooling.pop_first();
@@ -288,10 +286,10 @@ mod tests {
             work.end_cool_downs(1 + COOL_DOWN * UNIT_NS * 4_000);
             assert_eq!(work.next_deferred(), shared.then_some(key));
             deficit.spend(u32::MAX, 0);
-            assert!(!work.cools_down(key, &mut deficit, FLOW_NS), "the others have gone");
+            assert!(!work.cools_down(key, &mut deficit, NS_PER_S), "the others have gone");
             if shared {
-                assert!(work.cools_down(key, &mut deficit, FLOW_NS - 1));
-                assert_eq!(work.next(), Some(FLOW_NS - 1 + LONGEST_COOL_DOWN_NS), "it is bounded");
+                assert!(work.cools_down(key, &mut deficit, NS_PER_S - 1));
+                assert_eq!(work.next(), Some(NS_PER_S - 1 + LONGEST_COOL_DOWN_NS), "it is bounded");
             }
         }
     }

@@ -1,9 +1,9 @@
 //! How connections end, and what memory is left afterwards.
 
 use super::pair::*;
-use crate::clients::connection::LINGER_NS;
 use crate::config::Config;
 use crate::keys::ConnKey;
+use crate::time::NS_PER_S;
 
 #[test]
 fn a_client_that_half_closes_gets_the_answers_to_what_it_completely_sent() {
@@ -29,7 +29,7 @@ fn a_fatal_error_answers_then_ends_the_stream_and_waits_for_the_client_to_read_i
     assert_eq!(pair.take(key), [ok(), error("E_INVALID invalid command NONSENSE")]);
     assert_eq!(pair.topic()["depth"], 1, "what came after the error is not read");
     assert!(pair.ended.contains(&key) && !pair.closed.contains(&key));
-    pair.advance(LINGER_NS - 1);
+    pair.advance(NS_PER_S - 1);
     assert!(!pair.closed.contains(&key));
     pair.advance(1);
     assert!(pair.closed.contains(&key));

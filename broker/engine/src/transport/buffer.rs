@@ -2,13 +2,11 @@
 
 use std::collections::VecDeque;
 
+use crate::memory::{LARGE_BYTES, SMALL_BYTES};
 use crate::time::Nanos;
 
-/// Bytes of capacity that an empty queue keeps.
-const KEEP: usize = 4 << 10;
-
-/// Bytes kept for a connection whose input waits; beyond them it is read no further. (One read may exceed it.)
-pub(crate) const MAX_KEPT_BYTES: usize = 64 << 10;
+/// Bytes of a buffer of layers: output is made in such steps, and an idle connection keeps no more.
+pub(crate) const KEEP_BUFFER: usize = 16 << 10;
 
 /// Reads kept apart, each with its stamp; beyond them the connection is read no further.
 pub(crate) const MAX_KEPT_READS: usize = 256;
@@ -53,7 +51,7 @@ impl Queue {
         self.bytes.drain(..self.at);
         self.at = 0;
         if self.bytes.is_empty() {
-            self.bytes.shrink_to(KEEP);
+            self.bytes.shrink_to(SMALL_BYTES);
         }
     }
 }
@@ -89,7 +87,7 @@ impl Kept {
     }
 
     pub fn is_full(&self) -> bool {
-        self.len() > MAX_KEPT_BYTES || self.reads.len() >= MAX_KEPT_READS
+        self.len() > LARGE_BYTES || self.reads.len() >= MAX_KEPT_READS
     }
 
     /// The oldest read, or the rest of it.

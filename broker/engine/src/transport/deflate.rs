@@ -3,10 +3,8 @@
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
+use crate::transport::buffer::KEEP_BUFFER;
 use crate::transport::types::Broken;
-
-/// Bytes of room that are made for output at a time, and that are decoded before the commands in them run.
-pub(crate) const STEP: usize = 16 << 10;
 
 #[derive(Debug)]
 pub struct Decoder(Decompress);
@@ -34,7 +32,7 @@ impl Decoder {
             if out.len() >= limit {
                 return Ok(Decoded { used, more: true, ended: false });
             }
-            out.reserve(STEP);
+            out.reserve(KEEP_BUFFER);
             let status = self.0.decompress_vec(&input[used..], out, FlushDecompress::None);
             let used = (self.0.total_in() - before) as usize;
             match status {
@@ -61,7 +59,7 @@ impl Encoder {
         let before = self.0.total_in();
         loop {
             let used = (self.0.total_in() - before) as usize;
-            out.reserve(STEP);
+            out.reserve(KEEP_BUFFER);
             self.0
                 .compress_vec(&plain[used..], out, FlushCompress::Sync)
                 .map_err(|_| Broken::new("deflate: cannot compress"))?;
@@ -111,7 +109,7 @@ mod tests {
         loop {
             let mut out = Vec::new();
             let decoded = decoder.decode(&bytes[at..], &mut out, 1 << 16).expect("decodes");
-            assert!(out.len() <= (1 << 16) + STEP);
+            assert!(out.len() <= (1 << 16) + KEEP_BUFFER);
             total += out.len();
             at += decoded.used;
             if !decoded.more {

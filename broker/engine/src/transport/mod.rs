@@ -27,18 +27,12 @@ use std::sync::Arc;
 use rustls::ServerConfig;
 
 use crate::memory::Charge;
+use crate::memory::LARGE_BYTES;
 use crate::protocol::identify::Compression;
 use crate::time::Nanos;
-use crate::transport::buffer::{Kept, Queue};
+use crate::transport::buffer::{KEEP_BUFFER, Kept, Queue};
 use crate::transport::tls::{Session, Tls};
 use crate::transport::types::{Broken, Step};
-
-/// Bytes kept undecoded, or decrypted for the decompressor, before no more are read: more than its largest chunk.
-/// (One read may exceed it.)
-const MAX_KEPT: usize = 128 << 10;
-
-/// Output buffers of an idle connection are given back beyond this capacity.
-pub(crate) const KEEP_BUFFER: usize = 16 << 10;
 
 /// Bytes of unsent output beyond which a consumer gets no further messages, and of sent output beyond which it is cut
 /// off the front.
@@ -214,9 +208,9 @@ impl Layers {
         self.more
     }
 
-    /// Whether to read further from the socket.
+    /// Whether to read further from the socket: less is kept undecoded than the decompressor's largest chunk takes.
     pub fn wants_input(&self) -> bool {
-        !self.more && self.received.len() <= MAX_KEPT && !self.kept.is_full()
+        !self.more && self.received.len() <= 2 * LARGE_BYTES && !self.kept.is_full()
     }
 
     /// Leave what there is to a later turn.
@@ -243,7 +237,8 @@ impl Layers {
 
     fn decrypt(&mut self, plain: &mut Vec<u8>, limit: usize) -> Result<(), Broken> {
         let Some(tls) = &mut self.tls else { return Ok(()) };
-        let (target, limit) = if self.decoder.is_some() { (self.decrypted.tail(), MAX_KEPT) } else { (plain, limit) };
+        let (target, limit) =
+            if self.decoder.is_some() { (self.decrypted.tail(), 2 * LARGE_BYTES) } else { (plain, limit) };
         self.ended |= tls.decode(&mut self.received, target, limit)?;
         Ok(())
     }

@@ -5,8 +5,9 @@ use crate::clients::partial_message::{Building, no_memory_for};
 use crate::engine::Engine;
 use crate::http::Http;
 use crate::keys::ConnKey;
+use crate::memory::LARGE_BYTES;
 use crate::protocol::codec;
-use crate::queueing::message::{LARGE_BODY, cost_of};
+use crate::queueing::message::cost_of;
 
 /// What is begun of messages that have not all come in takes at most one in so many bytes of the memory limit.
 const UNFINISHED_PART: u64 = 4;
@@ -22,7 +23,7 @@ impl Engine {
 
     /// What was built of a message that is published now.
     pub(crate) fn built(&mut self, key: ConnKey, body: &[u8]) -> Option<Building> {
-        if body.len() < LARGE_BODY {
+        if body.len() < LARGE_BYTES {
             return None;
         }
         self.conns.get_mut(key)?.building.take().map(|building| *building)
@@ -33,7 +34,7 @@ impl Engine {
     pub(crate) fn build_unfinished(&mut self, key: ConnKey) {
         let announced = self.conns.get(key).and_then(|conn| announced_publish(conn.http.as_deref(), &conn.input));
         let Some(len) =
-            announced.filter(|(topic, _, len)| *len >= LARGE_BODY && self.has_limit(topic)).map(|(_, _, len)| len)
+            announced.filter(|(topic, _, len)| *len >= LARGE_BYTES && self.has_limit(topic)).map(|(_, _, len)| len)
         else {
             return;
         };

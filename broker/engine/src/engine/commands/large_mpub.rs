@@ -10,9 +10,10 @@ use crate::clients::reply::Reply;
 use crate::engine::Engine;
 use crate::keys::ConnKey;
 use crate::memory::Charge;
+use crate::memory::LARGE_BYTES;
 use crate::protocol::codec::{self, Bodies, Seen};
 use crate::protocol::verb::Verb;
-use crate::queueing::message::{LARGE_BODY, cost_of};
+use crate::queueing::message::cost_of;
 use crate::queueing::publish::Asked;
 use crate::scheduling::work_budget::{COPIED_A_UNIT, QUANTUM, message_units};
 
@@ -59,7 +60,7 @@ impl Engine {
     /// Whether the MPUB that `input` begins with, if it does and is whole, has few enough messages that nobody has
     /// looked at to parse it. If not, some were looked at now.
     pub(crate) fn has_looked_through(&mut self, key: ConnKey, input: &[u8], bound: u32) -> bool {
-        let may_be_large = input.len() > LARGE_BODY && input.starts_with(b"MPUB ");
+        let may_be_large = input.len() > LARGE_BYTES && input.starts_with(b"MPUB ");
         let Some((count, rest)) = may_be_large.then(|| codec::whole_mpub(input)).flatten() else { return true };
         if self.conns.get(key).is_some_and(|conn| conn.sliced.is_some()) {
             return true; // all of it was
@@ -130,7 +131,7 @@ impl Engine {
     /// How many of `rest` are the next slice. `None`: the first is large, and not all of it is built.
     fn next_slice(&mut self, batch: Batch<'_>, rest: Bodies<'_>, copies: u32) -> Result<Option<usize>, String> {
         let Batch { key, bound, .. } = batch;
-        if let Some(large) = rest.take(1).find(|body| body.len() >= LARGE_BODY) {
+        if let Some(large) = rest.take(1).find(|body| body.len() >= LARGE_BYTES) {
             if !self.begin_building(key, large.len()) {
                 return Err(self.no_room_to_build(large.len()));
             }
@@ -160,7 +161,7 @@ fn slice_len<'a>(bodies: impl Iterator<Item = &'a [u8]>, units: usize) -> usize 
     let mut sum = 0;
     let fitting = bodies.take_while(|body| {
         sum += message_units(body.len()) as usize;
-        sum <= units && body.len() < LARGE_BODY
+        sum <= units && body.len() < LARGE_BYTES
     });
     fitting.count().max(1)
 }

@@ -21,12 +21,12 @@ use crate::engine::{Engine, forget_aware};
 use crate::http::answer::Exchange;
 use crate::id::MessageId;
 use crate::keys::{ChannelKey, ConnKey};
+use crate::memory::LARGE_BYTES;
 use crate::protocol::codec::{self, Command, Context, ParseError, State};
 use crate::protocol::errors::{self, WireError};
 use crate::protocol::identify;
 use crate::protocol::verb::Verb;
 use crate::queueing::channel::{Channel, InFlight, NotYours};
-use crate::queueing::message::LARGE_BODY;
 use crate::queueing::publish::{Asked, Outcome, Publish};
 use crate::queueing::zone_preference::Nearness;
 use crate::scheduling::client_limits::Limit;
@@ -156,7 +156,7 @@ impl Engine {
             Command::Dpub { topic, body, .. } => (Verb::Dpub, topic, body),
             _ => return Ok(true),
         };
-        if body.len() < LARGE_BODY || self.has_limit(topic) {
+        if body.len() < LARGE_BYTES || self.has_limit(topic) {
             return Ok(true);
         }
         self.check_accepting(verb)?;

@@ -8,9 +8,6 @@ use crate::http::{Handed, Stage};
 use crate::keys::ConnKey;
 use crate::time::Nanos;
 
-/// Longest body of a request that Python answers: none of its routes reads more.
-pub(crate) const MAX_HANDED: usize = 64 << 10;
-
 /// What Python has of requests, and its answers until they are taken, may be this part of `max_memory_bytes`.
 const HELD_SHARE: u64 = 8;
 

@@ -14,9 +14,9 @@ use crate::http::line_body::LineBody;
 use crate::http::query::{Broken, arguments};
 use crate::http::request::{Framing, Head};
 use crate::keys::ConnKey;
+use crate::memory::LARGE_BYTES;
 use crate::protocol::codec::{self, Bodies, Seen};
 use crate::protocol::verb::Verb;
-use crate::queueing::message::LARGE_BODY;
 use crate::queueing::publish::{Asked, Outcome, Publish};
 use crate::scheduling::client_limits::Limit;
 use crate::time::Nanos;
@@ -61,7 +61,7 @@ impl Engine {
         let defer_ms = defer_ms(defer.as_deref(), self.config.max_req_timeout_ms)?;
         // One for a bucket was built as it came in, unless nobody knew how long it would be.
         let has_limit = self.has_limit(topic);
-        if body.len() >= LARGE_BODY && self.refusal.is_none() && (!has_limit || head.framing == Framing::Chunked) {
+        if body.len() >= LARGE_BYTES && self.refusal.is_none() && (!has_limit || head.framing == Framing::Chunked) {
             if let Some(why) = self.refusal_to_build(key, topic, body.len()) {
                 return Err((503, why.into()));
             }
@@ -74,7 +74,7 @@ impl Engine {
 
     /// What the head of a `/pub` that would be taken says of a large message, of which not all has come.
     pub(crate) fn coming(&self, key: ConnKey, head: &Head<'_, '_>, len: usize) -> Option<Coming> {
-        let is_large = (LARGE_BODY..=self.config.max_msg_size as usize).contains(&len);
+        let is_large = (LARGE_BYTES..=self.config.max_msg_size as usize).contains(&len);
         if head.path != "/pub" || !is_large || !self.is_taken(key, head) {
             return None;
         }

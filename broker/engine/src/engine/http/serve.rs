@@ -7,15 +7,15 @@ use crate::clients::connection::{Connection, Phase};
 use crate::clients::pending_input::{InputEvent, WaitFor};
 use crate::clients::reply::Reply;
 use crate::engine::Engine;
-use crate::engine::http::forward::MAX_HANDED;
 use crate::engine::http::publish_routes::Request;
 use crate::http::answer::{self, Answer, Exchange, JSON, NSQ_HEADER, TEXT};
 use crate::http::chunked::{Chunked, Fault};
 use crate::http::date::Date;
 use crate::http::line_body::LineBody;
 use crate::http::request::{self, Afterwards, Framing, Head, MAX_HEADERS, Malformed};
-use crate::http::{Chunks, Http, MAX_UNTAKEN, Stage};
+use crate::http::{Chunks, Http, Stage};
 use crate::keys::ConnKey;
+use crate::memory::LARGE_BYTES;
 use crate::protocol::identify::Identity;
 use crate::scheduling::work_budget::REQUEST_UNITS;
 use crate::time::{Nanos, SHORT_PATIENCE_NS};
@@ -96,7 +96,7 @@ impl Engine {
         let conn = self.conns.get_mut(key)?;
         let untaken = conn.pending();
         let http = conn.http.as_deref_mut()?;
-        if untaken > MAX_UNTAKEN {
+        if untaken > LARGE_BYTES {
             self.defer(key, WaitFor::Client);
             return None;
         }
@@ -373,7 +373,7 @@ impl Engine {
         match path {
             "/pub" => self.config.max_msg_size as usize,
             "/mpub" => self.config.max_body_size as usize,
-            _ => MAX_HANDED,
+            _ => LARGE_BYTES, // of a request that Python answers
         }
     }
 

@@ -1,6 +1,6 @@
 //! TLS and compression layers of a connection: IDENTIFY adds them, and input is decoded in bounded steps.
 //!
-//! Decoded commands run at once, with the arrival of their read. Output of one read beyond `TURN_BYTES` is deferred to
+//! Decoded commands run at once, with the arrival of their read. Output of one read beyond `LARGE_BYTES` is deferred to
 //! the next turn, which bounds the delay by decompression bombs. `engine/session/handshakes.rs` runs handshakes.
 
 use std::sync::Arc;
@@ -10,19 +10,14 @@ use crate::clients::connection::Phase;
 use crate::clients::reply::Reply;
 use crate::engine::Engine;
 use crate::keys::ConnKey;
+use crate::memory::{LARGE_BYTES, SMALL_BYTES};
 use crate::protocol::codec;
 use crate::protocol::errors::{self, WireError};
 use crate::protocol::identify::Features;
 use crate::time::{Nanos, SHORT_PATIENCE_NS};
-use crate::transport::deflate::STEP;
+use crate::transport::buffer::KEEP_BUFFER;
 use crate::transport::types::Step;
 use crate::transport::{Layers, Progress};
-
-/// Decoded bytes of a turn, all connections together; what is more waits, but for `LEAST_BYTES` of each.
-const TURN_BYTES: usize = 64 << 10;
-
-/// Decoded bytes that a connection gets in any turn.
-const LEAST_BYTES: usize = 4 << 10;
 
 /// Layers may take this part of `max_memory_bytes`, besides what messages take.
 const LAYERS_SHARE: u64 = 4;
@@ -113,7 +108,7 @@ impl Engine {
 
     /// Decode and run what there is, as much as a turn takes.
     pub(crate) fn decode(&mut self, key: ConnKey, now: Nanos) {
-        let mut budget = TURN_BYTES.saturating_sub(self.work.decoded).max(LEAST_BYTES);
+        let mut budget = LARGE_BYTES.saturating_sub(self.work.decoded).max(SMALL_BYTES);
         loop {
             let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.reads()) else { return };
             let keeps_enough = conn.keeps_enough();
@@ -124,7 +119,7 @@ impl Engine {
             let stamp = layers.stamp;
             let mut plain = std::mem::take(&mut self.plain);
             plain.clear();
-            let progress = layers.decode(&mut plain, STEP.min(budget));
+            let progress = layers.decode(&mut plain, KEEP_BUFFER.min(budget));
             if layers.wants_write() {
                 self.mark_dirty(key);
             }

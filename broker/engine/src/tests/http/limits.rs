@@ -1,7 +1,7 @@
 //! What a connection may take: time, memory, unread answers.
 
 use super::*;
-use crate::http::MAX_UNTAKEN;
+use crate::memory::LARGE_BYTES;
 use crate::scheduling::work_budget::{QUANTUM, TURN_UNITS};
 
 #[test]
@@ -103,7 +103,7 @@ fn stalled_client(pair: &mut Pair) -> (ConnKey, usize) {
     let key = pair.connect_http();
     pair.stick(key);
     let mut asked = 0;
-    while !pair.engine.is_waiting(key) || pair.engine.unsent(key).len() <= MAX_UNTAKEN {
+    while !pair.engine.is_waiting(key) || pair.engine.unsent(key).len() <= LARGE_BYTES {
         pair.send(key, get("/ping").repeat(100));
         pair.advance(0);
         asked += 100;
