@@ -254,13 +254,13 @@ class Broker:
         match event:
             case events.TopicCreated(topic):
                 nursery.start_soon(self._channel_discovery.discover, topic)
-                self._note_change()
+                self._note_topic(topic)
             case events.TopicDeleted(topic):
                 self._channel_discovery.forget(topic)
                 self._holder.renew(topic)
-                self._note_change()
-            case events.ChannelCreated() | events.ChannelDeleted():
-                self._note_change()
+                self._note_topic(topic)
+            case events.ChannelCreated(topic) | events.ChannelDeleted(topic):
+                self._note_topic(topic)
             case events.UnassignedPublisherSeen(topic, publisher_id):
                 if self._synchronizer is not None:
                     self._synchronizer.note_unassigned(topic, publisher_id)
@@ -291,6 +291,11 @@ class Broker:
                 self._log.warning(event.in_words(), limit=limit, first=client, times=times)
             case events.Failed(reason):
                 raise InternalError(f"the engine cannot go on: {reason}")
+
+    def _note_topic(self, topic: str) -> None:
+        self._note_change()
+        if self._synchronizer is not None:
+            self._synchronizer.note_topic(topic)
 
     def _note_change(self) -> None:
         self._topic_list_writer.note_change()

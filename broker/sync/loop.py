@@ -1,8 +1,8 @@
 """The sync loop: sends reports and acknowledgements to the distributor, puts the desired state in force.
 
 The loop is level-triggered. A sync is sent every second; the distributor holds its answer back until something changes.
-A sync is sent at once if something here cannot wait: an unassigned publisher, a topic without tokens, an
-acknowledgement. Reports and desired state are deltas where both sides know to what.
+A sync is sent at once if something here cannot wait: an unassigned publisher, a topic without tokens, a new topic or
+channel, an acknowledgement. Reports and desired state are deltas where both sides know to what.
 
 If a sync fails, shares stay in force as they are (the engine ends timed leases by itself) and the next distributor is
 asked: the leader, if a standby names it. What has to outlive the process is on disk before it is in force.
@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -98,6 +99,7 @@ class Synchronizer:
         self._reports_wanted = True  # before they are due
         self._unassigned = UnassignedPublishers()
         self._applied: list[str] = []  # topics that the latest answer changed
+        self._changed: dict[str, None] = {}  # topics that came, went or have other channels, oldest first
         self._measurements: list[MeasurementRequest] = []  # of the latest answer
         self._saved: dict[str, DesiredTopic] = {}  # topics in the state file
         self._sent_ns = 0  # CLOCK_BOOTTIME of the latest request
@@ -108,6 +110,13 @@ class Synchronizer:
         """Sync at once, with reports."""
         self._urgent = self._reports_wanted = True
         self._waiting.cancel()
+
+    def note_topic(self, topic: str) -> None:
+        """``topic`` or a channel of it came or went: whoever looks it up is to know at once."""
+        if topic not in self._changed and self._reports.differ(topic, snapshot.take_raw_topics(self._engine, topic)):
+            self._changed[topic] = None
+            self._urgent = True
+            self._waiting.cancel()
 
     def note_unassigned(self, topic: str, publisher_id: str) -> None:
         if self._unassigned.add(topic, publisher_id):
@@ -232,11 +241,21 @@ class Synchronizer:
         )
         if reports_all:
             self._reports.note(snapshot.take_raw_topics(self._engine), applied)
+            self._changed.clear()
         else:
-            for topic in self._applied:
-                self._reports.note_some(snapshot.take_raw_topics(self._engine, topic), applied)
+            for topic in [*self._applied, *self._take_changed()]:
+                self._reports.note_one(topic, snapshot.take_raw_topics(self._engine, topic), applied)
         self._applied = []
         return self._reports.add_to(request)
+
+    def _take_changed(self) -> list[str]:
+        """The first of the changed topics. If there are more, the next sync follows at once: thousands of new topics
+        must not have all topics read again for each few."""
+        taken = list(islice(self._changed, _MAX_SINGLE_TOPICS))
+        for topic in taken:
+            del self._changed[topic]
+        self._urgent |= bool(self._changed)
+        return taken
 
     def _grace_s(self) -> float:
         lease_s = self._holder.shortest_lease_s

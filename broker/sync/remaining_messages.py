@@ -31,7 +31,12 @@ def obstacles(snapshot: Snapshot) -> list[str]:
 
 def topics_left(snapshot: Snapshot) -> set[str]:
     """Topics that still have messages here."""
-    return {topic.topic_name for topic in snapshot.topics if topic.depth or any(map(_holds, topic.channels))}
+    return {topic.topic_name for topic in snapshot.topics if holds_messages(topic)}
+
+
+def holds_messages(topic: Topic) -> bool:
+    """Whether messages wait or are in flight in ``topic``, in memory or on disk."""
+    return topic.depth > 0 or any(map(_holds, topic.channels))
 
 
 def _obstacles_of(topic: Topic) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from broker.snapshot import Bucket, Latencies, LatencyNs, Topic, decode_topic
+from broker.sync.remaining_messages import holds_messages
 from srtm.control import LatencyMs, SyncRequest, TopicLatency, TopicReport
 
 MICRO = 1_000_000
@@ -20,7 +21,7 @@ class _Seen(NamedTuple):
 
     name: str
     share_version: int | None  # in force; None: not managed
-    report: TopicReport | None  # None: not reported
+    report: TopicReport
 
 
 class Reports:
@@ -44,8 +45,10 @@ class Reports:
         return self._known > 0
 
     def note(self, topics: Sequence[msgspec.Raw], applied: Mapping[str, int]) -> None:
-        """Take all topics as the engine shows them. Managed topics are reported, and others that had traffic.
-        ``applied`` is {topic: share version in force}."""
+        """Take all topics as the engine shows them. ``applied`` is {topic: share version in force}.
+
+        All are reported, also those without traffic: whoever looks up a topic is to find its channels and messages.
+        """
         self._seen = [
             seen
             if seen is not None and raw == before and applied.get(seen.name) == seen.share_version
@@ -53,16 +56,24 @@ class Reports:
             for raw, before, seen in zip_longest(topics, self._raw[: len(topics)], self._seen[: len(topics)])
         ]
         self._raw = topics
-        before, self._now = self._now, {seen.name: seen.report for seen in self._seen if seen.report is not None}
+        before, self._now = self._now, {seen.name: seen.report for seen in self._seen}
         self._changed.update(name for name, report in self._now.items() if before.get(name) != report)
         self._changed.update(before.keys() - self._now.keys())
 
-    def note_some(self, topics: Sequence[msgspec.Raw], applied: Mapping[str, int]) -> None:
-        """Take these topics only; all others are as noted last."""
-        for seen in (_look_at(raw, applied) for raw in topics):
-            if seen.report is not None and self._now.get(seen.name) != seen.report:
-                self._now[seen.name] = seen.report
-                self._changed.add(seen.name)
+    def differ(self, name: str, topics: Sequence[msgspec.Raw]) -> bool:
+        """Whether topic ``name`` came, went or has other channels since it was noted. ``topics`` as in ``note_one``."""
+        before, now = self._now.get(name), next(map(decode_topic, topics), None)
+        if before is None or now is None:
+            return (before is None) != (now is None)
+        return before.channels != [channel.channel_name for channel in now.channels]
+
+    def note_one(self, name: str, topics: Sequence[msgspec.Raw], applied: Mapping[str, int]) -> None:
+        """Take topic ``name`` only, which is in ``topics`` unless it is gone; all others are as noted last."""
+        before, now = self._now.pop(name, None), next((_look_at(raw, applied).report for raw in topics), None)
+        if now is not None:
+            self._now[name] = now
+        if now != before:
+            self._changed.add(name)
 
     def add_to(self, request: SyncRequest) -> SyncRequest:
         """The next request, with the reports."""
@@ -91,8 +102,7 @@ class Reports:
 def _look_at(raw: msgspec.Raw, applied: Mapping[str, int]) -> _Seen:
     topic = decode_topic(raw)
     version = applied.get(topic.topic_name)
-    is_reported = version is not None or topic.received > 0
-    return _Seen(topic.topic_name, version, topic_report(topic, version or 0) if is_reported else None)
+    return _Seen(topic.topic_name, version, topic_report(topic, version or 0))
 
 
 def topic_report(topic: Topic, share_version: int) -> TopicReport:
@@ -106,6 +116,7 @@ def topic_report(topic: Topic, share_version: int) -> TopicReport:
         undeclared=topic.bucket.undeclared if topic.bucket else 0,
         backlog=topic.bucket.backlog if topic.bucket else 0,
         largest_backlog=_largest_backlog(topic.bucket),
+        holds_messages=holds_messages(topic),
         rate=topic.bucket.rate_micro / MICRO if topic.bucket else 0.0,
         burst=topic.bucket.burst_micro / MICRO if topic.bucket else 0.0,
         channels=[channel.channel_name for channel in topic.channels],

@@ -83,13 +83,16 @@ def active(registry: Registry) -> list[Broker]:
 
 
 def _has(topic: str, broker: str, registry: Registry, syncing: SyncService) -> bool:
-    """Whether messages of ``topic`` may be on ``broker``: it has a part in the topic, or received messages. (That it
-    has a bucket says nothing: all brokers have one for every managed topic.)"""
-    known = registry.managed_topic(topic)
-    if known is not None and (broker in known.leases.target or broker in known.placement.brokers):
+    """Whether ``broker`` counts as a producer of ``topic``: it has the topic.
+
+    All brokers have every managed topic. Of those, it is one with a part in the topic, or with messages.
+    """
+    known, report = registry.managed_topic(topic), syncing.report(broker, topic)
+    if known is None:
+        return report is not None
+    if broker in known.leases.target or broker in known.placement.brokers:
         return True
-    report = syncing.report(broker, topic)
-    return report is not None and report.received > 0
+    return report is not None and (report.received > 0 or report.holds_messages)
 
 
 def producer(broker: Broker) -> Producer:

@@ -39,6 +39,7 @@ class TopicReport(Control, frozen=True):
     undeclared: int = 0  # messages from publishers that are not assigned to this broker
     backlog: int = 0  # messages waiting for tokens now
     largest_backlog: float = 0.0  # largest unfinished work U = b - tokens + waiting, messages, last 60 s
+    holds_messages: bool = False  # some wait here or are in flight, also from before the start
     channels: list[str] = []
     consumed: list[str] = []  # channels that have a consumer now
     rate: float = 0.0  # of the share in force, msg/s (under ``gdrl`` other than the distributor dealt)

@@ -302,6 +302,51 @@ async def test_a_starved_topic_cuts_the_long_poll_short(rig, nursery, mock_clock
     assert rig.requests[before][0] == mock_clock.current_time()
 
 
+async def test_a_new_topic_or_channel_and_a_deleted_one_are_told_at_once(rig, nursery, mock_clock):
+    rig.distributors[0].takes_reports = True
+    nursery.start_soon(rig.sync.run)
+    await settle()
+    for change, told, gone in (
+        (lambda: rig.engine.create_topic("new"), [("new", [])], []),
+        (lambda: rig.engine.create_channel("new", "c"), [("new", ["c"])], []),
+        (lambda: rig.engine.delete_topic("new"), [], ["new"]),
+    ):
+        before = len(rig.requests)
+        change()
+        rig.sync.note_topic("new")
+        await settle()
+        at_s, asked = rig.requests[before]
+        assert (at_s, asked.wait_s, asked.partial) == (mock_clock.current_time(), 0.0, True)
+        assert [(report.topic, report.channels) for report in asked.topics if report.topic == "new"] == told
+        assert asked.gone == gone
+
+
+async def test_a_topic_that_the_distributor_made_here_is_not_told_twice(rig, nursery):
+    rig.distributors[0].takes_reports = True
+    nursery.start_soon(rig.sync.run)
+    await settle()
+    before = len(rig.requests)
+    rig.sync.note_topic("t")
+    await settle()
+    assert len(rig.requests) == before
+
+
+async def test_many_new_topics_are_told_a_few_at_a_time_without_a_look_at_all(rig, nursery):
+    """A client that makes topics must not have all of them read again for each few."""
+    rig.distributors[0].takes_reports = True
+    nursery.start_soon(rig.sync.run)
+    await settle()
+    before, names = len(rig.requests), [f"n{number}" for number in range(45)]
+    for name in names:
+        rig.engine.create_topic(name)
+        rig.sync.note_topic(name)
+    await settle()
+    told = [[report.topic for report in one.topics if report.topic in names] for _, one in rig.requests[before:]]
+    assert [len(topics) for topics in told if topics] == [20, 20, 5]
+    assert all(request.partial for _, request in rig.requests[before:])
+    assert sorted(name for topics in told for name in topics) == sorted(names)
+
+
 async def test_the_next_distributor_is_asked_when_one_fails(tmp_path, nursery, mock_clock):
     first = FakeDistributor("http://d1:1")
     second = FakeDistributor("http://d2:1", version=1, topics=[TOPIC])

@@ -13,16 +13,51 @@ def told(engine, applied):
     return reports.add_to(ABOUT).topics
 
 
-def test_managed_topics_are_reported_even_without_traffic_and_others_only_with_it():
+def test_every_topic_is_reported_also_one_that_nobody_manages_or_publishes_to():
+    """Consumers subscribe before anybody publishes, and messages may be left from an earlier process."""
     engine = FakeEngine()
     for name in ("managed", "busy", "idle"):
         engine.create_topic(name)
+    engine.create_channel("idle", "a")
     engine.topics["busy"].received = 3
     reports = told(engine, {"managed": 7})
-    assert [(report.topic, report.share_version, report.received) for report in reports] == [
-        ("managed", 7, 0),
-        ("busy", 0, 3),
+    assert [(report.topic, report.share_version, report.received, report.channels) for report in reports] == [
+        ("managed", 7, 0, []),
+        ("busy", 0, 3, []),
+        ("idle", 0, 0, ["a"]),
     ]
+
+
+def test_a_report_tells_of_messages_from_before_the_start():
+    engine = FakeEngine()
+    engine.create_topic("empty")
+    engine.create_topic("full").messages.append(b"from the disk")
+    assert [(report.topic, report.received, report.holds_messages) for report in told(engine, {})] == [
+        ("empty", 0, False),
+        ("full", 0, True),
+    ]
+
+
+def test_a_topic_differs_once_it_comes_goes_or_gets_a_channel():
+    engine, reports = FakeEngine(), Reports()
+
+    def differs():
+        found = reports.differ("t", snapshot.take_raw_topics(engine, "t"))
+        reports.note_one("t", snapshot.take_raw_topics(engine, "t"), {})
+        assert not reports.differ("t", snapshot.take_raw_topics(engine, "t"))
+        return found
+
+    assert not differs()
+    engine.create_topic("t")
+    assert differs()
+    engine.create_channel("t", "c")
+    assert differs()
+    engine.topics["t"].received += 1
+    assert not differs()
+    engine.delete_channel("t", "c")
+    assert differs()
+    engine.delete_topic("t")
+    assert differs()
 
 
 def test_a_report_carries_backlog_and_channels_of_its_topic():

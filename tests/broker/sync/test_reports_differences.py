@@ -61,11 +61,18 @@ def test_a_topic_that_is_no_more_is_said_to_be_gone(reports, engine):
 
 def test_a_look_at_one_topic_tells_that_one_and_the_next_look_at_all_the_others(reports, engine):
     engine.topics["a"].received = engine.topics["b"].received = 7
-    reports.note_some(snapshot.take_raw_topics(engine, "b"), {})
+    reports.note_one("b", snapshot.take_raw_topics(engine, "b"), {})
     asked = reports.add_to(ABOUT)
     assert [one.topic for one in asked.topics] == ["b"]
     assert reports.answered(asked.number)
     assert [one.topic for one in noted(reports, engine).topics] == ["a"]
+
+
+def test_a_look_at_one_topic_tells_that_it_is_no_more(reports, engine):
+    engine.delete_topic("b")
+    reports.note_one("b", snapshot.take_raw_topics(engine, "b"), {})
+    asked = reports.add_to(ABOUT)
+    assert (asked.topics, asked.gone) == ([], ["b"])
 
 
 def test_who_lacks_what_was_taken_for_known_is_told_everything(reports, engine):
@@ -109,7 +116,7 @@ def test_whatever_is_lost_or_late_and_whoever_leads_an_answer_means_that_all_is_
         looked_at_few = partial and reports.are_known
         if looked_at_few:
             for name, _ in changes:
-                reports.note_some(snapshot.take_raw_topics(engine, name), {})
+                reports.note_one(name, snapshot.take_raw_topics(engine, name), {})
         else:
             reports.note(snapshot.take_raw_topics(engine), {})
         asked = reports.add_to(ABOUT)
@@ -120,7 +127,7 @@ def test_whatever_is_lost_or_late_and_whoever_leads_an_answer_means_that_all_is_
             continue
         now = merge_reports(known[leader], asked)
         known[leader] = now or known[leader]
-        if fate == "answered" and reports.answered(now.number if now else 0) and not looked_at_few:
+        if fate == "answered" and reports.answered(now.number if now else 0):
             assert counted(known[leader].topics) == counted(engine.topics)
         for at, old in late:
             known[at] = merge_reports(known[at], old) or known[at]

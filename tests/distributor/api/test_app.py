@@ -248,6 +248,7 @@ async def test_lookup_answers_as_nsqlookupd_does(distributor, client):
     c.reports = [
         TopicReport(topic="own", share_version=0, received=3, channels=["tail#ephemeral"]),
         TopicReport(topic="cars", share_version=1, channels=["archive"]),
+        TopicReport(topic="quiet", share_version=0, channels=["a", "b"]),
     ]
     await c.sync()
     answer = await client.get("/lookup", params={"topic": "cars"})
@@ -264,11 +265,13 @@ async def test_lookup_answers_as_nsqlookupd_does(distributor, client):
         "http_port": 4151,
         "version": "1.3.0",
     }
-    assert (await client.get("/topics")).json() == {"topics": ["cars", "own"]}
+    assert (await client.get("/topics")).json() == {"topics": ["cars", "own", "quiet"]}
+    quiet = (await client.get("/lookup", params={"topic": "quiet"})).json()
+    assert (quiet["channels"], [one["hostname"] for one in quiet["producers"]]) == (["a", "b"], ["c"])
     assert (await client.get("/channels", params={"topic": "own"})).json() == {"channels": ["tail#ephemeral"]}
     assert (await client.get("/channels", params={"topic": "nope"})).json() == {"channels": []}
     nodes = {one["hostname"]: one for one in (await client.get("/nodes")).json()["producers"]}
-    assert (nodes["c"]["topics"], nodes["c"]["tombstones"]) == (["own"], [False])
+    assert (nodes["c"]["topics"], nodes["c"]["tombstones"]) == (["own", "quiet"], [False, False])
     assert (await client.get("/ping")).text == "OK"
     for path, status, message in (
         ("/lookup", 400, "MISSING_ARG_TOPIC"),
@@ -277,6 +280,17 @@ async def test_lookup_answers_as_nsqlookupd_does(distributor, client):
     ):
         refused = await client.get(path)
         assert (refused.status_code, refused.json()) == (status, {"message": message})
+
+
+async def test_a_broker_with_messages_from_before_its_start_is_looked_up_also_without_a_part(distributor, client):
+    a, b, c = await distributor.brokers("a", "b", "c")
+    await client.put("/v1/topics/cars", json=TOPIC)
+    await settle(a, b, c)
+    for holds_messages, others in ((False, []), (True, ["c"])):
+        c.reports = [TopicReport(topic="cars", share_version=1, holds_messages=holds_messages)]
+        await c.sync()
+        found = (await client.get("/lookup", params={"topic": "cars"})).json()["producers"]
+        assert [one["hostname"] for one in found] == ["a", "b", *others]
 
 
 async def test_a_broker_that_died_is_not_looked_up(distributor, client):
