@@ -26,6 +26,15 @@ const LAST: usize = 1;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
+/// Whether an answer depends on the request's body: so for these routes, here and in Python (`broker/admin`).
+fn reads_body(head: &Head<'_, '_>) -> bool {
+    match (head.method, head.path) {
+        ("POST", "/pub" | "/mpub" | "/v1/gdrl/exchange") => true,
+        ("PUT", path) => path.starts_with("/config/") || (path.starts_with("/v1/topics/") && path.ends_with("/bucket")),
+        _ => false,
+    }
+}
+
 impl Engine {
     /// A connection of the HTTP port.
     pub fn handle_accept_http(&mut self, remote: &str, now: Nanos) -> ConnKey {
@@ -131,6 +140,11 @@ impl Engine {
         bound: u32,
         now: Nanos,
     ) -> Option<usize> {
+        if head.expects_continue && !reads_body(head) {
+            // The client is told before it sends a body; what it sends all the same is not a request.
+            let last = Head { afterwards: Afterwards::Closed, ..*head };
+            return self.answer_request(key, &last, &[], arrival(head.len), bound, now).then_some(head.len);
+        }
         let Framing::Length(len) = head.framing else { return self.begin_chunks(key, head, &bytes[..head.len]) };
         if len > self.body_limit(head.path) as u64 {
             self.refuse_body(key, head.path, now);

@@ -154,6 +154,35 @@ fn who_expects_100_continue_gets_it_if_the_body_is_wanted() {
 }
 
 #[test]
+fn who_expects_100_continue_is_answered_at_once_if_no_body_is_wanted() {
+    let framings = ["Content-Length: 5", "Content-Length: 99999999", "Transfer-Encoding: chunked"];
+    for (target, framing) in ["POST /nope", "PUT /v1/nope", "POST /v1/topics/t/bucket"].iter().zip(framings) {
+        let mut pair = Pair::new();
+        let key = pair.connect_http();
+        let head = format!("{target} HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n{framing}\r\n\r\n");
+        assert_eq!(ask(&mut pair, key, head), []);
+        let asked = handed(&mut pair);
+        assert_eq!((asked.body.len(), pair.ended.contains(&key)), (0, false), "{target}");
+        pair.send(key, "hello");
+        assert!(respond(&mut pair, asked.id, "no"));
+        assert_eq!(taken(&mut pair, key), [(200, "no".into())]);
+        assert!(
+            pair.ended.contains(&key) && pair.engine.poll_handed().is_empty(),
+            "a body that came all the same is no request"
+        );
+    }
+    let mut pair = Pair::new();
+    let key = pair.connect_http();
+    let head = "PUT /pub?topic=t HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
+    assert_eq!(ask(&mut pair, key, head), [refused(405, "METHOD_NOT_ALLOWED")]);
+    for target in ["PUT /config/log_level", "PUT /v1/topics/t/bucket", "POST /v1/gdrl/exchange", "POST /mpub?topic=t"] {
+        let key = pair.connect_http();
+        let head = format!("{target} HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
+        assert_eq!(ask(&mut pair, key, head), [(100, String::new())], "{target}");
+    }
+}
+
+#[test]
 fn a_chunked_body_has_the_limits_of_others() {
     let mut pair = Pair::with(Config { max_msg_size: 3, max_body_size: 10, ..Config::default() });
     let head = "POST /pub?topic=t HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
