@@ -53,6 +53,7 @@ impl Engine {
         self.work.note(CREATION_UNITS);
         let key = self.topics.insert(Topic::new(name, held, Queue::in_memory()));
         self.topics[key].queue = self.topic_queue(key, name);
+        self.topics[key].limiter = self.kept_limiters.remove(name);
         self.topic_names.insert(name.into(), key);
         self.events.push(Event::TopicCreated { topic: name.into() });
         key
@@ -93,12 +94,17 @@ impl Engine {
         self.find_channel(self.topic_key(topic)?, channel)
     }
 
-    /// Remove a topic with all that it holds; its consumers are disconnected.
+    /// Remove a topic with all that it holds; its consumers are disconnected. Its limit stays for when it is made again:
+    /// a message may come before Python could limit it anew.
     pub fn delete_topic(&mut self, name: &str) -> bool {
         let Some(key) = self.topic_names.remove(name) else { return false };
         let channels = self.topics.get(key).map(|topic| topic.channels.clone()).unwrap_or_default();
         if let Some(mut topic) = self.topics.remove(key) {
             topic.queue.clear();
+            if let Some(mut limiter) = topic.limiter {
+                limiter.outlive_topic(self.config.trace_entries);
+                self.kept_limiters.insert(name.into(), limiter);
+            }
         }
         self.server.forget(key);
         for channel in channels {
@@ -224,9 +230,22 @@ impl Engine {
         true
     }
 
+    /// Limits a topic that may not exist yet: then it has this bucket once it is made.
+    pub fn keep_bucket(&mut self, name: &str, limit: Limit, now: Nanos) -> bool {
+        if self.topic_key(name).is_some() {
+            return self.set_bucket(name, limit, now);
+        }
+        let trace = Trace::new(self.config.trace_entries, 0);
+        self.kept_limiters
+            .entry(name.into())
+            .or_insert_with(|| Box::new(Limiter::new(limit, trace, now)))
+            .set(limit, now);
+        true
+    }
+
     /// Remove a topic's limit and its list of publishers: what waits is released at once.
     pub fn clear_bucket(&mut self, name: &str, now: Nanos) -> bool {
-        let Some(key) = self.topic_key(name) else { return false };
+        let Some(key) = self.topic_key(name) else { return self.kept_limiters.remove(name).is_some() };
         let Some(topic) = self.topics.get_mut(key) else { return false };
         topic.publishers = None;
         topic.generation += 1;

@@ -46,7 +46,7 @@ use crate::protocol::identify::Identity;
 use crate::queueing::channel::Channel;
 use crate::queueing::message::Builder;
 use crate::queueing::shared_disk::Storage;
-use crate::queueing::topic::Topic;
+use crate::queueing::topic::{Limiter, Topic};
 use crate::scheduling::Server;
 use crate::scheduling::client_limits::Limits;
 use crate::scheduling::departures::Departures;
@@ -73,7 +73,8 @@ pub struct Engine {
     pub channels: SlotMap<ChannelKey, Channel>,
 
     pub topic_names: HashMap<Box<str>, TopicKey>,
-    pub(crate) aware: HashMap<Box<str>, Vec<ConnKey>>, // {client id: its aware connections}
+    pub(crate) kept_limiters: HashMap<Box<str>, Box<Limiter>>, // of limited topics that do not exist now
+    pub(crate) aware: HashMap<Box<str>, Vec<ConnKey>>,         // {client id: its aware connections}
 
     pub(crate) turn: Turn,
     pub(crate) schedule: Schedule,
@@ -117,6 +118,7 @@ impl Engine {
             topics: SlotMap::with_key(),
             channels: SlotMap::with_key(),
             topic_names: HashMap::new(),
+            kept_limiters: HashMap::new(),
             aware: HashMap::new(),
             disk: None,
             watch_list: WatchList::default(),

@@ -244,6 +244,14 @@ impl Limiter {
         self.backlog_bytes = 0;
     }
 
+    /// Its topic is gone. The tokens stay as they are; what waited has paid nothing.
+    pub fn outlive_topic(&mut self, trace_entries: usize) {
+        self.drop_waiting();
+        self.starved_sent = false;
+        self.trace = Trace::new(trace_entries, self.trace.next());
+        self.history.end_steady(0);
+    }
+
     fn note_release(&mut self, message: &Message, due: Nanos, now: Nanos) {
         self.lateness_max = self.lateness_max.max(now - due);
         self.trace.released(message.times.trace, due, now, self.limit.version);

@@ -2,6 +2,7 @@
 
 use super::pair::*;
 use crate::config::Config;
+use crate::queueing::topic::Limit;
 
 fn fill(pair: &mut Pair, topic: &str, count: usize) {
     for i in 0..count {
@@ -376,6 +377,62 @@ fn an_ephemeral_channel_goes_with_its_last_consumer_and_an_ephemeral_topic_with_
     assert_eq!((pair.snapshot()["topics"].clone(), pair.engine.memory.messages.used()), (serde_json::json!([]), 0));
     let kinds: Vec<_> = pair.engine.poll_events().iter().map(|event| format!("{event:?}")).collect();
     assert!(kinds[2].starts_with("ChannelDeleted") && kinds[3].starts_with("TopicDeleted"), "{kinds:?}");
+}
+
+#[test]
+fn a_limit_outlives_its_topic_however_often_that_is_made_again() {
+    let mut pair = Pair::new();
+    pair.limit("t#ephemeral", Limit { full: true, ..limit(10, 20, 7) });
+    let mut delivered = 0;
+    for cycle in 0..61 {
+        let consumer = pair.subscribe("t#ephemeral", "c#ephemeral", 100);
+        for _ in 0..40 {
+            pair.publish("t#ephemeral", "x");
+        }
+        delivered += pair.bodies(consumer).len();
+        pair.close(consumer);
+        assert_eq!(pair.snapshot()["topics"], serde_json::json!([]), "{cycle}");
+        pair.advance(S / 10);
+    }
+    assert_eq!(delivered, 20 + 60, "the burst once, then what 6 s bring");
+    pair.engine.create_topic("t#ephemeral");
+    let bucket = &pair.topic()["bucket"];
+    assert_eq!(
+        (bucket["version"].as_u64(), bucket["backlog"].as_u64(), bucket["fill"].as_f64()),
+        (Some(7), Some(0), Some(1.0))
+    );
+    pair.engine.delete_topic("t#ephemeral");
+    assert!(pair.engine.clear_bucket("t#ephemeral", pair.now), "also of a topic that does not exist now");
+    assert!(!pair.engine.clear_bucket("t#ephemeral", pair.now));
+    pair.engine.create_topic("t#ephemeral");
+    assert!(pair.topic()["bucket"].is_null());
+}
+
+#[test]
+fn a_bucket_may_be_kept_for_a_topic_that_is_made_later() {
+    let mut pair = Pair::new();
+    let kept = Limit { full: false, ..limit(10, 20, 0) };
+    assert!(pair.engine.keep_bucket("t", kept, pair.now));
+    assert_eq!(pair.snapshot()["topics"], serde_json::json!([]));
+    let consumer = pair.subscribe("t", "c", 100);
+    pair.publish("t", "x");
+    assert_eq!(pair.bodies(consumer), [""; 0], "it begins empty");
+    pair.advance(S / 10);
+    assert_eq!(pair.bodies(consumer), ["x"]);
+    assert!(pair.engine.keep_bucket("t", limit(30, 20, 0), pair.now), "a topic that exists has it at once");
+    assert_eq!(pair.topic()["bucket"]["rate_micro"], 30_000_000);
+}
+
+#[test]
+fn a_lease_that_ends_while_its_topic_is_gone_lets_nothing_go() {
+    let mut pair = Pair::new();
+    let lease = Limit { expires: pair.now + S, ..limit(10, 20, 7) };
+    pair.limit("t", lease);
+    pair.engine.delete_topic("t");
+    pair.advance(S);
+    let consumer = pair.subscribe("t", "c", 100);
+    pair.publish("t", "x");
+    assert_eq!((pair.bodies(consumer).len(), pair.topic()["bucket"]["lapses"].as_u64()), (0, Some(1)));
 }
 
 #[test]
