@@ -101,7 +101,7 @@ class Broker:
         self._health = Health(engine)
         self._topic_list_writer = TopicListWriter(engine, Path(config.data_path), settings.version, self._health, log)
         self._authorizer = Authorizer(engine, auth_servers(config), log)
-        self._holder = LeaseHolder(engine)
+        self._holder = LeaseHolder(engine, self._topic_list_writer.buckets.forget)
         self._lookups = self._make_lookups()
         self._channel_discovery = ChannelDiscovery(config, engine, self._lookups, self._holder.is_managed, log)
         self._processors = Processors()
@@ -117,6 +117,7 @@ class Broker:
         once this broker knows what is limited."""
         if self._config.distributors:
             self._holder.hold(state.topics, state.version)
+        self._topic_list_writer.buckets.restore(saved.buckets or {}, self._holder.is_managed)
         for name in metadata.restore(self._engine, saved):
             self._log.warning("the list of topics on disk has an invalid name", name=name)
         self._channel_discovery.skip(topic.name for topic in saved.topics or [])
@@ -162,6 +163,7 @@ class Broker:
             http_port=self._ports.http,
             tokens=tokens_of(self._config),
             is_managed=self._holder.is_managed,
+            buckets=self._topic_list_writer.buckets,
             note_change=self._note_change,
             write_topics=self._topic_list_writer.write,
             health=lambda: self._health.text,

@@ -137,6 +137,10 @@ class Engine:
         From ``expires_ns`` (CLOCK_BOOTTIME) on the bucket releases nothing; None: it never expires. False: ``version``
         is older than the one in force.
         """
+    def keep_bucket(
+        self, topic: str, rate_micro: int, burst_micro: int, reject: bool, max_backlog: int, max_backlog_bytes: int
+    ) -> bool:
+        """Limit a topic that need not exist: it has this bucket, empty at first, from its first message on."""
     def renew_leases(self, renewals: Sequence[tuple[str, int, int]]) -> None:
         """Renew leases: (topic, version, new ``expires_ns``), for shares in force under that version.
 

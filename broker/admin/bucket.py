@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import msgspec
 
 from broker import snapshot
 from broker.admin.context import AdminContext
-from broker.leases.lease_holder import MICRO, micro
+from broker.leases.lease_holder import MICRO
+from broker.nsqd.metadata import BucketSpec
 from broker.snapshot import Bucket, Snapshot
 from broker.sync.reports import latency_ms
 from srtm.errors import BadInput, Conflict, NotFound
@@ -22,19 +22,9 @@ from srtm.protocol import checked_name
 _BODY_LIMIT_BYTES = 64 * 1024
 _MAX_AMOUNT = 1e9  # msg/s or messages: above any network card, and within the engine's integers
 _MAX_INT = 2**62
+_DEFAULTS = BucketSpec(rate=1, burst=1)
 KINDS = ("access", "processing", "consumer_wait", "total")
 WINDOWS = ("since_start", "last_60s")
-
-
-@dataclass(frozen=True)
-class BucketSpec:
-    """A valid limit: ``rate`` above 0 msg/s, ``burst`` of at least 1 message."""
-
-    rate: float
-    burst: float
-    reject: bool = False
-    max_backlog: int = 1_000_000
-    max_backlog_bytes: int = 1 << 30
 
 
 def add_bucket_routes(router: Router, context: AdminContext) -> None:
@@ -50,23 +40,17 @@ class BucketRoutes:
         self._engine = context.engine
         self._is_managed = context.is_managed
         self._start_wall_ns = context.start_wall_ns
+        self._buckets = context.buckets
+        self._write = context.write_topics
 
     async def put_bucket(self, request: Request, name: str) -> Response:
-        """The bucket gets version 0: any share of a distributor is newer."""
+        """The bucket gets version 0: any share of a distributor is newer. It is on disk when this is answered."""
         self._refuse_managed(checked_name("topic", name))
         spec = parse_bucket(await request.read_body(_BODY_LIMIT_BYTES))
         self._refuse_managed(name)  # it may have changed while the body arrived
         old = snapshot.find_topic(self._engine, name)
-        self._engine.set_bucket(
-            name,
-            micro(spec.rate),
-            micro(spec.burst),
-            spec.reject,
-            spec.max_backlog,
-            spec.max_backlog_bytes,
-            0,
-            old is None or old.bucket is None,
-        )
+        self._buckets.put(name, spec, full=name not in self._buckets.all and (old is None or old.bucket is None))
+        await self._write()
         return self._show(name)
 
     async def get_bucket(self, request: Request, name: str) -> Response:
@@ -79,8 +63,9 @@ class BucketRoutes:
 
     async def delete_bucket(self, _request: Request, name: str) -> Response:
         self._refuse_managed(checked_name("topic", name))
-        if not self._engine.clear_bucket(name):
+        if not self._buckets.remove(name):
             raise NotFound("bucket", name)
+        await self._write()
         return json_response({})
 
     async def get_trace(self, _request: Request, name: str) -> Response:
@@ -137,8 +122,8 @@ def parse_bucket(body: bytes) -> BucketSpec:
         rate=_real(given, "rate", 1 / MICRO, "must be a number of msg/s above 0 (at least 0.000001) and at most 1e9"),
         burst=_real(given, "burst", 1.0, "must be a number of messages from 1 to 1e9"),
         reject=on_excess == "reject",
-        max_backlog=_count(given, "max_backlog", BucketSpec.max_backlog),
-        max_backlog_bytes=_count(given, "max_backlog_bytes", BucketSpec.max_backlog_bytes),
+        max_backlog=_count(given, "max_backlog", _DEFAULTS.max_backlog),
+        max_backlog_bytes=_count(given, "max_backlog_bytes", _DEFAULTS.max_backlog_bytes),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker.config import BrokerConfig, EngineConfig
+from broker.nsqd.kept_buckets import KeptBuckets
 from broker.sync.drain import Drain
 from srtm.control import GdrlAnswer, GdrlMessage, Throttling
 from srtm.log import Threshold
@@ -32,6 +33,7 @@ class AdminContext:
     http_port: int
     tokens: Tokens | None  # None: no token is needed
     is_managed: Callable[[str], bool]  # whether a distributor sets this topic's limit
+    buckets: KeptBuckets  # limits set by hand
     note_change: Callable[[], None]  # the list of topics has changed, perhaps without an event
     write_topics: Callable[[], Awaitable[None]]  # returns when the present list is on disk
     health: Callable[[], str]  # "OK", or "NOK - why"

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from broker.admin.bucket import BucketSpec
+from broker.nsqd.metadata import BucketSpec
 from srtm import control
 
 _REFERENCE = "#/components/schemas/{name}"

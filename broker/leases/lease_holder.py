@@ -11,7 +11,7 @@ while the host is suspended. The engine ends it (``Engine.set_bucket``), which m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -30,10 +30,12 @@ _LONGEST_LEASE_S = 86_400.0
 
 
 class LeaseHolder:
-    """``version`` is that of the desired state in force; 0: none yet in this incarnation."""
+    """``version`` is that of the desired state in force; 0: none yet in this incarnation. ``forget_bucket``: is told of
+    a topic that the distributor limits from now on."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, forget_bucket: Callable[[str], None] = lambda _topic: None) -> None:
         self._engine = engine
+        self._forget_bucket = forget_bucket
         self._topics = DesiredTopics()  # in force in the engine; until the first sync without tokens
         self.version = 0
         self.remembered = 0  # version of the desired state that an earlier incarnation left
@@ -185,8 +187,7 @@ class LeaseHolder:
         return self._asked_ns + round(share.lease_s * 1e9)
 
     def renew(self, topic: str) -> None:
-        """Make the bucket of a managed topic again, which the engine dropped with an ephemeral topic: it must not
-        come back without its limit."""
+        """Make a managed topic again that the engine has dropped: its limit, channels and publishers."""
         if topic in self._topics.all:
             desired = self._topics.all[topic]
             self._set_bucket(desired, full=False)
@@ -203,6 +204,8 @@ class LeaseHolder:
         come after the acknowledgement."""
         share = topic.share
         known = self._topics.all.get(topic.topic)
+        if known is None:
+            self._forget_bucket(topic.topic)
         if known is not None and share.recall:
             self._exchanged[topic.topic] = (share.version, *self._amounts(known))
         if known is None or _limits(known) != _limits(topic):

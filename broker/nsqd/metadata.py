@@ -1,11 +1,12 @@
 """The list of topics, channels and pause flags that outlives the process, in nsqd's file and format (``nsqd.dat``,
-protocol section 11).
+protocol section 11), and the limits that were set by hand, in a key of our own that nsqd skips.
 
-The file is replaced as a whole at every change. ``#ephemeral`` names are left out.
+The file is replaced as a whole at every change. ``#ephemeral`` topics and channels are left out.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,15 +38,31 @@ class TopicMetadata(msgspec.Struct, frozen=True):
     channels: list[ChannelMetadata] | None = None  # nsqd writes null for none
 
 
+class BucketSpec(msgspec.Struct, frozen=True):
+    """A limit: ``rate`` above 0 msg/s, ``burst`` of at least 1 message."""
+
+    rate: float
+    burst: float
+    reject: bool = False
+    max_backlog: int = 1_000_000
+    max_backlog_bytes: int = 1 << 30
+
+    def arguments(self) -> tuple[int, int, bool, int, int]:
+        """As the engine takes them: rate and burst in millionths."""
+        return round(self.rate * 1e6), round(self.burst * 1e6), self.reject, self.max_backlog, self.max_backlog_bytes
+
+
 class Metadata(msgspec.Struct, frozen=True):
-    """The whole file. ``version`` is that of the nsqd that wrote it."""
+    """The whole file. ``version`` is that of the nsqd that wrote it. ``buckets``: limits set by hand, by topic, whether
+    that exists or not."""
 
     topics: list[TopicMetadata] | None = []  # nsqd writes null for none
     version: str = "1.3.0"
+    buckets: dict[str, BucketSpec] | msgspec.UnsetType = msgspec.UNSET
 
 
-def from_snapshot(snapshot: Snapshot, version: str) -> Metadata:
-    """The list of everything that is not ``#ephemeral``."""
+def from_snapshot(snapshot: Snapshot, version: str, buckets: Mapping[str, BucketSpec]) -> Metadata:
+    """The list of every topic and channel that is not ``#ephemeral``, and all ``buckets``."""
     topics = [
         TopicMetadata(
             topic.topic_name,
@@ -55,7 +72,7 @@ def from_snapshot(snapshot: Snapshot, version: str) -> Metadata:
         for topic in snapshot.topics
         if not is_ephemeral(topic.topic_name)
     ]
-    return Metadata(topics, version)
+    return Metadata(topics, version, dict(buckets) if buckets else msgspec.UNSET)
 
 
 def load(directory: Path) -> Metadata:

@@ -1,5 +1,5 @@
-"""Writes the list of topics, channels and pauses (``metadata``): after every change, before a pause is answered, and
-at the end."""
+"""Writes the list of topics, channels, pauses and limits (``metadata``): after every change, before a pause or a limit
+is answered, and at the end."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import trio
 
 from broker import snapshot
 from broker.nsqd import metadata
+from broker.nsqd.kept_buckets import KeptBuckets
 from broker.runtime.health import Health
 from broker.runtime.wakeup import Wakeup
 from srtm.log import Log
@@ -33,6 +34,7 @@ class TopicListWriter:
         self._health = health
         self._log = log
         self._changed = Wakeup()
+        self.buckets = KeptBuckets(engine, self.note_change)
         self._asked, self._written = trio.Event(), trio.Event()  # of the next list: wanted by a caller, and on disk
 
     def note_change(self) -> None:
@@ -75,4 +77,4 @@ class TopicListWriter:
             self._log.failure("the list of topics was not written", reason=error)
 
     def _now(self) -> metadata.Metadata:
-        return metadata.from_snapshot(snapshot.take(self._engine), self._version)
+        return metadata.from_snapshot(snapshot.take(self._engine), self._version, self.buckets.all)

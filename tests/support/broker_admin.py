@@ -6,6 +6,7 @@ from broker.admin.context import AdminContext
 from broker.admin.forwarded_requests import request
 from broker.admin.router import admin_handler
 from broker.config import BrokerConfig, EngineConfig
+from broker.nsqd.kept_buckets import KeptBuckets
 from broker.sync.drain import Drain
 from srtm.control import GdrlAnswer, Throttling
 from srtm.log import Log, Threshold
@@ -23,6 +24,7 @@ class Admin:
         self.health = "OK"
         self.threshold = Threshold()
         self.lookups = ["a:4160"]
+        self.buckets = KeptBuckets(self.engine, self.note_change)
         context = AdminContext(
             **{
                 "engine": self.engine,
@@ -36,6 +38,7 @@ class Admin:
                 "http_port": 4151,
                 "tokens": None,
                 "is_managed": self.managed.__contains__,
+                "buckets": self.buckets,
                 "note_change": self.note_change,
                 "write_topics": self.write_topics,
                 "health": lambda: self.health,

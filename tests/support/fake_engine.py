@@ -214,6 +214,12 @@ class FakeEngine:
             if bucket is not None and bucket["version"] == version:
                 bucket["expires_ns"] = expires_ns
 
+    def keep_bucket(
+        self, topic: str, rate_micro: int, burst_micro: int, reject: bool, max_backlog: int, max_backlog_bytes: int
+    ) -> bool:
+        self.calls.append(("keep_bucket", topic, rate_micro, burst_micro, reject, max_backlog, max_backlog_bytes))
+        return True
+
     def clear_bucket(self, topic: str) -> bool:
         self.calls.append(("clear_bucket", topic))
         if topic not in self.topics or self.topics[topic].bucket is None:

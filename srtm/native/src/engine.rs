@@ -213,6 +213,23 @@ impl Engine {
         self.call(py, move |engine, now| engine.set_bucket(&topic, limit, now))
     }
 
+    #[allow(clippy::too_many_arguments)] // as above
+    fn keep_bucket(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        rate_micro: u64,
+        burst_micro: u64,
+        reject: bool,
+        max_backlog: u64,
+        max_backlog_bytes: u64,
+    ) -> PyResult<bool> {
+        let topic = name("topic", topic)?;
+        let (version, full, expires) = (0, false, Nanos::MAX);
+        let limit = Limit { rate_micro, burst_micro, reject, max_backlog, max_backlog_bytes, version, full, expires };
+        self.call(py, move |engine, now| engine.keep_bucket(&topic, limit, now))
+    }
+
     fn renew_leases(&self, py: Python<'_>, renewals: Vec<Renewal>) -> PyResult<()> {
         self.call(py, move |engine, now| engine.renew_leases(&renewals, now))
     }

@@ -22,6 +22,13 @@ async def test_a_bucket_is_put_shown_changed_and_removed(admin):
     assert (await admin.ask("GET", "/v1/topics/t/bucket")).status == 404
 
 
+async def test_a_bucket_is_on_disk_before_it_is_answered(admin):
+    await admin.json("PUT", "/v1/topics/t/bucket", {"rate": 1, "burst": 1})
+    assert (len(admin.written), list(admin.buckets.all)) == (1, ["t"])
+    await admin.ask("DELETE", "/v1/topics/t/bucket")
+    assert (len(admin.written), list(admin.buckets.all)) == (2, [])
+
+
 async def test_a_bucket_is_shown_with_how_exact_the_stamps_of_the_whole_broker_are(admin):
     await admin.json("PUT", "/v1/topics/t/bucket", {"rate": 1, "burst": 1})
     admin.engine.sharing = {"timestamp_bias_max_ns": 3_000_000, "publish_reads": 8, "merged_reads": 2}

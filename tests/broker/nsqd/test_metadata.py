@@ -21,7 +21,7 @@ def filled_engine():
 
 
 def test_what_was_saved_comes_back_in_a_new_engine(tmp_path):
-    metadata.save(tmp_path, metadata.from_snapshot(snapshot.take(filled_engine()), "1.3.0"))
+    metadata.save(tmp_path, metadata.from_snapshot(snapshot.take(filled_engine()), "1.3.0", {}))
     engine = FakeEngine()
     metadata.restore(engine, metadata.load(tmp_path))
     assert {name: topic.channels for name, topic in engine.topics.items()} == {"t": {"c": True}, "quiet": {}}
@@ -30,7 +30,7 @@ def test_what_was_saved_comes_back_in_a_new_engine(tmp_path):
 
 
 def test_the_file_is_nsqds(tmp_path):
-    metadata.save(tmp_path, metadata.from_snapshot(snapshot.take(filled_engine()), "1.3.0"))
+    metadata.save(tmp_path, metadata.from_snapshot(snapshot.take(filled_engine()), "1.3.0", {}))
     assert json.loads((tmp_path / "nsqd.dat").read_bytes()) == {
         "topics": [
             {"name": "t", "paused": False, "channels": [{"name": "c", "paused": True}]},
