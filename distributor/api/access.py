@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Match, Route
 
 from srtm.net.tokens import SCOPES, Scope, Tokens
 
-_OPEN = {"/ping", "/healthz", "/lookup", "/topics", "/channels", "/nodes"}
+_OPEN = {"/ping", "/healthz", "/lookup", "/topics", "/channels", "/nodes", "/info"}
 _ANY: tuple[Scope, ...] = SCOPES
 _ALSO: dict[tuple[str, str], tuple[Scope, ...]] = {
     ("GET", "/v1/topics/{name}/publishers/{publisher_id}"): ("client", "broker"),

@@ -6,17 +6,15 @@ pydantic models of FastAPI: bodies are the same documents as topic files, and a 
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import msgspec
 import trio
-from fastapi import FastAPI, Query, Request, Response
+from fastapi import FastAPI, Request, Response
 
 from distributor.api.access import Access
 from distributor.api.bodies import documented, json_answer, read_body
 from distributor.api.capacity import add_capacity_routes
 from distributor.api.fittings import add_fitting_routes, requested_options
 from distributor.api.history import add_history_routes
+from distributor.api.lookup_routes import add_lookup_routes
 from distributor.api.openapi import describe
 from distributor.api.problems import Admit, add_refusals, checked_first
 from distributor.api.share_routes import add_share_routes
@@ -28,7 +26,6 @@ from distributor.model.cluster import Topic
 from distributor.registry.registry import Registry
 from distributor.registry.topic_requests import not_fitted
 from distributor.sync.service import SyncService
-from distributor.views import nsqlookupd as lookups
 from distributor.views import topic_view as views
 from distributor.views.broker_view import broker_view, health_view
 from distributor.views.metrics import exposition
@@ -36,9 +33,6 @@ from srtm.control import DeadNotice, SyncRequest
 from srtm.errors import BadInput
 from srtm.topics.spec import TopicSpec, parse_change, parse_topic_json
 from srtm.version import __version__
-
-_NSQ_HEADERS = {"X-NSQ-Content-Type": "nsq; version=1.0"}
-_NSQ_JSON = "application/json; charset=utf-8"
 
 
 def make_app(
@@ -53,7 +47,7 @@ def make_app(
         add_share_routes,
         _broker_routes,
         add_history_routes,
-        _lookup_routes,
+        add_lookup_routes,
         _service_routes,
     ):
         add_routes(app, registry, syncing)
@@ -248,45 +242,6 @@ def _broker_routes(app: FastAPI, registry: Registry, syncing: SyncService) -> No
         await registry.forget(name)
         syncing.forget(name)
         return Response(status_code=204)
-
-
-# nsqlookupd
-
-
-def _lookup_routes(app: FastAPI, registry: Registry, syncing: SyncService) -> None:
-    @app.get("/lookup")
-    async def lookup(topic: str | None = None) -> Response:
-        """nsqlookupd: the brokers of a topic and its channels."""
-        if not topic:
-            return _nsq(lookups.LookupRefusal(message="MISSING_ARG_TOPIC"), 400)
-        found = lookups.lookup(topic, registry, syncing)
-        return _nsq(lookups.LookupRefusal(message="TOPIC_NOT_FOUND"), 404) if found is None else _nsq(found)
-
-    @app.get("/topics")
-    async def topics() -> Response:
-        """nsqlookupd: all topics."""
-        return _nsq(lookups.LookupTopics(topics=lookups.topics(registry, syncing)))
-
-    @app.get("/channels")
-    async def channels(topic: Annotated[str | None, Query()] = None) -> Response:
-        """nsqlookupd: the channels of a topic."""
-        if not topic:
-            return _nsq(lookups.LookupRefusal(message="MISSING_ARG_TOPIC"), 400)
-        return _nsq(lookups.LookupChannels(channels=lookups.channels(topic, registry, syncing)))
-
-    @app.get("/nodes")
-    async def nodes() -> Response:
-        """nsqlookupd: all brokers."""
-        return _nsq(lookups.nodes(registry, syncing))
-
-    @app.get("/ping")
-    async def ping() -> Response:
-        """nsqlookupd: OK."""
-        return Response("OK", headers=_NSQ_HEADERS, media_type="text/plain")
-
-
-def _nsq(value: object, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(value), status, _NSQ_HEADERS, _NSQ_JSON)
 
 
 # The service itself

@@ -79,7 +79,13 @@ ANSWERS: dict[tuple[str, str], Any] = {
     ("GET", "/topics"): nsqlookupd.LookupTopics,
     ("GET", "/channels"): nsqlookupd.LookupChannels,
     ("GET", "/nodes"): nsqlookupd.LookupNodes,
+    ("GET", "/info"): nsqlookupd.LookupInfo,
     ("GET", "/ping"): str,
+    ("POST", "/topic/create"): None,
+    ("POST", "/topic/delete"): None,
+    ("POST", "/topic/tombstone"): None,
+    ("POST", "/channel/create"): None,
+    ("POST", "/channel/delete"): None,
     ("GET", "/healthz"): broker_view.HealthView,
     ("GET", "/metrics"): str,
 }
@@ -173,8 +179,8 @@ def _refusals(key: tuple[str, str], operation: dict[str, Any]) -> dict[str, Any]
     statuses = {503}
     statuses |= set() if is_open(path) else {401, 403}
     statuses |= {400} if ours or operation.get("parameters") else set()
-    statuses |= {404} if "{name}" in path or path == "/lookup" else set()
-    statuses |= {409} if ours and method != "GET" else set()
+    statuses |= {404} if "{name}" in path or path in ("/lookup", "/channel/delete") else set()
+    statuses |= {409} if (ours and method != "GET") or path in ("/topic/delete", "/topic/tombstone") else set()
     statuses |= {413} if "requestBody" in operation else set()
     return {str(status): _refusal(status, ours) for status in sorted(statuses)}
 

@@ -10,6 +10,7 @@ import msgspec
 from distributor.model.cluster import Broker
 from distributor.registry.registry import Registry
 from distributor.sync.service import SyncService
+from distributor.views.lookup_registrations import LookupRegistrations
 from srtm.control import Lookup, Producer
 
 NSQD_VERSION = "1.3.0"  # as the engine tells clients; nsqadmin takes a lower one for a nsqd without today's routes
@@ -24,7 +25,7 @@ class LookupChannels(msgspec.Struct, kw_only=True):
 
 
 class LookupNode(Producer, frozen=True):
-    """A broker with its topics. There are no tombstones here."""
+    """A broker with its topics, and for each whether the broker is hidden from who looks for it."""
 
     tombstones: list[bool]
     topics: list[str]
@@ -34,38 +35,67 @@ class LookupNodes(msgspec.Struct, kw_only=True):
     producers: list[LookupNode]
 
 
+class LookupInfo(msgspec.Struct, kw_only=True):
+    version: str
+
+
 class LookupRefusal(msgspec.Struct, kw_only=True):
     message: str
 
 
-def topics(registry: Registry, syncing: SyncService) -> list[str]:
-    reported = {topic for reports in syncing.living().values() for topic in reports}
-    return sorted(reported.union(topic.name for topic in registry.managed()))
+class Lookups:
+    """nsqlookupd's view of the cluster: what brokers report, what is managed, and what was ``registered`` by hand."""
 
+    def __init__(self, registry: Registry, syncing: SyncService, registered: LookupRegistrations) -> None:
+        self._registry = registry
+        self._syncing = syncing
+        self._registered = registered
 
-def channels(topic: str, registry: Registry, syncing: SyncService) -> list[str]:
-    known = registry.managed_topic(topic)
-    return sorted(syncing.all_channels(topic).union(known.channels if known else ()))
+    def is_managed(self, topic: str) -> bool:
+        return self._registry.managed_topic(topic) is not None
 
+    def topics(self) -> list[str]:
+        reported = {topic for reports in self._syncing.living().values() for topic in reports}
+        managed = {topic.name for topic in self._registry.managed()}
+        return sorted(reported | managed | self._registered.topics)
 
-def lookup(topic: str, registry: Registry, syncing: SyncService) -> Lookup | None:
-    """None: no broker knows the topic."""
-    if registry.managed_topic(topic) is None and not any(topic in reports for reports in syncing.living().values()):
-        return None
-    found = [producer(broker) for broker in active(registry) if _has(topic, broker.name, registry, syncing)]
-    return Lookup(channels=channels(topic, registry, syncing), producers=found)
+    def channels(self, topic: str) -> list[str]:
+        known = self._registry.managed_topic(topic)
+        made = known.channels if known else ()
+        return sorted(self._syncing.all_channels(topic) | set(made) | self._registered.channels(topic))
 
+    def lookup(self, topic: str, now_s: float) -> Lookup | None:
+        """None: nobody knows the topic."""
+        is_reported = any(topic in reports for reports in self._syncing.living().values())
+        if not is_reported and not self.is_managed(topic) and topic not in self._registered.topics:
+            return None
+        found = [producer(broker) for broker in active(self._registry) if self._has(topic, broker.name)]
+        return Lookup(
+            channels=self.channels(topic),
+            producers=[one for one in found if not self._registered.is_tombstoned(topic, _node_of(one), now_s)],
+        )
 
-def nodes(registry: Registry, syncing: SyncService) -> LookupNodes:
-    """Every active broker with its topics."""
-    known = topics(registry, syncing)
-    return LookupNodes(producers=[_node(broker, known, registry, syncing) for broker in active(registry)])
+    def nodes(self, now_s: float) -> LookupNodes:
+        """Every active broker with its topics."""
+        known = self.topics()
+        return LookupNodes(producers=[self._node(broker, known, now_s) for broker in active(self._registry)])
 
+    def _node(self, broker: Broker, known: list[str], now_s: float) -> LookupNode:
+        held, described = [topic for topic in known if self._has(topic, broker.name)], producer(broker)
+        hidden = [self._registered.is_tombstoned(topic, _node_of(described), now_s) for topic in held]
+        return LookupNode(**msgspec.structs.asdict(described), tombstones=hidden, topics=held)
 
-def _node(broker: Broker, known: list[str], registry: Registry, syncing: SyncService) -> LookupNode:
-    held = [topic for topic in known if _has(topic, broker.name, registry, syncing)]
-    described = msgspec.structs.asdict(producer(broker))
-    return LookupNode(**described, tombstones=[False] * len(held), topics=held)
+    def _has(self, topic: str, broker: str) -> bool:
+        """Whether ``broker`` counts as a producer of ``topic``: it has the topic.
+
+        All brokers have every managed topic. Of those, it is one with a part in the topic, or with messages.
+        """
+        known, report = self._registry.managed_topic(topic), self._syncing.report(broker, topic)
+        if known is None:
+            return report is not None
+        if broker in known.leases.target or broker in known.placement.brokers:
+            return True
+        return report is not None and (report.received > 0 or report.holds_messages)
 
 
 def active(registry: Registry) -> list[Broker]:
@@ -82,17 +112,9 @@ def active(registry: Registry) -> list[Broker]:
     ]
 
 
-def _has(topic: str, broker: str, registry: Registry, syncing: SyncService) -> bool:
-    """Whether ``broker`` counts as a producer of ``topic``: it has the topic.
-
-    All brokers have every managed topic. Of those, it is one with a part in the topic, or with messages.
-    """
-    known, report = registry.managed_topic(topic), syncing.report(broker, topic)
-    if known is None:
-        return report is not None
-    if broker in known.leases.target or broker in known.placement.brokers:
-        return True
-    return report is not None and (report.received > 0 or report.holds_messages)
+def _node_of(producer: Producer) -> str:
+    """As nsqadmin names a broker."""
+    return f"{producer.broadcast_address}:{producer.http_port}"
 
 
 def producer(broker: Broker) -> Producer:

@@ -18,7 +18,7 @@ from srtm.net.tokens import Tokens
 from tests.support.distributor_in_process import Distributor
 
 TOKENS = "operator ann o\nbroker b1 b\nclient cars c\n"
-OPEN = {"/ping", "/healthz", "/lookup", "/topics", "/channels", "/nodes"}
+OPEN = {"/ping", "/healthz", "/lookup", "/topics", "/channels", "/nodes", "/info"}
 BROKERS = {("POST", f"/v1/brokers/{{name}}/{what}") for what in ("sync", "history", "measurements/{id}", "dead")}
 CLIENTS = {("GET", "/v1/topics/{name}/publishers/{publisher_id:path}")}
 ANYBODYS = {("GET", "/metrics"), ("GET", "/openapi.json"), ("GET", "/docs")}

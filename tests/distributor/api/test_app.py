@@ -282,6 +282,87 @@ async def test_lookup_answers_as_nsqlookupd_does(distributor, client):
         assert (refused.status_code, refused.json()) == (status, {"message": message})
 
 
+async def _asked(client, path, **arguments):
+    answer = await client.post(path, params=arguments)
+    return answer.status_code, answer.json()["message"] if answer.status_code in (400, 404) else answer.text
+
+
+async def test_nsqadmin_creates_and_deletes_topics_and_channels_that_no_broker_has_yet(client):
+    assert (await client.get("/info")).json() == {"version": "1.3.0"}
+    assert await _asked(client, "/channel/create", topic="t", channel="a") == (200, "")
+    assert await _asked(client, "/topic/create", topic="u") == (200, "")
+    assert (await client.get("/topics")).json() == {"topics": ["t", "u"]}
+    assert (await client.get("/lookup", params={"topic": "t"})).json() == {"channels": ["a"], "producers": []}
+    assert await _asked(client, "/channel/delete", topic="t", channel="a") == (200, "")
+    assert await _asked(client, "/channel/delete", topic="t", channel="a") == (404, "CHANNEL_NOT_FOUND")
+    assert await _asked(client, "/topic/delete", topic="t") == (200, "")
+    assert await _asked(client, "/topic/delete", topic="t") == (200, ""), "as nsqlookupd"
+    assert (await client.get("/topics")).json() == {"topics": ["u"]}
+
+
+@pytest.mark.parametrize(
+    ("path", "arguments", "message"),
+    [
+        ("/topic/create", {}, "MISSING_ARG_TOPIC"),
+        ("/topic/create", {"topic": "a b"}, "INVALID_ARG_TOPIC"),
+        ("/topic/delete", {}, "MISSING_ARG_TOPIC"),
+        ("/topic/tombstone", {"node": "h:1"}, "MISSING_ARG_TOPIC"),
+        ("/topic/tombstone", {"topic": "t"}, "MISSING_ARG_NODE"),
+        ("/channel/create", {"channel": "a"}, "MISSING_ARG_TOPIC"),
+        ("/channel/create", {"topic": "t"}, "MISSING_ARG_CHANNEL"),
+        ("/channel/create", {"topic": "t", "channel": "a b"}, "INVALID_ARG_CHANNEL"),
+        ("/channel/delete", {"topic": "a b", "channel": "a"}, "INVALID_ARG_TOPIC"),
+    ],
+)
+async def test_a_bad_request_of_nsqadmin_is_refused_as_nsqlookupd_does(client, path, arguments, message):
+    assert await _asked(client, path, **arguments) == (400, message)
+    assert (await client.get("/topics")).json() == {"topics": []}
+
+
+async def test_a_tombstone_hides_a_broker_from_a_topic_for_45_s(distributor, client, autojump_clock):
+    (a,) = await distributor.brokers("a")
+    a.reports = [TopicReport(topic="own", share_version=0, received=3)]
+
+    async def found() -> tuple[int, list[bool]]:
+        producers = (await client.get("/lookup", params={"topic": "own"})).json()["producers"]
+        return len(producers), (await client.get("/nodes")).json()["producers"][0]["tombstones"]
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(a.run)
+        await trio.sleep(1)
+        assert await found() == (1, [False])
+        for node, status in (("127.0.0.1:1", (1, [False])), ("127.0.0.1:4151", (0, [True]))):
+            assert await _asked(client, "/topic/tombstone", topic="own", node=node) == (200, "")
+            assert await found() == status
+        await trio.sleep(44.9)
+        assert await found() == (0, [True])
+        await trio.sleep(0.2)
+        assert await found() == (1, [False])
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_managed_topic_is_not_deleted_or_hidden_by_nsqadmin(distributor, client):
+    a, b = await distributor.brokers("a", "b")
+    await client.put("/v1/topics/cars", json=TOPIC)
+    await settle(a, b)
+    for path in ("/topic/delete", "/topic/tombstone"):
+        refused = await problem(await client.post(path, params={"topic": "cars", "node": "127.0.0.1:4151"}), 409)
+        assert "srtm topic remove cars" in refused["detail"]
+    assert len((await client.get("/lookup", params={"topic": "cars"})).json()["producers"]) == 2
+
+
+async def test_nsqadmins_writes_need_an_operators_token(tmp_path: Path):
+    guarded = await Distributor.open(
+        tmp_path / "s.sqlite3", tokens=Tokens.parsed("tokens", "operator ann o\nbroker b1 b\n")
+    )
+    for token, status in (("o", 200), ("b", 403)):
+        async with http(guarded, token) as asking:
+            assert (await asking.post("/topic/create", params={"topic": "t"})).status_code == status
+    async with http(guarded) as stranger:
+        await problem(await stranger.post("/topic/delete", params={"topic": "t"}), 401)
+    await guarded.aclose()
+
+
 async def test_a_broker_with_messages_from_before_its_start_is_looked_up_also_without_a_part(distributor, client):
     a, b, c = await distributor.brokers("a", "b", "c")
     await client.put("/v1/topics/cars", json=TOPIC)

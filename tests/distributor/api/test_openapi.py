@@ -157,6 +157,17 @@ REFUSED = {
 }
 
 
+QUERIES = {
+    "/lookup": {"topic": "cars"},
+    "/channels": {"topic": "cars"},
+    "/topic/create": {"topic": "new"},
+    "/topic/delete": {"topic": "new"},
+    "/topic/tombstone": {"topic": "new", "node": "127.0.0.1:4151"},
+    "/channel/create": {"topic": "new", "channel": "all"},
+    "/channel/delete": {"topic": "new", "channel": "all"},
+}
+
+
 def test_a_good_request_of_every_operation_is_answered_with_its_shape(service: Service) -> None:
     found = operations(service.document)
     order = ["GET", "POST", "PATCH", "PUT", "DELETE"]
@@ -164,7 +175,7 @@ def test_a_good_request_of_every_operation_is_answered_with_its_shape(service: S
         known = KNOWN.get(path.split("/")[2], "") if path.startswith("/v1/") else ""
         target = path.replace("{name}", known).replace("{publisher_id}", "p1").replace("{id}", "1")
         body = GOOD.get(f"{method} {path}") or GOOD.get(path) if "requestBody" in found[method, path] else None
-        query = {"topic": "cars"} if path in ("/lookup", "/channels") else {}
+        query = QUERIES.get(path, {})
         answer = service.ask(method, target, params=query, json=body)
         told = (method, target, answer.status_code, answer.text)
         assert answer.is_success or answer.status_code == REFUSED.get((method, path)), told

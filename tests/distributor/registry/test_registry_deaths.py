@@ -7,11 +7,17 @@ import trio
 import trio.testing
 
 from distributor.placement import planner
-from distributor.views import nsqlookupd as lookups
 from distributor.views import topic_view as views
+from distributor.views.lookup_registrations import LookupRegistrations
+from distributor.views.nsqlookupd import Lookups
 from srtm.control import TopicReport, UnassignedPublisher
 from srtm.errors import Conflict, NotFound
 from tests.support.distributor_in_process import FakeBroker, settle, spec, total
+
+
+def _lookups(distributor):
+    return Lookups(distributor.registry, distributor.syncing, LookupRegistrations())
+
 
 pytestmark = pytest.mark.usefixtures("no_threads")
 
@@ -152,7 +158,7 @@ async def test_a_broker_that_was_silent_for_long_is_not_looked_up(distributor, a
     await trio.sleep(299)
     await distributor.brokers("b")
     await trio.sleep(2)
-    nodes = lookups.nodes(distributor.registry, distributor.syncing)
+    nodes = _lookups(distributor).nodes(0.0)
     assert [node.hostname for node in nodes.producers] == ["b"]
 
 
@@ -347,7 +353,7 @@ async def test_the_new_address_of_a_broker_that_came_back_elsewhere_is_told_to_p
     topic = distributor.registry.topic("cars")
     publisher = topic.placement.ids_of["a"][0]
     assert views.assignment(topic, publisher, distributor.registry).address == a.address
-    found = lookups.lookup("cars", distributor.registry, distributor.syncing)
+    found = _lookups(distributor).lookup("cars", 0.0)
     assert {one.broadcast_address for one in found.producers} == {"10.0.0.9", "127.0.0.1"}
     b.strangers = [UnassignedPublisher(topic="cars", publisher_id=publisher)]
     assert [move.address for move in (await b.sync()).moves] == [a.address]
