@@ -58,6 +58,14 @@ class Forbidden(BadInput):
         super().__init__("Authorization", "(not shown)", rule)
 
 
+class NotItsName(Forbidden):
+    """The bearer token is that of another broker."""
+
+    def __init__(self, name: str, broker: str) -> None:
+        rule = f"the token of {name!r} does not speak for broker {broker!r}"
+        BadInput.__init__(self, "Authorization", "(not shown)", rule)
+
+
 class NotFound(SrtmError):
     """The named thing does not exist: a topic, broker, publisher, channel or path."""
 

@@ -19,8 +19,8 @@ class Health(msgspec.Struct):
     status: str
     name: str
     version: str
-    incarnation: str
     accepting: bool
+    incarnation: str | msgspec.UnsetType = msgspec.UNSET  # where tokens are required, only to their holders
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from broker.admin.options import add_option_routes
 from broker.stats.prometheus import CONTENT_TYPE, metrics_text
 from srtm.errors import BadInput, Forbidden, NotFound, Unauthorized
 from srtm.net.http_server import Handler, NoSuchMethod, Request, Response, Router, json_response
+from srtm.net.tokens import BROKERS
 from srtm.version import __version__
 
 _OURS = ("/v1/", "/metrics", "/healthz", "/openapi.json")
@@ -77,14 +78,25 @@ class _ServiceRoutes:
     async def openapi(self, _request: Request) -> Response:
         return json_response(openapi.document(__version__))
 
-    async def healthz(self, _request: Request) -> Response:
-        """200 while the broker works. ``accepting`` says whether it takes publishes."""
+    async def healthz(self, request: Request) -> Response:
+        """200 while the broker works. ``accepting`` says whether it takes publishes. Where tokens are required, the
+        incarnation is for their holders: whoever knows it can say that this broker is dead."""
         health = self._context.health()
         facts = {
             "status": "ok" if health == "OK" else health,
             "name": self._context.name,
             "version": __version__,
-            "incarnation": self._context.incarnation,
             "accepting": snapshot.take(self._context.engine, snapshot.NO_TOPIC).accepting,
         }
+        if self._is_told(request):
+            facts["incarnation"] = self._context.incarnation
         return json_response(facts, 200 if health == "OK" else 503)
+
+    def _is_told(self, request: Request) -> bool:
+        if self._context.tokens is None:
+            return True
+        try:
+            self._context.tokens.check(request.header("authorization"), BROKERS, self._context.name)
+        except (Unauthorized, Forbidden):
+            return False
+        return True

@@ -1,7 +1,8 @@
-"""Which token may use which route.
+"""Which token may use which route, and in whose name.
 
 An operator's token may use every route. Routes of programs without tokens (NSQ consumers, health checks) are open. A
-route that is not named here is for operators only.
+route that is not named here is for operators only. A broker's token may use only those of its own name below
+``/v1/brokers/NAME``.
 """
 
 from __future__ import annotations
@@ -38,14 +39,16 @@ class Access:
         """Raises Unauthorized, Forbidden."""
         if is_open(request.scope["path"]):  # the URL's path depends on the Host header
             return
-        self._tokens.check(request.headers.get("Authorization"), self._scopes(request))
+        self._tokens.check(request.headers.get("Authorization"), *self._needed(request))
 
-    def _scopes(self, request: Request) -> tuple[Scope, ...]:
-        """Scopes besides ``operator``. Any token may learn that a route does not exist."""
+    def _needed(self, request: Request) -> tuple[tuple[Scope, ...], str | None]:
+        """Scopes besides ``operator``, and the broker that speaks. Any token may learn that a route does not exist."""
         for route in self._routes:
-            if route.matches(request.scope)[0] is Match.FULL:
-                return scopes(request.method, route.path)
-        return _ANY
+            match, found = route.matches(request.scope)
+            if match is Match.FULL:
+                named = route.path.startswith("/v1/brokers/{name}")
+                return scopes(request.method, route.path), found["path_params"]["name"] if named else None
+        return _ANY, None
 
 
 def scopes(method: str, path: str) -> tuple[Scope, ...]:

@@ -119,7 +119,7 @@ class Cluster:
         arguments = ["distributor", "--http-address", distributor_address, "--store", store, *distributor_options]
         adaptor = ["adaptor", "--distributor", self.distributor]
         if issued is not None:
-            arguments += ["--tokens", str(issued.list_file), "--scaler-token-file", str(issued.files["broker"])]
+            arguments += ["--tokens", str(issued.list_file), "--scaler-token-file", str(issued.files["scaled"])]
             adaptor += ["--token-file", str(issued.files["operator"])]
         self._distributor = Child("distributor", arguments, data, tell)
         self._adaptor = Child("adaptor", adaptor, data, tell)
@@ -191,14 +191,14 @@ class Cluster:
             *("--http-address", place.http_address),
             *("--data-path", str(_directory(self.data / place.name))),
             *("--distributor", self.distributor),
-            *self._token_arguments(),
+            *self._token_arguments(place.name),
             *options,
         ]
 
-    def _token_arguments(self) -> list[str]:
+    def _token_arguments(self, broker: str) -> list[str]:
         if self._issued is None:
             return []
-        return ["--token-file", str(self._issued.files["broker"]), "--tokens", str(self._issued.list_file)]
+        return ["--token-file", str(self._issued.files[broker]), "--tokens", str(self._issued.list_file)]
 
 
 @asynccontextmanager
@@ -223,7 +223,7 @@ async def cluster(
     """
     _check(brokers, mcap, http_address)
     with _locked(data):
-        issued = issue(data) if tokens else None
+        issued = issue(data, _names(brokers)) if tokens else None
         running = _plan(data, brokers, mcap, http_address, broker_options, tell, issued, distributor_options)
         try:
             async with background_nursery() as nursery:
@@ -235,6 +235,10 @@ async def cluster(
                 yield running
         finally:
             running.note_stopped()
+
+
+def _names(brokers: int) -> list[str]:
+    return [f"broker-{number}" for number in range(1, brokers + 1)]
 
 
 def _check(brokers: int, mcap: float | None, http_address: str | None) -> None:
@@ -289,8 +293,8 @@ def _plan(
     if http_address is not None and distributor != http_address:
         raise unusable("http-address", http_address)
     places = [
-        BrokerPlace(name=f"broker-{number}", tcp_address=tcp_address, http_address=admin_address)
-        for number, (tcp_address, admin_address) in enumerate(zip(free[::2], free[1::2], strict=True), start=1)
+        BrokerPlace(name=name, tcp_address=tcp_address, http_address=admin_address)
+        for name, tcp_address, admin_address in zip(_names(brokers), free[::2], free[1::2], strict=True)
     ]
     if mcap is not None:
         options = ["--mcap", str(mcap), *options]

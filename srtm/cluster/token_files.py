@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from srtm.errors import BadInput
-from srtm.net.tokens import OPERATOR, SCOPES, Scope, Tokens, listed, read_text, read_token, relisted
+from srtm.net.tokens import OPERATOR, Scope, Tokens, listed, read_text, read_token, relisted
 
 LIST_NAME = "tokens"
 
 
 @dataclass(frozen=True)
 class Issued:
-    """The token files of a cluster. ``list_file`` is the list for the services; ``files`` has one token a scope."""
+    """The token files of a cluster. ``list_file`` is the list for the services; ``files`` has one token each for
+    ``operator``, ``client``, every broker by its name, and ``scaled``: the brokers that the distributor starts."""
 
     list_file: Path
-    files: dict[Scope, Path]
+    files: dict[str, Path]
 
     @property
     def operator(self) -> str:
@@ -26,23 +28,30 @@ class Issued:
         return read_token("data", str(self.files[OPERATOR]))
 
 
-def issue(data: Path) -> Issued:
-    """Create ``DATA/tokens`` and one token each in ``DATA/operator.token``, ``broker.token`` and ``client.token``.
+def issue(data: Path, brokers: Sequence[str]) -> Issued:
+    """Create ``DATA/tokens`` and one token each in ``DATA/operator.token``, ``client.token``, ``scaled.token`` and
+    ``BROKER.token``.
 
     Existing files are kept. If a token's file was removed, a new token replaces the old one. Raises BadInput.
     """
     data = data.resolve()  # processes may run in another directory
-    files = {scope: data / f"{scope}.token" for scope in SCOPES}
+    holders: dict[str, tuple[Scope, str]] = {
+        OPERATOR: (OPERATOR, OPERATOR),
+        "client": ("client", "client"),
+        "scaled": ("broker", "scaled-*"),
+        **{name: ("broker", name) for name in brokers},
+    }
+    files = {file: data / f"{file}.token" for file in holders}
     for path in files.values():
         if not path.exists():
             _write(path, secrets.token_urlsafe(32) + "\n")
     issued = Issued(data / LIST_NAME, files)
-    tokens = [(scope, scope, read_token("data", str(path))) for scope, path in files.items()]
+    tokens = [(*holders[file], read_token("data", str(path))) for file, path in files.items()]
     if not issued.list_file.exists():
         _write(issued.list_file, listed(tokens))
     known = Tokens.read("data", str(issued.list_file))
     for holder in tokens:
-        if not known.knows(holder[2]):  # its file was removed and created again
+        if not known.knows(holder[2]):  # its file is new
             _write(issued.list_file, relisted(read_text("data", str(issued.list_file)), holder))
     return issued
 

@@ -183,7 +183,7 @@ def up(
     ] = "127.0.0.1:4190",
     tokens: Annotated[
         bool,
-        typer.Option("--tokens", help="Require tokens, created in DIR/operator.token, broker.token, client.token."),
+        typer.Option("--tokens", help="Require tokens, created in DIR: operator.token, client.token, BROKER.token."),
     ] = False,
     fitting: FittingOption = Fitting.SEQUENTIAL,
     scaler: ScalerOption = ScalerKind.NONE,

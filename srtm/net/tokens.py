@@ -1,9 +1,11 @@
 """Bearer tokens and their scopes.
 
 A token file has one token a line: ``SCOPE NAME TOKEN``. SCOPE is ``operator`` (everything), ``broker`` or ``client``.
-NAME is shown in refusals. TOKEN is the token, or ``sha256:`` and the 64 hexadecimal digits of its SHA-256. A line that
-begins with ``#`` is a comment. A name may occur twice, so that a new token can be distributed before the old one is
-removed. Services read the file once, at their start.
+NAME is shown in refusals. That of a ``broker`` line is the one broker that the token speaks for; if it ends with ``*``,
+every broker whose name begins so. TOKEN is the token, or ``sha256:`` and the 64 hexadecimal digits of its SHA-256. A
+line that begins with ``#`` is a comment. A name may occur twice, so that a new token can be distributed before the old
+one is removed. Services read the file once, at their start.
+
 """
 
 from __future__ import annotations
@@ -16,10 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
 
-from srtm.errors import BadInput, Forbidden, Unauthorized
+from srtm.errors import BadInput, Forbidden, NotItsName, Unauthorized
 
 Scope = Literal["operator", "broker", "client"]
 OPERATOR: Scope = "operator"
+BROKERS: tuple[Scope, ...] = ("broker",)
 SCOPES: tuple[Scope, ...] = ("operator", "broker", "client")
 
 _HASHED = "sha256:"
@@ -35,6 +38,13 @@ class Holder:
 
     scope: Scope
     name: str
+
+    def speaks_for(self, broker: str) -> bool:
+        """Whether requests in the name of ``broker`` may carry this token."""
+        if self.scope != "broker":
+            return self.scope == OPERATOR
+        begin = self.name.removesuffix("*")
+        return broker == self.name or (begin != self.name and broker.startswith(begin))
 
 
 class Tokens:
@@ -83,16 +93,19 @@ class Tokens:
         """Whether ``token`` is one of these."""
         return digest(token) in self._digests
 
-    def check(self, authorization: str | None, scopes: Collection[Scope]) -> None:
-        """Check the header ``authorization``.
+    def check(self, authorization: str | None, scopes: Collection[Scope], broker: str | None = None) -> None:
+        """Check the header ``authorization``. ``broker``: the broker in whose name the request speaks, if it does.
 
-        Raises Unauthorized (no known token), Forbidden (the token's scope is not ``operator`` and not in ``scopes``).
+        Raises Unauthorized (no known token), Forbidden (the token's scope is not ``operator`` and not in ``scopes``, or
+        it is the token of another broker).
         """
         holder = self._holder(authorization or "")
         if holder is None:
             raise Unauthorized
         if holder.scope != OPERATOR and holder.scope not in scopes:
             raise Forbidden(holder.name, holder.scope, [*scopes] or [OPERATOR])
+        if broker is not None and not holder.speaks_for(broker):
+            raise NotItsName(holder.name, broker)
 
     def _holder(self, authorization: str) -> Holder | None:
         """Find the holder. All tokens are compared, each in constant time, so that timing reveals nothing."""

@@ -146,7 +146,7 @@ def test_with_tokens_each_scope_may_do_its_part_and_strangers_nothing(tmp_path: 
     url = ["--distributor", f"http://{address}"]
     with up(tmp_path, address, 1, "--tokens"):
         files = {
-            scope: ["--token-file", str(tmp_path / f"{scope}.token")] for scope in ("operator", "broker", "client")
+            whose: ["--token-file", str(tmp_path / f"{whose}.token")] for whose in ("operator", "broker-1", "client")
         }
         assert run("status", *url, *files["operator"]).returncode == 0
         stranger = run("status", *url)

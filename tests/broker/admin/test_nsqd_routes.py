@@ -2,10 +2,12 @@
 
 import json
 
+import msgspec
 import pytest
 
 from broker.admin.context import tokens_of
 from broker.config import BrokerConfig
+from srtm.control import GdrlMessage
 from srtm.net.tokens import Tokens
 from tests.support.broker_admin import Admin
 
@@ -92,6 +94,28 @@ async def test_partners_use_the_exchange_with_tokens_of_brokers_and_nothing_else
     exchange, bucket = ("POST", "/v1/gdrl/exchange"), ("GET", "/v1/topics/t/bucket")
     assert [await status(token, *exchange) for token in ("own", "other", "o", "c", "x")] == [400, 400, 400, 403, 401]
     assert [await status(token, *bucket) for token in ("own", "other", "o", "c", "x")] == [404, 403, 404, 403, 401]
+
+
+async def test_a_partner_speaks_in_its_own_name_alone():
+    listed = Tokens.parsed("tokens", "broker b1 own\nbroker b2 other\noperator ann o\n")
+    admin = Admin(tokens=tokens_of(BrokerConfig(name="b1", data_path=".", token="own", tokens=listed)))
+    body = msgspec.json.encode(GdrlMessage(topic="t", epoch=1, sender="b3"))
+
+    async def status(token, content):
+        return (await admin.ask("POST", "/v1/gdrl/exchange", content, authorization=f"Bearer {token}")).status
+
+    assert (await status("other", body), await status("o", body)) == (403, 200)
+    assert await status("other", body.replace(b"b3", b"b2")) == 200
+
+
+async def test_strangers_learn_no_incarnation():
+    listed = Tokens.parsed("tokens", "broker b2 other\noperator ann o\nclient cars c\n")
+    admin = Admin(tokens=tokens_of(BrokerConfig(name="b1", data_path=".", token="own", tokens=listed)))
+    for token, is_told in (("", False), ("x", False), ("c", False), ("other", False), ("own", True), ("o", True)):
+        answer = await admin.ask("GET", "/healthz", authorization=f"Bearer {token}")
+        assert answer.status == 200
+        assert ("incarnation" in json.loads(answer.body)) == is_told, token
+    assert "incarnation" in json.loads((await Admin().ask("GET", "/healthz")).body), "no tokens: nothing is secret"
 
 
 async def test_memory_can_be_given_back(admin):

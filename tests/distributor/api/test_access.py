@@ -17,7 +17,7 @@ from srtm.errors import Unauthorized
 from srtm.net.tokens import Tokens
 from tests.support.distributor_in_process import Distributor
 
-TOKENS = "operator ann o\nbroker b1 b\nclient cars c\n"
+TOKENS = "operator ann o\nbroker name b\nbroker b2 b2\nclient cars c\n"
 OPEN = {"/ping", "/healthz", "/lookup", "/topics", "/channels", "/nodes", "/info"}
 BROKERS = {("POST", f"/v1/brokers/{{name}}/{what}") for what in ("sync", "history", "measurements/{id}", "dead")}
 CLIENTS = {("GET", "/v1/topics/{name}/publishers/{publisher_id:path}")}
@@ -72,6 +72,19 @@ async def test_every_route_asks_for_the_token_that_the_documents_say(guarded: Di
             refused = {token for token in "bc" if got[token] == 403}
             also = scopes(method, path)
             assert refused == {token for token, scope in (("b", "broker"), ("c", "client")) if scope not in also}
+
+
+async def test_a_brokers_token_speaks_for_no_other_broker(guarded: Distributor) -> None:
+    named = [(method, path) for method, path in routes(guarded) if path.startswith("/v1/brokers/{name}")]
+    assert {*BROKERS} <= {*named}
+    async with client(guarded) as http:
+        for method, path in named:
+            answer = await http.request(
+                method, path.format(name="name", id="id"), headers={"Authorization": "Bearer b2"}
+            )
+            assert answer.status_code == 403, (method, path)
+            if (method, path) in BROKERS:
+                assert "the token of 'b2' does not speak for broker 'name'" in answer.json()["detail"]
 
 
 async def test_what_is_not_for_operators_alone_is_named_here(guarded: Distributor) -> None:

@@ -92,7 +92,7 @@ def without_tokens(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 @pytest.fixture(scope="module")
 def with_tokens(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     folder = tmp_path_factory.mktemp("closed")
-    issued = issue(folder)
+    issued = issue(folder, [])
     headers = {"Authorization": f"Bearer {issued.operator}"}
     with running(folder, "--tokens", str(issued.list_file), headers=headers) as live:
         yield live

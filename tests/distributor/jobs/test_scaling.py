@@ -199,7 +199,7 @@ async def test_local_processes_join_the_cluster_and_come_back_with_the_distribut
             cluster(brokers=1, mcap=500, data=tmp_path / "data", tokens=True) as running,
             running.client(30.0) as client,
         ):
-            shown = ("--token-file", str(tmp_path / "data" / "broker.token"))
+            shown = ("--token-file", str(tmp_path / "data" / "scaled.token"))
             for asked in (1, 0):
                 scaler = ProcessScaler(tmp_path / "scaled", running.distributor, Members(500.0), QUIET, shown)
                 async with trio.open_nursery() as nursery:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -54,6 +55,31 @@ def test_an_operator_may_do_everything_and_others_what_their_scope_says(token, s
         with pytest.raises(refusal) as refused:
             tokens.check(f"Bearer {token}", scopes)
         assert not token or token not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "broker", "is_its_own"),
+    [
+        ("b1", "b1", True),
+        ("b1", "b2", False),
+        ("b1", "b10", False),
+        ("b1", "", False),
+        ("scaled-*", "scaled-1", True),
+        ("scaled-*", "scale", False),
+        ("*", "b2", True),
+        ("b*1", "b21", False),
+    ],
+)
+def test_a_brokers_token_speaks_for_its_own_name_alone(name: str, broker: str, is_its_own: bool) -> None:
+    tokens = Tokens.parsed("tokens", f"broker {name} s3cret\noperator ann o\nclient b2 c\n")
+    tokens.check("Bearer o", ("broker",), broker)
+    with pytest.raises(Forbidden):
+        tokens.check("Bearer c", ("broker", "client"), "b2")
+    if is_its_own:
+        tokens.check("Bearer s3cret", ("broker",), broker)
+    else:
+        with pytest.raises(Forbidden, match=re.escape(f"the token of {name!r} does not speak for broker {broker!r}")):
+            tokens.check("Bearer s3cret", ("broker",), broker)
 
 
 @pytest.mark.parametrize("header", [None, "", "Basic s3cret-of-ann", "s3cret-of-ann", "Bearer", "Bearer \udc80"])
@@ -111,24 +137,26 @@ def test_a_file_without_one_token_is_refused(tmp_path: Path, content: bytes, mes
 
 
 def test_issued_tokens_are_kept_are_their_owners_alone_and_fit_the_list(tmp_path: Path) -> None:
-    first, again = issue(tmp_path), issue(tmp_path)
+    first, again = issue(tmp_path, ["b1"]), issue(tmp_path, ["b1"])
     assert first.operator == again.operator
     tokens = Tokens.read("tokens", str(again.list_file))
-    for scope, path in again.files.items():
+    scopes = {"operator": (), "client": ("client",), "scaled": ("broker",), "b1": ("broker",)}
+    assert again.files.keys() == scopes.keys()
+    for whose, path in again.files.items():
         token = read_token("token_file", str(path))
-        tokens.check(f"Bearer {token}", (scope,))
+        tokens.check(f"Bearer {token}", scopes[whose], {"scaled": "scaled-7", "b1": "b1"}.get(whose))
         assert token not in again.list_file.read_text()
     for path in (again.list_file, *again.files.values()):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_a_token_whose_file_was_taken_away_is_replaced_in_the_list_and_other_lines_stay(tmp_path: Path) -> None:
-    first = issue(tmp_path)
-    old = read_token("data", str(first.files["broker"]))
+    first = issue(tmp_path, ["b1"])
+    old = read_token("data", str(first.files["b1"]))
     first.list_file.write_text(first.list_file.read_text() + "broker b7 of-another\n")
-    first.files["broker"].unlink()
-    again = issue(tmp_path)
-    new, tokens = read_token("data", str(again.files["broker"])), Tokens.read("tokens", str(again.list_file))
+    first.files["b1"].unlink()
+    again = issue(tmp_path, ["b1"])
+    new, tokens = read_token("data", str(again.files["b1"])), Tokens.read("tokens", str(again.list_file))
     assert new != old
     assert [tokens.knows(token) for token in (new, old, "of-another", first.operator)] == [True, False, True, True]
     assert stat.S_IMODE(again.list_file.stat().st_mode) == 0o600
