@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
 from srtm.errors import BadInput
-from srtm.topics.publishers import MOST, Process, Rows
+from srtm.topics.publishers import LONGEST, MOST, Process, Rows, refuse_too_many
 from srtm.topics.schema import Schema, parsed
 
 HEADER = ["id", "rate", "correlation_group"]
@@ -46,7 +47,7 @@ class ModelBlock(Schema):
     count: Annotated[int, Field(ge=1, le=MOST)]
     rate: Rate
     group_size: Annotated[int, Field(ge=1)] = 1
-    id_prefix: str = "publisher-"
+    id_prefix: Annotated[str, Field(max_length=LONGEST)] = "publisher-"
     process: Process = "poisson"
     batch: Batch = 1
 
@@ -78,18 +79,38 @@ class ChangeTable(Schema):
     remove: list[str] = Field(default_factory=list)
 
 
-def read_block(block: object, index: int) -> Rows:
-    """Read the publishers of the block at ``index``. Raises BadInput."""
+def read_blocks(blocks: Sequence[object]) -> list[Rows]:
+    """Read the publishers of all blocks. A few bytes may declare millions, so all are counted before any is made.
+
+    Raises BadInput.
+    """
+    read = [_read_block(block, index) for index, block in enumerate(blocks)]
+    refuse_too_many(sum(count for count, _ in read))
+    return [rows() for _, rows in read]
+
+
+def declared_publishers(document: object) -> int:
+    """Return how many publishers a topic's document says that its models have, valid or not."""
+    blocks = document.get("publishers") if isinstance(document, dict) else None
+    counts = [block.get("count") for block in blocks if isinstance(block, dict)] if isinstance(blocks, list) else []
+    return min(sum(count for count in counts if isinstance(count, int) and count > 0), MOST)
+
+
+def _read_block(block: object, index: int) -> tuple[int, Callable[[], Rows]]:
+    """Return how many publishers the block at ``index`` has, and what makes them. Raises BadInput."""
     place = f"publishers[{index}]"
     keys: dict[str, Any] = block if isinstance(block, dict) else {}
     if "csv" in keys:
         raise BadInput(f"{place}.csv", keys["csv"], "a file cannot be read from here: send its text as csv_text")
     if "csv_text" in keys:
-        return _list_rows(parsed(ListBlock, block, place), f"{place}.csv")
+        listed = parsed(ListBlock, block, place)
+        return 0, partial(_list_rows, listed, f"{place}.csv")  # as long as its text: ``join`` counts its lines
     if "ids" in keys:
-        return _column_rows(parsed(ColumnsBlock, block, place), place)
+        columns = parsed(ColumnsBlock, block, place)
+        return len(columns.ids), partial(_column_rows, columns, place)
     if "count" in keys:
-        return _model_rows(parsed(ModelBlock, block, place), place)
+        model = parsed(ModelBlock, block, place)
+        return model.count, partial(_model_rows, model, place)
     raise BadInput(place, block, "must be a table with csv, csv_text, ids or count")
 
 

@@ -154,8 +154,7 @@ def join(parts: Sequence[Rows]) -> Publishers:
 
     Raises BadInput for too many rows, an invalid name, or an id that occurs twice (it names both places).
     """
-    if sum(len(rows.ids) for rows in parts) > MOST:
-        raise BadInput("publishers", sum(len(rows.ids) for rows in parts), f"a topic has at most {MOST:,}")
+    refuse_too_many(sum(len(rows.ids) for rows in parts))
     for rows in parts:
         _check_names(rows.ids, rows, "id")
         _check_names([name or "-" for name in rows.groups], rows, "correlation_group")
@@ -174,6 +173,12 @@ def join(parts: Sequence[Rows]) -> Publishers:
         periodic=np.array([process == "periodic" for rows in parts for process in rows.processes], dtype=np.bool_),
         batches=np.array([batch for rows in parts for batch in rows.batches], dtype=np.int64),
     )
+
+
+def refuse_too_many(count: int) -> None:
+    """Raises BadInput for more publishers than a topic may have."""
+    if count > MOST:
+        raise BadInput("publishers", count, f"a topic has at most {MOST:,}")
 
 
 def _check_names(names: Sequence[str], rows: Rows, field: str) -> None:

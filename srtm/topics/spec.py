@@ -18,7 +18,7 @@ from srtm.topics.adaptation import Adaptation, Mode
 from srtm.topics.file import read_topic_file
 from srtm.topics.lease import KEEP, lease_ms
 from srtm.topics.options import AdaptationTable, checked, read_options, table_of
-from srtm.topics.publisher_blocks import read_block, read_change
+from srtm.topics.publisher_blocks import read_blocks, read_change
 from srtm.topics.publishers import Publishers, PublisherSpec, join
 from srtm.topics.schema import Schema, parsed
 from srtm.units import LARGEST, from_micro, to_micro
@@ -175,7 +175,7 @@ def parse_topic_json(document: object) -> TopicSpec:
     choices = {
         key: getattr(topic, key) for key in ("max_burst_s", "on_excess", "mode", "lease", "placement", "split", "seed")
     }
-    publishers = join([read_block(block, index) for index, block in enumerate(topic.publishers)])
+    publishers = join(read_blocks(topic.publishers))
     slo = Slo(percentile=topic.slo.percentile, latency_ms=topic.slo.latency_ms)
     choices["adaptation"] = checked(topic.adaptation, Adaptation())
     return _checked(TopicSpec(name=topic.name, rate=rate, burst=burst, slo=slo, publishers=publishers, **choices))

@@ -1,7 +1,7 @@
 """Caps of full brokers: apart by promise and traffic, gone when something leaves."""
 
 from distributor.model.full_brokers import CapacityCaps, TrafficClass, traffic_class
-from srtm.topics.publisher_blocks import read_block
+from srtm.topics.publisher_blocks import read_blocks
 from srtm.topics.publishers import join
 from srtm.topics.spec import Slo
 
@@ -42,6 +42,6 @@ def test_the_traffic_class_is_that_of_most_publishers_the_largest_batch_and_the_
         {"count": 60, "rate": 10, "group_size": 25, "id_prefix": "a-", "batch": 10, "process": "periodic"},
         {"count": 5, "rate": 10, "id_prefix": "b-"},
     ]
-    found = traffic_class(join([read_block(block, at) for at, block in enumerate(blocks)]))
+    found = traffic_class(join(read_blocks(blocks)))
     assert found == TrafficClass(process="periodic", batch=10, group=25)
-    assert traffic_class(join([read_block(blocks[1], 0)])) == SINGLE
+    assert traffic_class(join(read_blocks(blocks[1:2]))) == SINGLE

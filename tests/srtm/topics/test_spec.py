@@ -157,6 +157,12 @@ REFUSED = [
     ("publishers[0].csv", document(publishers=[{"csv": "/etc/passwd"}]), "send its text as csv_text"),
     ("publishers[0].rate", document(publishers=[{"count": 1}]), "is required"),
     ("publishers[0].count", document(publishers=[{"count": 10**12, "rate": 1}]), "must be less than or equal"),
+    (
+        "publishers",
+        document(publishers=[{"count": 10_000_000, "rate": 1, "id_prefix": f"{n}-"} for n in range(10**5)]),
+        "a topic has at most 10,000,000",
+    ),
+    ("publishers[0].id_prefix", document(publishers=[{"count": 2, "rate": 1, "id_prefix": "x" * 256}]), "at most 255"),
     ("publishers[0].rats", document(publishers=[{"count": 1, "rate": 1, "rats": 2}]), "did you mean 'rate'?"),
     (
         "publishers[0].process",
