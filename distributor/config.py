@@ -38,6 +38,7 @@ class DistributorConfig:
     # not a setting: shows that two addresses are of one process
     instance: str = field(default_factory=lambda: secrets.token_hex(8))
     max_body_bytes: int = 256 << 20  # a million publishers as JSON are about 60 MB
+    body_timeout_s: float = 60.0  # a million publishers need 8 Mbit/s
 
     def __post_init__(self) -> None:
         if (self.scaler is Scaler.COMMAND) != bool(self.scaler_command):

@@ -17,6 +17,7 @@ from broker.sync.reports import latency_ms
 from srtm.errors import BadInput, Conflict, NotFound
 from srtm.net.decode_errors import UNREADABLE
 from srtm.net.http_server import Request, Response, Router, json_response, text_response
+from srtm.net.json_keys import refuse_repeated_keys
 from srtm.protocol import checked_name
 
 _BODY_LIMIT_BYTES = 64 * 1024
@@ -109,6 +110,7 @@ def parse_bucket(body: bytes) -> BucketSpec:
         given = msgspec.json.decode(body)
     except UNREADABLE as error:
         raise BadInput("body", body[:80].decode(errors="replace"), f"must be JSON: {error}") from None
+    refuse_repeated_keys(body)
     if not isinstance(given, dict):
         raise BadInput("body", given, "must be a JSON object with rate and burst")
     known = ("rate", "burst", "on_excess", "max_backlog", "max_backlog_bytes")

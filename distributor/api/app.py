@@ -6,17 +6,21 @@ pydantic models of FastAPI: bodies are the same documents as topic files, and a 
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import trio
 from fastapi import FastAPI, Request, Response
 
 from distributor.api.access import Access
-from distributor.api.bodies import documented, json_answer, read_body
+from distributor.api.bodies import documented, json_answer, read_document, read_message
+from distributor.api.budgets import add_budgets, budgets
 from distributor.api.capacity import add_capacity_routes
 from distributor.api.fittings import add_fitting_routes, requested_options
 from distributor.api.history import add_history_routes
 from distributor.api.lookup_routes import add_lookup_routes
 from distributor.api.openapi import describe
-from distributor.api.problems import Admit, add_refusals, checked_first
+from distributor.api.problems import Admit, add_refusals, checked_first, refuse_two_lengths
 from distributor.api.share_routes import add_share_routes
 from distributor.config import DistributorConfig
 from distributor.fitting.task import Method
@@ -31,6 +35,7 @@ from distributor.views.broker_view import broker_view, health_view
 from distributor.views.metrics import exposition
 from srtm.control import DeadNotice, SyncRequest
 from srtm.errors import BadInput
+from srtm.topics.publisher_blocks import declared_publishers
 from srtm.topics.spec import TopicSpec, parse_change, parse_topic_json
 from srtm.version import __version__
 
@@ -55,12 +60,14 @@ def make_app(
         add_routes_of_topics(app, registry, syncing, fittings)
     add_capacity_routes(app, registry)
     add_fitting_routes(app, registry, fittings)
+    add_budgets(app, registry.config)
     add_refusals(app)
     describe(app)
     if admit is not None:
         app.middleware("http")(checked_first(admit))
-    if registry.config.tokens is not None:  # added last: runs first
+    if registry.config.tokens is not None:  # added later: runs earlier
         app.middleware("http")(checked_first(Access(registry.config.tokens, app.routes).check))
+    app.middleware("http")(checked_first(refuse_two_lengths))
     return app
 
 
@@ -83,10 +90,11 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: SyncService, fittin
         explaining.check_confidence(confidence)
         options = requested_options(fitting, rounds_s)
         fitted = fittings.intended(options) if fittings is not None else not_fitted
-        topic = await registry.submit(await _spec(request, config), create_only=True, fitting=fitted)
-        if fittings is not None:
-            await fittings.submitted(topic, None, options)
-        return json_answer(await _explained(topic, registry, syncing, fittings, confidence), 201)
+        async with _spec(request, config) as spec:
+            topic = await registry.submit(spec, create_only=True, fitting=fitted)
+            if fittings is not None:
+                await fittings.submitted(topic, None, options)
+            return json_answer(await _explained(topic, registry, syncing, fittings, confidence), 201)
 
     @app.put("/v1/topics/{name}", openapi_extra=shape)
     async def create_or_change_topic(
@@ -102,10 +110,11 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: SyncService, fittin
         explaining.check_confidence(confidence)
         options, before = requested_options(fitting, rounds_s), registry.topics.get(name)
         fitted = fittings.intended(options) if fittings is not None else not_fitted
-        topic = await registry.submit(await _spec(request, config, name), fitting=fitted)
-        if fittings is not None:
-            await fittings.submitted(topic, before, options)
-        return json_answer(await _explained(topic, registry, syncing, fittings, confidence))
+        async with _spec(request, config, name) as spec:
+            topic = await registry.submit(spec, fitting=fitted)
+            if fittings is not None:
+                await fittings.submitted(topic, before, options)
+            return json_answer(await _explained(topic, registry, syncing, fittings, confidence))
 
     @app.get("/v1/topics")
     async def list_topics() -> Response:
@@ -135,14 +144,16 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: SyncService, fittin
     async def plan_change(name: str, request: Request, confidence: float = explaining.DEFAULT_CONFIDENCE) -> Response:
         """What a submission under this name would do now. Nothing is stored."""
         explaining.check_confidence(confidence)
-        return json_answer(await explaining.planned(await _spec(request, config, name), registry, syncing, confidence))
+        async with _spec(request, config, name) as spec:
+            return json_answer(await explaining.planned(spec, registry, syncing, confidence))
 
     @app.post("/v1/plan", openapi_extra=shape)
     async def plan(request: Request, confidence: float = explaining.DEFAULT_CONFIDENCE) -> Response:
         """What a submission would do now. Nothing is stored. `confidence`: per cent of the minutes that are to keep
         the promise."""
         explaining.check_confidence(confidence)
-        return json_answer(await explaining.planned(await _spec(request, config), registry, syncing, confidence))
+        async with _spec(request, config) as spec:
+            return json_answer(await explaining.planned(spec, registry, syncing, confidence))
 
 
 async def _explained(
@@ -157,15 +168,19 @@ async def _explained(
     return view
 
 
-async def _spec(request: Request, config: DistributorConfig, name: str | None = None) -> TopicSpec:
-    """The topic in the body. ``name`` is that of the path; the document may leave it out. Raises BadInput."""
-    document = await read_body(request, config, object)
+@asynccontextmanager
+async def _spec(request: Request, config: DistributorConfig, name: str | None = None) -> AsyncIterator[TopicSpec]:
+    """The topic in the body, while the request works on it. ``name`` is that of the path; the document may leave it
+    out. Raises BadInput, Unavailable."""
+    document = await read_document(request, config, object)
     if name is not None and isinstance(document, dict):
         document = {"name": name, **document}
-    spec = await trio.to_thread.run_sync(parse_topic_json, document)
-    if name is not None and spec.name != name:
-        raise BadInput("name", spec.name, f"must be that of the path, {name!r}, or be left out")
-    return spec
+    with budgets(request).publishers.holding() as take:
+        take(declared_publishers(document))
+        spec = await trio.to_thread.run_sync(parse_topic_json, document)
+        if name is not None and spec.name != name:
+            raise BadInput("name", spec.name, f"must be that of the path, {name!r}, or be left out")
+        yield spec
 
 
 # Publishers
@@ -178,7 +193,7 @@ def _publisher_routes(app: FastAPI, registry: Registry, syncing: SyncService, fi
     @app.patch("/v1/topics/{name}/publishers", openapi_extra=shape)
     async def change_publishers(name: str, request: Request) -> Response:
         """Add and remove publishers of a running topic; the others stay where they are."""
-        change = await read_body(request, config, object)
+        change = await read_document(request, config, object)
         before = registry.topics.get(name)
         fitted = fittings.intended(None) if fittings is not None else not_fitted
         topic = await registry.change_publishers(name, lambda spec: parse_change(spec, change), fitted)
@@ -220,7 +235,7 @@ def _broker_routes(app: FastAPI, registry: Registry, syncing: SyncService) -> No
     @app.post("/v1/brokers/{name}/sync", openapi_extra=documented("SyncRequest"))
     async def sync(name: str, request: Request) -> Response:
         """For brokers: reports and acknowledgements up, the desired state down."""
-        return json_answer(await syncing.sync(name, await read_body(request, config, SyncRequest)))
+        return json_answer(await syncing.sync(name, await read_message(request, config, SyncRequest)))
 
     @app.post("/v1/brokers/{name}/drain", status_code=202)
     async def drain(name: str, force: bool = False) -> Response:
@@ -232,7 +247,7 @@ def _broker_routes(app: FastAPI, registry: Registry, syncing: SyncService) -> No
     @app.post("/v1/brokers/{name}/dead", status_code=204, openapi_extra=documented("DeadNotice"))
     async def dead(name: str, request: Request) -> Response:
         """Proof of death of one incarnation, from a supervisor or an operator."""
-        notice = await read_body(request, config, DeadNotice)
+        notice = await read_document(request, config, DeadNotice)
         await registry.declare_dead(name, notice.incarnation)
         return Response(status_code=204)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import FastAPI, Request, Response
 
-from distributor.api.bodies import documented, json_answer, read_body
+from distributor.api.bodies import documented, json_answer, read_document
 from distributor.registry.registry import Registry
 from distributor.views.broker_view import capacity_view
 from srtm.topics.capacity import parse_capacity
@@ -23,7 +23,7 @@ def add_capacity_routes(app: FastAPI, registry: Registry) -> None:
     @app.put("/v1/brokers/{name}/capacity", openapi_extra=shape)
     async def note_capacity(name: str, request: Request) -> Response:
         """State what a broker can process of one promise and traffic class; replaces an earlier statement."""
-        document = await read_body(request, registry.config, object)
+        document = await read_document(request, registry.config, object)
         await registry.set_capacity(name, parse_capacity(document))
         return json_answer(capacity_view(name, registry))
 

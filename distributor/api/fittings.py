@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import FastAPI, Path, Request, Response
 
-from distributor.api.bodies import documented, json_answer, read_body
+from distributor.api.bodies import documented, json_answer, read_message
 from distributor.fitting.task import ROUNDS_S, FittingOptions, parsed_options
 from distributor.jobs.fitting_manager import FittingManager, stored_view
 from distributor.registry.registry import Registry
@@ -30,7 +30,7 @@ def add_fitting_routes(app: FastAPI, registry: Registry, fittings: FittingManage
         """For brokers: what a measurement has found since the last report."""
         if fittings is None:
             raise NotLeader(registry.leader_url)
-        report = await read_body(request, registry.config, MeasurementReport)
+        report = await read_message(request, registry.config, MeasurementReport)
         return json_answer(await fittings.report(name, id_, report))
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import FastAPI, Query, Request, Response
 
-from distributor.api.bodies import documented, json_answer, read_body
+from distributor.api.bodies import documented, json_answer, read_message
 from distributor.registry.registry import Registry
 from distributor.sync.service import SyncService
 from srtm.control import HistoryReport
@@ -20,7 +20,7 @@ def add_history_routes(app: FastAPI, registry: Registry, syncing: SyncService) -
     async def report_history(name: str, request: Request) -> Response:
         """For brokers: histories of their topics. A history that cannot be right is ignored and counted."""
         try:
-            report = await read_body(request, config, HistoryReport)
+            report = await read_message(request, config, HistoryReport)
         except BadInput:
             if name in registry.brokers:
                 histories.ignored[name] += 1

@@ -116,8 +116,10 @@ _WHY = {
     403: "the token has another scope",
     404: "there is nothing of that name",
     409: "not possible in the present state; nothing was changed",
+    408: "the body did not come in time",
     413: "the body is too large",
-    503: "not now: the store is away, this distributor stands by (`leader`), or there is no broker (Retry-After)",
+    503: "not now: the store is away, this distributor stands by (`leader`), there is no broker, or too much is under "
+    "way (Retry-After)",
 }
 
 
@@ -181,7 +183,7 @@ def _refusals(key: tuple[str, str], operation: dict[str, Any]) -> dict[str, Any]
     statuses |= {400} if ours or operation.get("parameters") else set()
     statuses |= {404} if "{name}" in path or path in ("/lookup", "/channel/delete") else set()
     statuses |= {409} if (ours and method != "GET") or path in ("/topic/delete", "/topic/tombstone") else set()
-    statuses |= {413} if "requestBody" in operation else set()
+    statuses |= {408, 413} if "requestBody" in operation else set()
     return {str(status): _refusal(status, ours) for status in sorted(statuses)}
 
 

@@ -38,6 +38,13 @@ def checked_first(admit: Admit) -> Callable[[Request, _GoOn], Awaitable[Response
     return ask
 
 
+async def refuse_two_lengths(request: Request) -> None:
+    """Raises BadInput for a body whose end two headers say: a proxy before this server may have believed the other."""
+    lengths = [name for name in ("content-length", "transfer-encoding") if name in request.headers]
+    if len(lengths) == 2:
+        raise BadInput("Transfer-Encoding", request.headers["transfer-encoding"], "must not go with Content-Length")
+
+
 def _problem(problem: Problem, headers: dict[str, str] | None = None) -> Response:
     content = msgspec.json.encode(problem, enc_hook=str)
     return Response(content, problem.status, headers, "application/problem+json")

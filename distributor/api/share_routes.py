@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import FastAPI, Request, Response
 
-from distributor.api.bodies import documented, json_answer, read_body
+from distributor.api.bodies import documented, json_answer, read_document
 from distributor.registry.registry import Registry
 from distributor.sync.service import SyncService
 from distributor.views import topic_view as views
@@ -20,12 +20,12 @@ def add_share_routes(app: FastAPI, registry: Registry, syncing: SyncService) -> 
     async def propose_shares(request: Request) -> Response:
         """For the adaptor: other shares for many topics, each with the version that it rests on. A stale proposal is
         refused, the others are taken."""
-        proposals = await read_body(request, config, ShareProposals)
+        proposals = await read_document(request, config, ShareProposals)
         return json_answer(await registry.adapt(proposals.proposals))
 
     @app.patch("/v1/topics/{name}", openapi_extra=options)
     async def set_options(name: str, request: Request) -> Response:
         """Change a topic's mode, split or adaptation. Publishers stay where they are."""
-        body = await read_body(request, config, object)
+        body = await read_document(request, config, object)
         topic = await registry.set_options(name, lambda spec: parse_options(spec, body))
         return json_answer(views.topic_view(topic, registry, syncing))

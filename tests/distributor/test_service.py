@@ -163,6 +163,32 @@ async def test_hostile_bytes_cost_their_sender_the_connection_and_nobody_else_an
     assert "Traceback" not in capfd.readouterr().err
 
 
+async def test_a_body_with_two_lengths_is_refused_and_what_follows_it_is_no_request(tmp_path):
+    smuggled = b"POST /v1/plan HTTP/1.1\r\nHost: d\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            bound = await nursery.start(serve, config(tmp_path))
+            stream = await trio.open_tcp_stream("127.0.0.1", int(bound.http.split(":")[1]))
+            async with stream:
+                await stream.send_all(smuggled + b"GET /ping HTTP/1.1\r\nHost: d\r\n\r\n")
+                answer = b"".join([part async for part in stream])
+            nursery.cancel_scope.cancel()
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert answer.count(b"HTTP/1.1") == 1
+
+
+async def test_a_stalled_body_is_answered_and_its_connection_closed(tmp_path):
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            bound = await nursery.start(serve, config(tmp_path, body_timeout_s=0.1))
+            stream = await trio.open_tcp_stream("127.0.0.1", int(bound.http.split(":")[1]))
+            async with stream:
+                await stream.send_all(b"POST /v1/plan HTTP/1.1\r\nHost: d\r\nContent-Length: 50\r\n\r\n{")
+                answer = b"".join([part async for part in stream])
+            nursery.cancel_scope.cancel()
+    assert answer.startswith(b"HTTP/1.1 408")
+
+
 def test_others_are_told_the_host_that_is_bound_the_name_of_this_one_or_what_the_operator_says():
     anywhere = DistributorConfig(http_address="0.0.0.0:0")
     assert advertised_address(DistributorConfig(), "127.0.0.1:4190") == "127.0.0.1:4190"

@@ -1,6 +1,14 @@
 """Our routes at a broker: buckets, traces, histograms, limits. A refusal changes nothing."""
 
+import json
+
 import pytest
+
+
+async def test_a_key_that_stands_twice_is_refused(admin):
+    answer = await admin.ask("PUT", "/v1/topics/t/bucket", b'{"rate": 1, "burst": 1, "rate": 2}')
+    problem = json.loads(answer.body)
+    assert (answer.status, problem["field"], problem["rule"]) == (400, "rate", "must not stand twice in one object")
 
 
 async def test_a_bucket_is_put_shown_changed_and_removed(admin):
