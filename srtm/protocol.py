@@ -31,6 +31,7 @@ _MESSAGE_HEAD = struct.Struct(">qH16s")
 _SIZE = struct.Struct(">i")
 _NAME = re.compile(r"[.a-zA-Z0-9_-]+(#ephemeral)?")
 NAME_RULE = 'must be 1 to 64 of the characters . _ - A-Z a-z 0-9, and may end in "#ephemeral"'
+TOPIC_RULE = f'{NAME_RULE}; not "." or ".."'
 _RATE_LIMITED = re.compile(r"retry after (\d+(?:\.\d+)?) ms")
 # After these errors the connection stays open: three of nsqd and one of SRTM.
 _NON_FATAL = frozenset({"E_FIN_FAILED", "E_REQ_FAILED", "E_TOUCH_FAILED", "E_RATE_LIMITED"})
@@ -215,6 +216,18 @@ def checked_name(field: str, name: str) -> str:
     if not is_name(name):
         raise BadInput(field, name, NAME_RULE)
     return name
+
+
+def checked_topic(field: str, name: str) -> str:
+    """Return ``name`` if it is a valid name of a topic. Raises BadInput."""
+    if not is_topic(name):
+        raise BadInput(field, name, TOPIC_RULE)
+    return name
+
+
+def is_topic(text: str) -> bool:
+    """Whether ``text`` is a valid name of a topic: ``.`` and ``..`` end elsewhere wherever a path is shortened."""
+    return is_name(text) and text not in (".", "..")
 
 
 def is_name(text: str) -> bool:

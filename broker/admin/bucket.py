@@ -18,7 +18,7 @@ from srtm.errors import BadInput, Conflict, NotFound
 from srtm.net.decode_errors import UNREADABLE
 from srtm.net.http_server import Request, Response, Router, json_response, text_response
 from srtm.net.json_keys import refuse_repeated_keys
-from srtm.protocol import checked_name
+from srtm.protocol import checked_name, checked_topic
 
 _BODY_LIMIT_BYTES = 64 * 1024
 _MAX_AMOUNT = 1e9  # msg/s or messages: above any network card, and within the engine's integers
@@ -46,7 +46,7 @@ class BucketRoutes:
 
     async def put_bucket(self, request: Request, name: str) -> Response:
         """The bucket gets version 0: any share of a distributor is newer. It is on disk when this is answered."""
-        self._refuse_managed(checked_name("topic", name))
+        self._refuse_managed(checked_topic("topic", name))
         spec = parse_bucket(await request.read_body(_BODY_LIMIT_BYTES))
         self._refuse_managed(name)  # it may have changed while the body arrived
         old = snapshot.find_topic(self._engine, name)

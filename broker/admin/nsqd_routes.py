@@ -13,7 +13,7 @@ from broker.stats.stats_json import stats_json
 from broker.stats.stats_text import stats_text
 from srtm.errors import BadInput
 from srtm.net.http_server import BodyTooLarge, Request, Response, Router, json_response, text_response
-from srtm.protocol import is_name
+from srtm.protocol import is_name, is_topic
 
 _NSQ_HEADER = (("X-NSQ-Content-Type", "nsq; version=1.0"),)
 _FALSE = ("false", "0")
@@ -106,7 +106,7 @@ class NsqdRoutes:
         return self._done(self._engine.delete_topic(topic), "TOPIC_NOT_FOUND")
 
     async def topic_empty(self, request: Request) -> Response:
-        return self._done(self._engine.empty_topic(topic_argument(arguments(request))), "TOPIC_NOT_FOUND")
+        return self._done(self._engine.empty_topic(self._known_name(request)), "TOPIC_NOT_FOUND")
 
     async def topic_pause(self, request: Request) -> Response:
         return await self._pause_topic(request, True)
@@ -156,6 +156,13 @@ class NsqdRoutes:
         await self._context.write_topics()
         return done
 
+    def _known_name(self, request: Request) -> str:
+        """A topic that may be there, under a name that is no longer given to any."""
+        topic = present(arguments(request), "topic")
+        if not is_name(topic):
+            raise Refused(400, "INVALID_TOPIC")
+        return topic
+
     def _channel(self, request: Request, *, must_exist: bool = True) -> tuple[str, str]:
         given = arguments(request)
         topic = present(given, "topic")
@@ -190,7 +197,7 @@ def present(given: dict[str, str], name: str) -> str:
 def topic_argument(given: dict[str, str]) -> str:
     """A topic's name. Raises Refused."""
     topic = present(given, "topic")
-    if not is_name(topic):
+    if not is_topic(topic):
         raise Refused(400, "INVALID_TOPIC")
     return topic
 

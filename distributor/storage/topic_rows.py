@@ -185,7 +185,9 @@ def _spec(row: Row, chunks: Sequence[Row]) -> TopicSpec:
     columns = [msgspec.msgpack.decode(chunk["columns"]) for chunk in chunks]
     ids, rates, groups, processes, batches = ([value for chunk in columns for value in chunk[i]] for i in range(5))
     block = {"ids": ids, "rates": rates, "groups": groups, "process": processes, "batch": batches}
-    return parse_topic_json({**_adopted(msgspec.json.decode(row["spec"])), "publishers": [block] if ids else []})
+    document = _adopted(msgspec.json.decode(row["spec"]))
+    parsed = parse_topic_json({**document, "name": "stored", "publishers": [block] if ids else []})
+    return dataclasses.replace(parsed, name=document["name"])  # older stores have names that no new topic gets
 
 
 def _adopted(document: dict[str, Any]) -> dict[str, Any]:

@@ -75,7 +75,7 @@ class Publisher:
         patience_s: float = 10.0,
         connect: Connect = dial,
     ) -> None:
-        self.topic = protocol.checked_name("topic", topic)
+        self.topic = protocol.checked_topic("topic", topic)
         self.publisher_id = publisher_id
         self._brokers = list(brokers)
         self._shared_client = isinstance(distributor, DistributorClient)

@@ -92,7 +92,7 @@ class Subscriber:
     ) -> None:
         if max_in_flight < 1:
             raise BadInput("max_in_flight", max_in_flight, "must be at least 1")
-        self.topic = protocol.checked_name("topic", topic)
+        self.topic = protocol.checked_topic("topic", topic)
         self.channel = protocol.checked_name("channel", channel)
         self._fixed = frozenset(brokers)
         self._shared_client = isinstance(distributor, DistributorClient)

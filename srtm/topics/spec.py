@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PlainValidator
 
 from srtm.errors import BadInput
-from srtm.protocol import NAME_RULE, is_name
+from srtm.protocol import TOPIC_RULE, is_topic
 from srtm.topics.adaptation import Adaptation, Mode
 from srtm.topics.file import read_topic_file
 from srtm.topics.lease import KEEP, lease_ms
@@ -107,8 +107,8 @@ class TopicSpec:
 
 
 def _topic_name(value: str) -> str:
-    if not is_name(value):
-        raise ValueError(NAME_RULE)
+    if not is_topic(value):
+        raise ValueError(TOPIC_RULE)
     return value
 
 

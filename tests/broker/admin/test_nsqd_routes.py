@@ -49,6 +49,8 @@ async def test_channels_need_their_topic(admin):
     [
         ("/topic/create", "MISSING_ARG_TOPIC"),
         ("/topic/create?topic=%20", "INVALID_TOPIC"),
+        ("/topic/create?topic=.", "INVALID_TOPIC"),
+        ("/topic/create?topic=..", "INVALID_TOPIC"),
         ("/channel/create?channel=c", "MISSING_ARG_TOPIC"),
         ("/channel/create?topic=t", "MISSING_ARG_CHANNEL"),
         ("/channel/create?topic=!&channel=c", "INVALID_ARG_TOPIC"),

@@ -72,3 +72,16 @@ async def test_what_is_stored_again_is_what_was_read(opened) -> None:
     assert again.topics["vans"].leases == before["vans"].leases
     assert again.topics["vans"].placement.brokers == before["vans"].placement.brokers
     assert again.topics["cars"].misplaced == before["cars"].misplaced
+
+
+async def test_a_topic_with_a_name_that_is_refused_now_is_there_until_it_is_removed(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite3"
+    with sqlite3.connect(path) as connection:
+        dump = (STORES / "3cf09e8.sql").read_text()
+        connection.executescript(dump.replace("'bikes'", "'..'").replace('"bikes"', '".."'))
+    connection.close()
+    distributor = await Distributor.open(path)
+    assert distributor.registry.topic("..").spec.lease == "15s"
+    await distributor.registry.remove("..", purge=False)
+    assert distributor.registry.topics[".."].removed
+    await distributor.aclose()

@@ -148,6 +148,8 @@ REFUSED = [
     ("lease", document(lease="-15s"), "from 5s to 30m"),
     ("lease", document(lease=15), "must be a valid string"),
     ("placement", document(placement="best"), "must be 'srtm', 'maxmin', 'conc' or 'lb'"),
+    ("name", document(name="."), 'not "." or ".."'),
+    ("name", document(name=".."), 'not "." or ".."'),
     ("seed", document(seed=-1), "must be greater than or equal to 0"),
     ("on_excess", document(on_excess="drop"), "must be 'delay' or 'reject'"),
     ("document", [], "must be"),

@@ -477,7 +477,7 @@ fn insufficient(command: &'static str) -> WireError {
 }
 
 fn topic_name<'a>(command: &'static str, word: &'a [u8]) -> Result<&'a str, WireError> {
-    name(word).ok_or_else(|| {
+    topic(word).ok_or_else(|| {
         WireError::new(errors::E_BAD_TOPIC, format!("{command} topic name {} is not valid", quoted(word)))
     })
 }
@@ -490,6 +490,11 @@ pub fn name(word: &[u8]) -> Option<&str> {
         return None;
     }
     std::str::from_utf8(word).ok()
+}
+
+/// A valid name of a topic that clients use. `.` and `..` end in another place wherever a path is shortened.
+pub fn topic(word: &[u8]) -> Option<&str> {
+    name(word).filter(|name| !matches!(*name, "." | ".."))
 }
 
 pub fn is_ephemeral(name: &str) -> bool {

@@ -127,6 +127,25 @@ fn names_are_nsqds() {
 }
 
 #[test]
+fn no_command_names_a_topic_that_a_path_may_lose() {
+    let config = Config::default();
+    for dots in [".", ".."] {
+        for line in [
+            format!("PUB {dots}\n\0\0\0\x01x"),
+            format!("MPUB {dots}\n"),
+            format!("DPUB {dots} 1\n"),
+            format!("SUB {dots} c\n"),
+        ] {
+            let Err(ParseError::Wire(error)) = parse(line.as_bytes(), context(&config, State::Init)) else {
+                panic!("{line}")
+            };
+            assert_eq!(error.code, errors::E_BAD_TOPIC, "{line}");
+        }
+        assert!(super::topic(format!("{dots}#ephemeral").as_bytes()).is_some());
+    }
+}
+
+#[test]
 fn numbers_are_digits_only_and_wrap() {
     assert_eq!(number(b""), Some(0));
     assert_eq!(number(b"18446744073709551617"), Some(1));

@@ -174,7 +174,7 @@ fn is_binary(argument: Option<&str>) -> bool {
 
 fn topic_argument(topic: Option<&str>) -> Result<&str, Refusal> {
     let topic = topic.ok_or(refusal(400, "MISSING_ARG_TOPIC"))?;
-    codec::name(topic.as_bytes()).ok_or(refusal(400, "INVALID_TOPIC"))
+    codec::topic(topic.as_bytes()).ok_or(refusal(400, "INVALID_TOPIC"))
 }
 
 /// As Go parses a number: digits, with a sign if need be.

@@ -79,6 +79,8 @@ fn bad_publishes_are_refused_in_nsqds_words_and_change_nothing() {
         ("/pub?a;b", "x", refused(400, "INVALID_REQUEST")),
         ("/pub", "x", refused(400, "MISSING_ARG_TOPIC")),
         ("/pub?topic=t$", "x", refused(400, "INVALID_TOPIC")),
+        ("/pub?topic=.", "x", refused(400, "INVALID_TOPIC")),
+        ("/mpub?topic=..", "x", refused(400, "INVALID_TOPIC")),
         ("/pub?topic=%23ephemeral", "x", refused(400, "INVALID_TOPIC")),
         ("/pub?topic=t&defer=soon", "x", refused(400, "INVALID_DEFER")),
         ("/pub?topic=t&defer=-1", "x", refused(400, "INVALID_DEFER")),
