@@ -46,7 +46,7 @@ from broker.sync.state_file import SyncState, load_state
 from srtm.control import SyncRequest
 from srtm.errors import InternalError
 from srtm.log import Log, Threshold
-from srtm.net.address import format_address
+from srtm.net.address import format_address, is_loopback
 from srtm.net.http_client import HttpClient
 from srtm.version import __version__
 
@@ -143,7 +143,16 @@ class Broker:
                 self._membership.start(nursery)
             served = {name: address for name, address in bound._asdict().items() if address}
             self._log.info("listening", **served, version=__version__, data=self._config.data_path)
+            self._warn_if_open(bound.http)
             task_status.started(bound)
+
+    def _warn_if_open(self, http_address: str) -> None:
+        """As nsqd's, the HTTP port takes orders from whoever reaches it, unless a token is asked for."""
+        if http_address and not is_loopback(http_address) and tokens_of(self._config) is None:
+            self._log.warning(
+                "whoever reaches the HTTP port may delete topics and change settings: use tokens or loopback",
+                address=http_address,
+            )
 
     def _statsd_lines(self) -> Lines:
         http_port = self._config.broadcast_http_port or self._ports.http

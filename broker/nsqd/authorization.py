@@ -11,6 +11,7 @@ import trio
 from broker.config import BrokerConfig, parse_auth_address
 from broker.events import AuthAsked
 from broker.nsqd.auth_servers import AuthServers
+from srtm.concurrency.repeats import Repeats
 from srtm.errors import SrtmError, Unavailable
 from srtm.log import Log
 
@@ -29,6 +30,7 @@ class Authorizer:
         self._servers = servers
         self._log = log
         self._limit = trio.CapacityLimiter(_MAX_ASKED)
+        self._failures = Repeats()
 
     async def answer(self, question: AuthAsked) -> None:
         """Returns when the engine has an answer or a refusal, or when the connection no longer waits."""
@@ -41,10 +43,16 @@ class Authorizer:
                     return  # it has gone
                 answer = await self._servers.ask(question)
         except SrtmError as error:
-            self._log.warning("no authorization", client=question.remote_ip, reason=error)
+            self._report("no authorization", question, error)
         refused = self._engine.set_authorization(question.connection, answer)
         if refused is not None:
-            self._log.warning("an authorization is refused", client=question.remote_ip, reason=refused)
+            self._report("an authorization is refused", question, refused)
+
+    def _report(self, what: str, question: AuthAsked, reason: object) -> None:
+        """Clients may fail as often as they like: one line in a while names the latest, and how many there were."""
+        times = self._failures.note(trio.current_time())
+        if times:
+            self._log.warning(what, client=question.remote_ip, reason=reason, times=times)
 
 
 def auth_servers(config: BrokerConfig) -> AuthServers:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -78,7 +78,8 @@ def from_snapshot(snapshot: Snapshot, version: str, buckets: Mapping[str, Bucket
 def load(directory: Path) -> Metadata:
     """Read the list; an absent file is an empty list. Raises BadInput for a file that is none of nsqd's: to start
     without it would lose its topics."""
-    return read_json(directory / FILE_NAME, Metadata, "data_path", "nsqd's list of topics in JSON") or Metadata()
+    kind: Any = Metadata | None  # nsqd reads null as an empty list
+    return read_json(directory / FILE_NAME, kind, "data_path", "nsqd's list of topics in JSON") or Metadata()
 
 
 def save(directory: Path, metadata: Metadata) -> None:

@@ -28,7 +28,8 @@ from srtm.protocol import is_ephemeral, is_name
 MAGIC = b"  V1"
 PING_PERIOD_S = 15.0
 ANSWER_TIMEOUT_S = 1.0
-_MAX_ANSWER_BYTES = 1 << 20
+MAX_ANSWER_BYTES = 1 << 20
+_PORTION = 100  # channels that are made before other tasks run
 
 
 @dataclass(frozen=True, order=True)
@@ -93,7 +94,7 @@ class AnswerReader:
         answers = []
         while len(self._buffer) >= 4:
             size = int.from_bytes(self._buffer[:4], "big", signed=True)
-            if not 0 <= size <= _MAX_ANSWER_BYTES:
+            if not 0 <= size <= MAX_ANSWER_BYTES:
                 raise PeerError(f"nsqlookupd: answer of {size} bytes")
             if len(self._buffer) < 4 + size:
                 break
@@ -279,17 +280,20 @@ class _Channels(msgspec.Struct, frozen=True):
 
 
 async def known_channels(
-    topic: str, clients: Iterable[HttpClient], timeout_s: float, log: Log, take: Callable[[str], object]
+    topic: str, clients: Iterable[HttpClient], timeout_s: float, most: int, log: Log, take: Callable[[str], object]
 ) -> None:
-    """Pass the lasting channels of ``topic`` that nsqlookupds and distributors know to ``take``, as each answers.
-    Failures, and missing answers when this is cancelled, are logged."""
+    """Pass the lasting channels of ``topic`` that nsqlookupds and distributors know to ``take``, as each answers, and
+    at most ``most`` of each. Failures, and missing answers when this is cancelled, are logged."""
 
     async def ask(client: HttpClient) -> None:
         reason = "no answer in time"
         try:
-            for channel in await fetch_channels(client, topic, timeout_s):
+            channels = await fetch_channels(client, topic, timeout_s)
+            for number, channel in enumerate(channels[:most]):
+                if number % _PORTION == 0:
+                    await trio.lowlevel.checkpoint()
                 take(channel)
-            reason = ""
+            reason = f"it names {len(channels)} channels, over the limit of {most}" if len(channels) > most else ""
         except SrtmError as error:
             reason = str(error)
         finally:

@@ -51,10 +51,23 @@ def _next_incarnation(path: Path) -> str:
         last = _INCARNATION.fullmatch(file.read_bytes() if file.exists() else b"")
         start = max(time.time_ns(), int(last[1]) + 1 if last else 0)
         incarnation = f"{start:020d}-{last[2].decode() if last else secrets.token_hex(8)}"
-        replace_file(file, incarnation.encode())
+        _overwrite(file, incarnation.encode())
     except OSError as error:
         raise BadInput("data_path", str(path), f"must be readable and writable ({error.strerror})") from None
     return incarnation
+
+
+def _overwrite(path: Path, content: bytes) -> None:
+    """Write ``content``, always of one length, over what the file holds: that takes no room, so a broker starts on a
+    full disk, and can be drained. After a power cut the file holds the old content, the new, or digits of both; the
+    wall clock then says which start is the later one."""
+    if not path.exists() or path.stat().st_size != len(content):
+        replace_file(path, content)
+        return
+    with path.open("r+b") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def replace_file(path: Path, content: bytes) -> None:

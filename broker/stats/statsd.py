@@ -11,7 +11,7 @@ import trio
 
 from broker.config import StatsdConfig
 from broker.snapshot import Channel, EndToEnd, Snapshot, Topic
-from broker.stats.stats_json import go_memory
+from broker.stats.stats_json import go_memory, measured_of
 from srtm.log import Log
 from srtm.net.address import format_address, parse_peer
 from srtm.protocol import is_ephemeral
@@ -56,7 +56,7 @@ class Lines:
         key = f"topic.{topic.topic_name}."
         yield from (self._count(key + name, getattr(topic, name), before) for name in _TOPIC_COUNTERS)
         yield from (self._gauge(key + name, getattr(topic, name)) for name in _TOPIC_GAUGES)
-        yield from self._end_to_end(key, topic.e2e)
+        yield from self._end_to_end(key, measured_of(topic))
         for channel in topic.channels:
             yield from self._channel(f"{key}channel.{channel.channel_name}.", channel, before)
 
@@ -69,7 +69,7 @@ class Lines:
         yield from self._end_to_end(key, channel.e2e)
 
     def _end_to_end(self, key: str, measured: EndToEnd | None) -> Iterator[str]:
-        if measured is not None and measured.count:
+        if measured is not None:  # without a FIN so far its values are 0, as nsqd's
             for percentile, value in zip(self.percentiles, measured.values_ns, strict=True):
                 yield self._gauge(f"{key}e2e_processing_latency_{percentile * 100:.0f}", value)
 

@@ -3,6 +3,7 @@ a new topic until then, but not for long."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from broker.config import BrokerConfig
-from broker.nsqd.nsqlookupd import Nsqlookupds, known_channels
+from broker.nsqd.nsqlookupd import MAX_ANSWER_BYTES, Nsqlookupds, known_channels
 from srtm.log import Log
 from srtm.net.failover import connect_to
 from srtm.net.http_client import HttpClient
@@ -65,6 +66,7 @@ class ChannelDiscovery:
         config = self._config
         distributors = () if self._is_managed(topic) else config.distributors
         asked = [connect_to(url, token=config.token, ca_file=config.ca_file) for url in distributors]
-        asked += [HttpClient(url) for url in self._lookups.http_urls]
+        asked += [HttpClient(url, answer_limit_bytes=MAX_ANSWER_BYTES) for url in self._lookups.http_urls]
         create = partial(self._engine.create_channel, topic)
-        await known_channels(topic, asked, QUERY_TIMEOUT_S, self._log, create)
+        most = config.engine.max_channels_per_topic or sys.maxsize
+        await known_channels(topic, asked, QUERY_TIMEOUT_S, most, self._log, create)

@@ -44,6 +44,17 @@ async def test_a_second_broker_in_the_same_directory_is_refused(tmp_path, engine
     nursery.cancel_scope.cancel()
 
 
+@pytest.mark.parametrize(
+    ("address", "token", "warned"), [("0.0.0.0:4151", None, 1), ("0.0.0.0:4151", "t", 0), ("127.0.0.1:4151", None, 0)]
+)
+async def test_a_port_that_takes_orders_from_everybody_is_told_of(
+    tmp_path, engines, nursery, capsys, address, token, warned
+):
+    await nursery.start(service.serve, config(tmp_path, http_address=address, token=token))
+    assert capsys.readouterr().err.count("whoever reaches the HTTP port") == warned
+    nursery.cancel_scope.cancel()
+
+
 async def test_a_missing_directory_is_refused(tmp_path, engines):
     with pytest.raises(BadInput, match="data_path"):
         await service.serve(config(tmp_path / "nowhere"))

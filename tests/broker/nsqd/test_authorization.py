@@ -49,6 +49,20 @@ async def test_the_engine_is_told_the_answer_or_that_there_is_none(engine, answe
     assert told(engine) == [(7, answer)]
 
 
+async def test_failures_are_told_in_one_line_in_ten_seconds(engine, autojump_clock):
+    lines = []
+    servers = Servers(None)
+    servers.open.set()
+    authorizer = Authorizer(engine, servers, Log("b1", lines.append))
+    for number in range(1000):
+        await authorizer.answer(question(number))
+    assert len(lines) == 1
+    await trio.sleep(10)
+    await authorizer.answer(question(7))
+    assert [line.rpartition("times=")[2] for line in lines] == ["1\n", "1000\n"]
+    assert len(told(engine)) == 1001
+
+
 async def test_nobody_asks_for_a_client_that_has_gone(engine):
     engine.gone.add(1)
     servers = Servers()

@@ -47,6 +47,11 @@ def test_nsqds_null_channels_are_read(tmp_path):
     assert list(engine.topics) == ["t"]
 
 
+def test_a_list_that_is_null_is_empty_as_nsqd_reads_it(tmp_path):
+    (tmp_path / "nsqd.dat").write_text("null")
+    assert metadata.load(tmp_path) == metadata.Metadata()
+
+
 def test_nsqds_null_topics_are_read(tmp_path):
     (tmp_path / "nsqd.dat").write_text('{"topics":null,"version":"1.3.0"}')
     engine = FakeEngine()

@@ -11,6 +11,7 @@ from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
 from broker import snapshot
 from broker.nsqd.nsqlookupd import (
+    MAX_ANSWER_BYTES,
     PING_PERIOD_S,
     AnswerReader,
     Identity,
@@ -285,7 +286,7 @@ def test_an_answer_of_absurd_size_is_refused(size):
         AnswerReader().feed(size)
 
 
-def channel_server(nursery, answer):
+def channel_server(nursery, answer, **options):
     server = HttpServer(answer)
 
     async def connect():
@@ -293,7 +294,7 @@ def channel_server(nursery, answer):
         nursery.start_soon(server.serve_connection, far)
         return near
 
-    return HttpClient("http://l:1", connect=connect)
+    return HttpClient("http://l:1", connect=connect, **options)
 
 
 async def test_channels_are_fetched_without_the_ephemeral_ones_and_those_that_cannot_be(nursery):
@@ -323,13 +324,41 @@ async def test_a_topic_unknown_there_has_no_channels(nursery):
     assert await fetch_channels(channel_server(nursery, answer), "t", 1.0) == []
 
 
+async def test_of_one_answer_no_more_channels_are_taken_than_a_topic_may_have(nursery):
+    async def answer(_request):
+        return json_response({"channels": [f"c{number}" for number in range(250)]})
+
+    lines, taken, others = [], [], []
+
+    async def other_task() -> None:
+        while len(taken) < 230:
+            others.append(len(taken))
+            await trio.lowlevel.checkpoint()
+
+    nursery.start_soon(other_task)
+    await known_channels("t", [channel_server(nursery, answer)], 1.0, 230, Log("b", lines.append), taken.append)
+    assert taken == [f"c{number}" for number in range(230)]
+    assert {100, 200} & set(others), "others run in between"
+    assert "it names 250 channels, over the limit of 230" in lines[0]
+
+
+async def test_an_answer_beyond_its_size_is_not_read(nursery):
+    async def answer(_request):
+        return json_response({"channels": ["c" * 60] * 20_000})
+
+    lines, taken = [], []
+    client = channel_server(nursery, answer, answer_limit_bytes=MAX_ANSWER_BYTES)
+    await known_channels("t", [client], 1.0, 10, Log("b", lines.append), taken.append)
+    assert (taken, "answer over 1048576 bytes" in lines[0]) == ([], True)
+
+
 async def test_one_that_cannot_be_asked_does_not_spoil_the_others():
     lines = []
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")  # bound only to know a port where nobody answers
     port = listeners[0].socket.getsockname()[1]
     await listeners[0].aclose()
     taken = []
-    await known_channels("t", [HttpClient(f"http://127.0.0.1:{port}")], 1.0, Log("b", lines.append), taken.append)
+    await known_channels("t", [HttpClient(f"http://127.0.0.1:{port}")], 1.0, 9, Log("b", lines.append), taken.append)
     assert taken == []
     assert "channels of a new topic not learned topic=t" in lines[0]
 
@@ -349,7 +378,7 @@ async def test_one_that_stays_silent_does_not_spoil_the_others(nursery):
             taken.append(channel)
             patience.cancel()
 
-        await known_channels("t", [HttpClient(url) for url in urls], 60.0, Log("b", lines.append), take)
+        await known_channels("t", [HttpClient(url) for url in urls], 60.0, 9, Log("b", lines.append), take)
     await silent.aclose()
     assert taken == ["c"]
     assert [line for line in lines if urls[0] in line and "no answer in time" in line]

@@ -1,5 +1,6 @@
 """A broker's data directory: incarnations, and files that are replaced whole."""
 
+import errno
 import re
 
 import pytest
@@ -16,6 +17,22 @@ def test_incarnations_sort_by_start_even_if_the_clock_goes_back(tmp_path, monkey
         pass
     assert first < second
     assert first.partition("-")[2] == second.partition("-")[2]  # the same directory
+
+
+def test_a_broker_that_was_here_starts_on_a_full_disk(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with data_path.locked(tmp_path) as first:
+        pass
+    monkeypatch.setattr(data_path, "replace_file", full)
+    with data_path.locked(tmp_path) as second:
+        assert second > first
+    with data_path.locked(tmp_path) as third:
+        assert third > second
+    (tmp_path / "srtm.incarnation").unlink()
+    with pytest.raises(BadInput, match="No space left"), data_path.locked(tmp_path):
+        pass
 
 
 def test_incarnations_name_their_directory(tmp_path):

@@ -66,8 +66,20 @@ def test_counters_are_what_came_since_the_last_push_and_a_topic_made_anew_starts
 def test_latencies_are_named_by_percentile() -> None:
     engine = engine_with(t=0)
     engine.topics["t"].e2e = {"count": 3, "values_ns": [900, 500]}
+    engine.create_channel("t", "c")
     said = Lines("", QUIET, (0.99, 0.5)).of(snapshot.take(engine))
-    assert said[-2:] == ["topic.t.e2e_processing_latency_99:900|g\n", "topic.t.e2e_processing_latency_50:500|g\n"]
+    own = [line for line in said if "e2e" in line and "channel" not in line]
+    assert own == ["topic.t.e2e_processing_latency_99:900|g\n", "topic.t.e2e_processing_latency_50:500|g\n"]
+
+
+def test_a_channel_without_a_fin_has_latencies_of_0_and_a_topic_without_a_channel_none() -> None:
+    engine = engine_with(t=0, u=0)
+    for topic in ("t", "u"):
+        engine.topics[topic].e2e = {"count": 0, "values_ns": [0]}
+    engine.create_channel("t", "c")
+    said = [line for line in Lines("", QUIET, (0.99,)).of(snapshot.take(engine)) if "e2e" in line]
+    assert said[0] == "topic.t.e2e_processing_latency_99:0|g\n"
+    assert not any(".u." in line for line in said)
 
 
 def test_ephemeral_ones_are_left_out_when_asked_and_memory_when_not_wanted() -> None:
