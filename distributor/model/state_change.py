@@ -22,6 +22,7 @@ class StateChange:
     caps: CapacityCaps = NO_CAPS  # measured now
     fitting: FittingRecord | None = None
     forgotten_broker: str = ""
+    forgotten_topics: Sequence[str] = ()  # removed ones that no broker may still know
 
     @classmethod
     def forget(cls, broker: str) -> StateChange:

@@ -37,6 +37,13 @@ class Differences:
             return None
         return [topic for topic, changed in self._changed.get(broker, {}).items() if changed > version]
 
+    def forget_topics(self, names: Iterable[str]) -> None:
+        """Tell no broker of these any more. One that did not get their removal is told everything."""
+        for broker, changed in self._changed.items():
+            last = max((changed.pop(name, 0) for name in names), default=0)
+            incarnation, sent = self._sent.get(broker, ("", []))
+            self._sent[broker] = (incarnation, [version for version in sent if version >= last])
+
     def forget(self, broker: str) -> None:
         """Build on no state that ``broker`` got before."""
         self._changed.pop(broker, None)

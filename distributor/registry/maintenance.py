@@ -78,6 +78,7 @@ class Maintenance:
         await self._drain_again()
         await self._attempt(self._advance_shares)
         await self._place_missing()
+        await self._attempt(self._forget_removed)
 
     async def _attempt(self, step: Callable[[], Awaitable[None]]) -> None:
         """Run ``step``. Raises Unavailable.
@@ -144,6 +145,13 @@ class Maintenance:
             now = self._state.topics[topic]
             if self._state.is_gone(name, now):
                 await self._state.commit(StateChange(topics=[replace(now, leases=now.leases.freed(name))]))
+
+    async def _forget_removed(self) -> None:
+        """Drop what is left of topics that were removed long ago."""
+        async with self._state.writing:
+            names = self._state.forgettable()
+            if names:
+                await self._state.commit(StateChange(forgotten_topics=names))
 
     # Drains
 

@@ -36,6 +36,8 @@ from distributor.storage.store import Store
 from srtm.errors import NotFound
 from srtm.topics.capacity import Capacity
 
+REMOVED_KEPT_S = 86_400.0  # a broker that comes back within a day is told to purge what was removed
+
 
 class ClusterState:
     """See the module."""
@@ -113,6 +115,22 @@ class ClusterState:
     def managed(self) -> list[Topic]:
         """Topics that are not removed."""
         return self.table.managed()
+
+    def forgettable(self) -> list[str]:
+        """Removed topics of which no broker can hold a share, and that were removed long ago: any broker that comes
+        back has been told, and a bucket of their name would be full again."""
+        now_ns = self.wall_ns()
+        return [
+            name
+            for name, topic in self.topics.items()
+            if topic.removed
+            and name not in self.table.pending_removals
+            and now_ns - self._removed_at_ns(name) > 1e9 * _kept_removed_s(topic)
+        ]
+
+    def _removed_at_ns(self, name: str) -> int:
+        entries = self.decisions.get(name)
+        return entries[-1].wall_ns if entries else 0
 
     def placed_on(self, broker: str) -> list[Topic]:
         """Topics with publishers on ``broker``."""
@@ -257,6 +275,11 @@ class ClusterState:
         old_topics, headroom_changes = self.topics, self.headroom.changes.count
         self._publish_brokers(change)
         self.table.replace(change.topics)
+        if change.forgotten_topics:
+            self.table.forget(change.forgotten_topics)
+            self.desired.differences.forget_topics(change.forgotten_topics)
+            for name in change.forgotten_topics:
+                self.decisions.pop(name, None)
         self._acknowledged.difference_update(topic.name for topic in change.topics)
         if change.fitting is not None:
             self.fittings[change.fitting.topic] = change.fitting
@@ -298,3 +321,9 @@ class ClusterState:
             is_new = self.desired.add(name, self.version)
             if is_drain_order or change.topics or is_new:
                 self.desired.wake(name)
+
+
+def _kept_removed_s(topic: Topic) -> float:
+    """How long a removed topic is remembered, in seconds: also until a bucket of its envelope would be full again."""
+    burst, rate = topic.spec.burst, topic.spec.rate
+    return REMOVED_KEPT_S if isinstance(burst, str) else max(REMOVED_KEPT_S, burst / rate)

@@ -42,6 +42,13 @@ class TopicTable:
             _set_member(self.pending_removals, topic.name, member=is_removal_pending(topic))
             _set_member(self._pooled, topic.name, member=topic.leases.pool > 0)
 
+    def forget(self, names: Iterable[str]) -> None:
+        """Drop removed topics of which no broker may still hold a share."""
+        gone = set(names)
+        self.topics = {name: topic for name, topic in self.topics.items() if name not in gone}
+        for name in gone:
+            self.changes.forget(name)
+
     def managed(self) -> list[Topic]:
         """Topics that are not removed."""
         return [topic for topic in self.topics.values() if not topic.removed]

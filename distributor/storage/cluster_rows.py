@@ -60,6 +60,10 @@ def changes(
         yield from topic_changes(before.get(topic.name), topic)
         if topic.removed:
             yield Replace(store.fittings, {"topic": topic.name})
+    for name in change.forgotten_topics:
+        yield Replace(store.topics, {"name": name})
+        for table in (store.publishers, store.places, store.shares, store.decisions, store.fittings):
+            yield Replace(table, {"topic": name})
     for name, one in log.items():
         yield Replace(store.decisions, _decision_key(name, one.number), [_decision_row(name, one)])
         yield Replace(store.decisions, _decision_key(name, one.number - DECISIONS_KEPT))
@@ -220,8 +224,9 @@ def _figures(row: Row) -> tuple[Capacity, ...]:
 
 
 def _decisions(found: _Found) -> dict[str, list[Decision]]:
-    """Known ones, and then those that were read."""
-    logs = dict(found.known.decisions) if found.known else {}
+    """Known ones, and then those that were read, of topics that are there."""
+    known = found.known.decisions if found.known else {}
+    logs = {name: log for name, log in known.items() if name in found.topics}
     for name, rows in _by_topic(found.decisions).items():
         before = [decision for decision in logs.get(name, []) if decision.number < rows[0]["number"]]
         logs[name] = [*before, *(_decision(row) for row in rows)][-DECISIONS_KEPT:]
