@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+import trio
 
 from broker.config import BrokerConfig, EngineConfig
 from broker.nsqd.kept_buckets import KeptBuckets
@@ -15,6 +17,9 @@ from srtm.net.tokens import Tokens
 
 if TYPE_CHECKING:
     from srtm._native import Engine
+
+_T = TypeVar("_T")
+_MAX_LARGE = 2  # at one time: each takes memory, and they share one interpreter with the syncs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +50,12 @@ class AdminContext:
     threshold: Threshold  # of the log
     lookup_addresses: Callable[[], Sequence[str]]  # of the nsqlookupds in use
     use_lookups: Callable[[Sequence[str]], None]  # raises BadInput
+    _large: trio.CapacityLimiter = field(default_factory=lambda: trio.CapacityLimiter(_MAX_LARGE))
+
+    async def make_large(self, make: Callable[[], _T]) -> _T:
+        """Make a large answer beside the event loop, in a thread: no sync of this broker waits for it. ``make`` may not
+        stay within one call of C for long, which no other thread interrupts."""
+        return await trio.to_thread.run_sync(make, limiter=self._large)
 
 
 def tokens_of(config: BrokerConfig) -> Tokens | None:

@@ -90,8 +90,9 @@ class NsqdRoutes:
             "include_mem": given.get("include_mem") not in _FALSE,
         }
         if given.get("format") != "json":
-            return text_response(stats_text(now, *service, **wanted))
-        return json_response(stats_json(now, *service, percentiles=self._settings.e2e_percentiles, **wanted))
+            return await self._context.make_large(lambda: text_response(stats_text(now, *service, **wanted)))
+        wanted["percentiles"] = self._settings.e2e_percentiles
+        return await self._context.make_large(lambda: json_response(stats_json(now, *service, **wanted)))
 
     async def topic_create(self, request: Request) -> Response:
         topic = topic_argument(arguments(request))

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from broker import snapshot
 from broker.admin import openapi
 from broker.admin.bucket import add_bucket_routes
@@ -66,14 +68,9 @@ class _ServiceRoutes:
 
     async def metrics(self, _request: Request) -> Response:
         now, throttling = snapshot.take(self._context.engine), self._context.throttling()
-        text = metrics_text(
-            now,
-            self._context.name,
-            __version__,
-            throttling,
-            (self._context.gdrl_rounds(), self._context.gdrl_invalid_messages()),
-        )
-        return Response(body=text, content_type=CONTENT_TYPE)
+        gdrl = (self._context.gdrl_rounds(), self._context.gdrl_invalid_messages())
+        make = partial(metrics_text, now, self._context.name, __version__, throttling, gdrl)
+        return Response(body=await self._context.make_large(make), content_type=CONTENT_TYPE)
 
     async def openapi(self, _request: Request) -> Response:
         return json_response(openapi.document(__version__))

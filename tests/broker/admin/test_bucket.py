@@ -1,8 +1,13 @@
 """Our routes at a broker: buckets, traces, histograms, limits. A refusal changes nothing."""
 
 import json
+from array import array
 
 import pytest
+import trio
+import trio.testing
+
+from broker.admin.bucket import trace_json
 
 
 async def test_a_key_that_stands_twice_is_refused(admin):
@@ -99,6 +104,39 @@ async def test_a_managed_bucket_is_shown_but_not_changed(admin):
         status, refusal = await admin.json(method, "/v1/topics/t/bucket", {"rate": 9, "burst": 9})
         assert (status, refusal["title"], refusal["value"]) == (409, "conflict", "t")
     assert admin.engine.calls == before
+
+
+def test_a_long_trace_is_encoded_in_pieces_that_make_one_document():
+    count = 25_000
+    publishers = [f"p{number}" for number in range(count)]
+    numbers = array("q", range(count)).tobytes()
+    pieces = list(trace_json(publishers, array("I", range(count)).tobytes(), *[numbers] * 5))
+    assert max(len(piece) for piece in pieces) < 100_000
+    found = json.loads(b"".join(pieces))
+    assert found["publishers"] == publishers
+    assert all(found[name] == list(range(count)) for name in found.keys() - {"publishers"})
+
+
+@pytest.mark.parametrize("target", ["/metrics", "/stats", "/stats?format=json", "/v1/topics/t/trace"])
+async def test_large_answers_are_made_in_threads_two_at_a_time(admin, monkeypatch, target):
+    await admin.json("PUT", "/v1/topics/t/bucket", {"rate": 1, "burst": 1})
+    limits, begun, end = [], [], trio.Event()
+
+    async def slow(make, *, limiter):
+        async with limiter:
+            limits.append(limiter.total_tokens)
+            begun.append(make)
+            await end.wait()
+            return make()
+
+    monkeypatch.setattr(trio.to_thread, "run_sync", slow)
+    async with trio.open_nursery() as nursery:
+        for _ in range(4):
+            nursery.start_soon(admin.ask, "GET", target)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(begun) == 2
+        end.set()
+    assert limits == [2] * 4
 
 
 async def test_the_trace_is_columnar(admin):
