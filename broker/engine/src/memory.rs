@@ -54,4 +54,5 @@ pub struct Memory {
     pub(crate) layers: Meter,   // what is kept undecoded or unsealed
     pub(crate) partial: Meter,  // large messages that are being built
     pub(crate) reserved: Meter, // what is still to come of MPUBs that are kept whole
+    pub(crate) names: Meter,    // names of publishers in traces
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::keys::{ChannelKey, TopicKey};
-use crate::limiter::trace::Trace;
+use crate::limiter::trace::{NameRoom, Trace};
 use crate::protocol::codec;
 use crate::queueing::channel::Channel;
 use crate::queueing::message::Message;
@@ -26,6 +26,9 @@ pub struct TopicBins {
     #[serde(flatten)]
     pub(crate) bins: Bins,
 }
+
+/// Names of publishers in traces may take this part of `max_memory_bytes`, besides what messages take.
+const NAMES_SHARE: u64 = 16;
 
 impl Engine {
     pub fn create_topic(&mut self, name: &str) {
@@ -102,7 +105,7 @@ impl Engine {
         if let Some(mut topic) = self.topics.remove(key) {
             topic.queue.clear();
             if let Some(mut limiter) = topic.limiter {
-                limiter.outlive_topic(self.config.trace_entries);
+                limiter.outlive_topic();
                 self.kept_limiters.insert(name.into(), limiter);
             }
         }
@@ -204,12 +207,13 @@ impl Engine {
     pub fn set_bucket(&mut self, name: &str, limit: Limit, now: Nanos) -> bool {
         let key = self.topic_of(name);
         self.release_due(key, now);
+        let names = self.name_room();
         let Some(topic) = self.topics.get_mut(key) else { return false };
         match &mut topic.limiter {
             Some(limiter) if limit.version < limiter.limit.version => return false,
             Some(limiter) => limiter.set(limit, now),
             none => {
-                let trace = Trace::new(self.config.trace_entries, topic.next_trace);
+                let trace = Trace::new(self.config.trace_entries, topic.next_trace, names);
                 *none = Some(Box::new(Limiter::new(limit, trace, now)));
                 topic.generation += 1;
             }
@@ -230,12 +234,16 @@ impl Engine {
         true
     }
 
+    fn name_room(&self) -> NameRoom {
+        NameRoom { used: self.memory.names.clone(), limit: self.config.max_memory_bytes / NAMES_SHARE }
+    }
+
     /// Limits a topic that may not exist yet: then it has this bucket once it is made.
     pub fn keep_bucket(&mut self, name: &str, limit: Limit, now: Nanos) -> bool {
         if self.topic_key(name).is_some() {
             return self.set_bucket(name, limit, now);
         }
-        let trace = Trace::new(self.config.trace_entries, 0);
+        let trace = Trace::new(self.config.trace_entries, 0, self.name_room());
         self.kept_limiters
             .entry(name.into())
             .or_insert_with(|| Box::new(Limiter::new(limit, trace, now)))

@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use crate::memory::Meter;
 use crate::time::Nanos;
 
 /// The sequence number of a message without a trace entry.
@@ -25,10 +26,53 @@ pub struct Trace {
     began: u64, // sequence number of the first entry ever
     first: u64, // sequence number of entries[0]
     entries: VecDeque<Entry>,
-    publishers: Vec<Box<str>>,
-    index: HashMap<Box<str>, u32>,
+    names: Names,
     last_sent: LastSent,
 }
+
+/// Names of publishers, each once. All traces of an engine share a bound of memory for them.
+#[derive(Debug, Default)]
+struct Names {
+    all: Vec<Box<str>>,
+    index: HashMap<Box<str>, u32>,
+    room: NameRoom,
+    charged: u64, // bytes
+}
+
+impl Names {
+    fn index_of(&mut self, name: &str) -> u32 {
+        if let Some(index) = self.index.get(name) {
+            return *index;
+        }
+        let cost = 2 * name.len() as u64 + NAME_OVERHEAD;
+        if self.room.used.used() + cost > self.room.limit && name != OTHERS {
+            return self.index_of(OTHERS);
+        }
+        self.room.used.add(cost);
+        self.charged += cost;
+        let index = self.all.len() as u32;
+        self.all.push(name.into());
+        self.index.insert(name.into(), index);
+        index
+    }
+}
+
+impl Drop for Names {
+    fn drop(&mut self) {
+        self.room.used.subtract(self.charged);
+    }
+}
+
+/// Memory for names of publishers in traces: bytes used by all, and how many may be.
+#[derive(Debug, Clone, Default)]
+pub struct NameRoom {
+    pub used: Meter,
+    pub limit: u64,
+}
+
+/// Bytes that a name takes besides its text, which is kept twice: two pointers with lengths, the table's entry, two
+/// blocks of the allocator.
+const NAME_OVERHEAD: u64 = 128;
 
 /// The most recently written first delivery: its entry and its instant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -37,17 +81,15 @@ pub struct LastSent {
     pub at: Nanos,
 }
 
-/// Publisher names of one trace; further names share one entry, since a hostile client can invent any number.
-const MAX_PUBLISHERS: usize = 1_000_000;
-
-/// The name that all publishers beyond `MAX_PUBLISHERS` share.
+/// The name that all publishers share for which there is no room: a hostile client can invent any number.
 const OTHERS: &str = "(others)";
 
 impl Trace {
     /// An empty trace that begins at sequence number `first`. It must exceed all numbers of an earlier trace of the
     /// topic, whose messages may still be in flight.
-    pub fn new(capacity: usize, first: u64) -> Self {
-        let mut trace = Self { capacity, began: first, first, ..Self::default() };
+    pub fn new(capacity: usize, first: u64, room: NameRoom) -> Self {
+        let names = Names { all: Vec::new(), index: HashMap::new(), room, charged: 0 };
+        let mut trace = Self { capacity, began: first, first, names, ..Self::default() };
         // Reserves address space alone. Growing by copies would stop the reactor for milliseconds; if the system
         // refuses the reservation, the trace grows that way.
         let _ = trace.entries.try_reserve_exact(capacity);
@@ -61,14 +103,12 @@ impl Trace {
 
     /// The index of a publisher's name, created at its first message.
     pub fn publisher(&mut self, name: &str) -> u32 {
-        let name = if self.publishers.len() < MAX_PUBLISHERS || self.index.contains_key(name) { name } else { OTHERS };
-        if let Some(index) = self.index.get(name) {
-            return *index;
-        }
-        let index = self.publishers.len() as u32;
-        self.publishers.push(name.into());
-        self.index.insert(name.into(), index);
-        index
+        self.names.index_of(name)
+    }
+
+    /// An empty trace that follows this one.
+    pub fn renewed(&self) -> Self {
+        Self::new(self.capacity, self.next(), self.names.room.clone())
     }
 
     pub fn push(&mut self, entry: Entry) -> u64 {
@@ -109,7 +149,7 @@ impl Trace {
 
     /// At most `limit` publisher names from index `first` on. Names keep their index; new ones are appended.
     pub fn publishers(&self, first: usize, limit: usize) -> Vec<String> {
-        self.publishers.iter().skip(first).take(limit).map(|name| name.to_string()).collect()
+        self.names.all.iter().skip(first).take(limit).map(|name| name.to_string()).collect()
     }
 
     /// The first sequence number ever, which identifies this trace among those of the topic.
@@ -159,16 +199,34 @@ impl Columns {
 mod tests {
     use super::*;
 
+    fn room(limit: u64) -> NameRoom {
+        NameRoom { limit, ..NameRoom::default() }
+    }
+
+    #[test]
+    fn names_of_all_traces_share_a_bound_and_give_it_back() {
+        let room = room(3 * (NAME_OVERHEAD + 2));
+        let (mut one, mut two) = (Trace::new(2, 0, room.clone()), Trace::new(2, 0, room.clone()));
+        assert_eq!(["a", "b", "a"].map(|name| one.publisher(name)), [0, 1, 0]);
+        assert_eq!(["c", "d", "e", "c"].map(|name| two.publisher(name)), [0, 1, 1, 0]);
+        assert_eq!(two.publishers(0, 9), ["c", OTHERS]);
+        drop(two);
+        assert_eq!(room.used.used(), 2 * (NAME_OVERHEAD + 2));
+        assert_eq!(one.publisher("d"), 2, "there is room again");
+        one = one.renewed();
+        assert_eq!((one.publishers(0, 9).len(), room.used.used()), (0, 0));
+    }
+
     #[test]
     fn names_are_given_in_portions_in_the_order_of_their_indices() {
-        let mut trace = Trace::new(2, 0);
+        let mut trace = Trace::new(2, 0, room(u64::MAX));
         assert_eq!(["a", "b", "a", "c"].map(|name| trace.publisher(name)), [0, 1, 0, 2]);
         assert_eq!([0, 2, 4].map(|first| trace.publishers(first, 2)), [vec!["a", "b"], vec!["c"], vec![]]);
     }
 
     #[test]
     fn the_oldest_entries_go_and_late_news_of_them_is_dropped() {
-        let mut trace = Trace::new(2, 0);
+        let mut trace = Trace::new(2, 0, room(u64::MAX));
         let entry = Entry { publisher: 0, wait_us: 0, arrival: 1, due: 1, released: 0, sent: 0, version: 0 };
         let sequences: Vec<u64> = (0..3).map(|_| trace.push(entry)).collect();
         trace.sent(sequences[0], 9, 0);

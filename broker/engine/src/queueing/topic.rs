@@ -245,10 +245,10 @@ impl Limiter {
     }
 
     /// Its topic is gone. The tokens stay as they are; what waited has paid nothing.
-    pub fn outlive_topic(&mut self, trace_entries: usize) {
+    pub fn outlive_topic(&mut self) {
         self.drop_waiting();
         self.starved_sent = false;
-        self.trace = Trace::new(trace_entries, self.trace.next());
+        self.trace = self.trace.renewed();
         self.history.end_steady(0);
     }
 
