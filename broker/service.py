@@ -233,6 +233,7 @@ class Broker:
             drain=self._drain,
             throttling=self._processors.throttling,
             log=self._log,
+            note_disowned=partial(self._health.note, "name"),
         )
         return Membership(self._config, broker, self._agent)
 

@@ -18,6 +18,8 @@ class Health:
 
     def note(self, what: str, failure: str | None) -> None:
         """``what`` cannot be written because of ``failure``; None: it can be again."""
+        if failure is None and what not in self._failures:
+            return
         self._failures.pop(what, None)
         if failure is not None:
             self._failures[what] = failure

@@ -65,6 +65,7 @@ class LocalBroker:
     drain: Drain
     throttling: Callable[[], Throttling]
     log: Log
+    note_disowned: Callable[[str | None], object] = lambda _reason: None  # another broker has this name; None: no more
 
 
 class SyncListener(Protocol):
@@ -164,6 +165,7 @@ class Synchronizer:
             except (Unavailable, PeerError) as error:
                 self._log_trouble(error)
                 if isinstance(error, Disowned):
+                    self._broker.note_disowned(str(error))
                     self._give_up()
                 await self._distributors.choose_next(error.leader if isinstance(error, NotLeader) else None)
                 self._urgent = self._reports_wanted = True
@@ -172,6 +174,7 @@ class Synchronizer:
                     await trio.sleep(backoff.next_s())
             else:
                 failures = 0
+                self._broker.note_disowned(None)
                 backoff.reset()
                 self._log_trouble(None)
 

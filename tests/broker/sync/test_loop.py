@@ -82,6 +82,7 @@ class FakeDistributor:
 
 class Rig:
     def __init__(self, directory, *distributors):
+        self.disowned = []
         self.engine = FakeEngine()
         self.holder = LeaseHolder(self.engine)
         self.distributors = distributors
@@ -104,6 +105,7 @@ class Rig:
                 drain=self.drain,
                 throttling=lambda: Throttling(quota_cores=1.5),
                 log=log,
+                note_disowned=lambda reason: self.disowned.append(reason),
             ),
             known,
             self,
@@ -570,9 +572,11 @@ async def test_a_broker_that_another_of_its_name_has_replaced_gives_its_tokens_u
     assert rig.engine.topics["t"].bucket["rate_micro"] == 0
     assert not rig.engine.accepting
     assert any("another broker named b1" in line for line in rig.lines)
+    assert "another broker named b1" in rig.disowned[-1]
     rig.distributors[0].refusal = None
     mock_clock.jump(2 * PERIOD_S)
     await settle()
     assert rig.engine.topics["t"].bucket["rate_micro"] == 10_000_000
+    assert rig.disowned[-1] is None
     assert rig.engine.topics["t"].bucket["fill"] == 0  # what it had was clamped away
     assert rig.engine.accepting
