@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from broker.snapshot import Bucket, Latencies, LatencyNs, Topic, decode_topic
+from broker.snapshot import Bucket, Channel, Latencies, LatencyNs, Topic, decode_topic
 from broker.sync.remaining_messages import holds_messages
-from srtm.control import LatencyMs, SyncRequest, TopicLatency, TopicReport
+from srtm.control import ChannelQueue, LatencyMs, SyncRequest, TopicLatency, TopicReport
 
 MICRO = 1_000_000
 NS_PER_MS = 1e6
@@ -124,6 +124,18 @@ def topic_report(topic: Topic, share_version: int) -> TopicReport:
         last_60s=topic_latency(topic.latency.last_60s),
         since_start=topic_latency(topic.latency.since_start),
         recent=topic_latency(topic.latency.recent) if topic.latency.recent else None,
+        depth=max(0, topic.depth - (topic.bucket.backlog if topic.bucket else 0)),
+        queues=[_queue(channel) for channel in topic.channels if channel.depth or channel.in_flight_count],
+    )
+
+
+def _queue(channel: Channel) -> ChannelQueue:
+    return ChannelQueue(
+        channel=channel.channel_name,
+        depth=channel.depth,
+        in_flight=channel.in_flight_count,
+        consumers=channel.client_count,
+        paused=channel.paused,
     )
 
 

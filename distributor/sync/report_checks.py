@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from srtm.control import LatencyMs, SyncRequest, TopicLatency, TopicReport
+from srtm.control import ChannelQueue, LatencyMs, SyncRequest, TopicLatency, TopicReport
 from srtm.protocol import is_name
 
 _LARGEST = 2**62  # of any figure: sums and differences of such stay finite as floats
@@ -76,6 +76,8 @@ def is_sound(report: TopicReport) -> bool:
         report.backlog,
         report.rate,
         report.burst,
+        report.depth,
+        report.network_ms or 0.0,
     ]
     periods = [report.last_60s, report.since_start, *([report.recent] if report.recent is not None else [])]
     return (
@@ -83,7 +85,12 @@ def is_sound(report: TopicReport) -> bool:
         and all(0 <= figure <= _LARGEST for figure in figures)
         and -_LARGEST <= report.largest_backlog <= _LARGEST
         and all(map(_is_sound_period, periods))
+        and all(map(_is_sound_queue, report.queues))
     )
+
+
+def _is_sound_queue(queue: ChannelQueue) -> bool:
+    return is_name(queue.channel) and all(0 <= n <= _LARGEST for n in (queue.depth, queue.in_flight, queue.consumers))
 
 
 def _is_sound_period(period: TopicLatency) -> bool:

@@ -29,6 +29,7 @@ from srtm.control.measurements import MeasuredTrace, MeasurementAnswer, Measurem
 from srtm.control.message import Control, check_broker_name
 from srtm.control.reports import (
     BrokerMachine,
+    ChannelQueue,
     DrainProgress,
     LatencyMs,
     MessagesLeft,
@@ -45,6 +46,7 @@ __all__ = [
     "BrokerHistory",
     "BrokerMachine",
     "BrokerTraits",
+    "ChannelQueue",
     "Control",
     "DeadNotice",
     "DesiredTopic",

@@ -26,6 +26,16 @@ class TopicLatency(Control, frozen=True):
     total: LatencyMs = LatencyMs()
 
 
+class ChannelQueue(Control, frozen=True):
+    """What a channel of a topic has not delivered yet."""
+
+    channel: str
+    depth: int = 0  # messages that no consumer has taken
+    in_flight: int = 0  # messages that consumers hold
+    consumers: int = 0
+    paused: bool = False
+
+
 class TopicReport(Control, frozen=True):
     """One topic on one broker, now. Made by ``broker.sync.reports``, read by ``distributor.sync.service``. Counters
     are since the broker's start."""
@@ -47,6 +57,11 @@ class TopicReport(Control, frozen=True):
     last_60s: TopicLatency = TopicLatency()
     since_start: TopicLatency = TopicLatency()
     recent: TopicLatency | None = None  # the last 5 to 10 s
+    depth: int = 0  # messages let go that no channel has yet: there is none, or the topic is paused
+    queues: list[ChannelQueue] = []  # of channels that hold messages
+    network_ms: float | None = (
+        None  # publisher to broker and broker to consumer, medians; None: the broker does not say
+    )
 
 
 class UnassignedPublisher(Control, frozen=True):

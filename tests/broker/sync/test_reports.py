@@ -1,7 +1,7 @@
 from broker import snapshot
 from broker.snapshot import Latencies, LatencyNs
 from broker.sync.reports import Reports, topic_latency
-from srtm.control import SyncRequest
+from srtm.control import ChannelQueue, SyncRequest
 from tests.support.fake_engine import FakeEngine
 
 ABOUT = SyncRequest(incarnation="1", srtm_version="0", tcp_address="h:1", http_address="h:2", mcap=5.0)
@@ -76,3 +76,17 @@ def test_latencies_are_told_in_milliseconds():
     told = topic_latency(Latencies(access=some, processing=nothing, consumer_wait=nothing, total=nothing))
     assert (told.access.count, told.access.p50_ms, told.access.max_ms) == (7, 1.5, 5.0)
     assert told.total.count == 0
+
+
+def test_a_report_says_which_channels_hold_messages_and_what_no_channel_has():
+    engine = FakeEngine()
+    for topic in ("t", "idle"):
+        engine.set_bucket(topic, 1_000_000, 1_000_000, False, 10, 10, 4, True)
+        engine.create_channel(topic, "read")
+    engine.topics["t"].messages = [b"m"] * 12
+    engine.topics["t"].bucket |= {"backlog": 5}
+    engine.topics["t"].nearness = {"depth": 3, "in_flight_count": 1, "client_count": 2}
+    holds, idle = told(engine, {"t": 4, "idle": 4})
+    assert holds.depth == 7
+    assert holds.queues == [ChannelQueue(channel="read", depth=3, in_flight=1, consumers=2)]
+    assert (idle.depth, idle.queues) == (0, [])

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from distributor.sync.report_checks import merge_reports
-from srtm.control import SyncRequest, TopicReport
+from srtm.control import ChannelQueue, SyncRequest, TopicReport
 
 ABOUT = SyncRequest(incarnation="1", srtm_version="0", tcp_address="h:1", http_address="h:2", mcap=5.0)
 
@@ -73,3 +73,18 @@ def test_a_broker_that_does_not_count_its_requests_tells_everything_each_time():
 def test_a_report_that_cannot_be_is_counted_and_takes_the_one_before_with_it(known):
     now = merge_reports(known, differences(2, 1, report("a", received=-1)))
     assert (now.topics, now.ignored, now.changed) == ({"b": report("b")}, 1, ["a"])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"depth": -1},
+        {"network_ms": float("nan")},
+        {"queues": [ChannelQueue(channel="c", in_flight=-1)]},
+        {"queues": [ChannelQueue(channel="no name")]},
+    ],
+)
+def test_a_report_with_a_figure_that_no_broker_can_have_counted_is_ignored(known, wrong):
+    now = merge_reports(known, whole(2, msgspec.structs.replace(report("a", received=3), **wrong), report("b")))
+    assert now.ignored == 1
+    assert "a" not in now.topics
