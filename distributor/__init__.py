@@ -2,7 +2,8 @@
 
 May import ``srtm``. Begin with ``service``. Its packages, lowest first: ``model`` (values), ``placement`` (which
 publisher where, which share for whom), ``prediction`` (what a layout would do), ``fitting`` (find a layout by
-measurement), ``relief`` (take load off a broker), ``storage`` (SQL), ``registry`` (the authoritative state), ``sync``
-(the conversation with brokers), ``jobs`` (what runs while this one leads), ``views`` (JSON for people), ``api`` (HTTP),
+measurement), ``relief`` (take load off a broker), ``verdict`` (is the promise kept, and what makes a topic late),
+``storage`` (SQL), ``registry`` (the authoritative state), ``sync`` (the conversation with brokers), ``jobs`` (what runs
+while this one leads), ``views`` (JSON for people), ``api`` (HTTP),
 ``leadership`` (who leads).
 """

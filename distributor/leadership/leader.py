@@ -11,6 +11,7 @@ from distributor.fitting.task import FittingOptions
 from distributor.jobs.fitting_environment import FittingEnvironment
 from distributor.jobs.fitting_manager import FittingManager
 from distributor.jobs.penalty_gauge import PenaltyGauge
+from distributor.jobs.promise_watch import PromiseWatch
 from distributor.jobs.relief import ReliefJob
 from distributor.jobs.scaling import scaling_of
 from distributor.registry.registry import Registry
@@ -26,4 +27,5 @@ def leader_app(registry: Registry, url: str) -> tuple[ASGIApp, Sequence[Task]]:
     fittings = FittingManager(around, FittingOptions(method=config.fitting))
     relieving = ReliefJob(registry, around.syncing, fittings.is_fitting)
     gauge = PenaltyGauge(registry, around.syncing, around.measuring)
-    return make_app(registry, around.syncing, fittings=fittings), (fittings.run, relieving.run, gauge.run)
+    watch = PromiseWatch(registry, around.syncing)
+    return make_app(registry, around.syncing, fittings=fittings), (fittings.run, relieving.run, gauge.run, watch.run)

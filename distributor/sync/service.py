@@ -23,6 +23,7 @@ from distributor.sync.misplaced_publishers import is_significant_change, needs_t
 from distributor.sync.penalty import MeasuredPenalty
 from distributor.sync.report_checks import BrokerReports, merge_reports
 from distributor.sync.session import BrokerSession, ChannelBasis
+from distributor.verdict.kept import PromiseVerdict, promise_verdict
 from srtm.control import MeasurementRequest, Move, SyncAnswer, SyncRequest, TopicReport, UnassignedPublisher
 from srtm.protocol import is_ephemeral
 
@@ -141,6 +142,18 @@ class SyncService:
         """The latest report of ``topic`` by ``broker``, which may have died since."""
         reports = self._reports(broker)
         return None if reports is None else reports.topics.get(topic)
+
+    def heard(self, topic: str) -> dict[str, TopicReport]:
+        """{broker: its latest report of ``topic``}, of brokers that are alive."""
+        return {
+            name: report
+            for name in self._sessions
+            if (report := self.report(name, topic)) is not None and self._registry.is_alive(name)
+        }
+
+    def promise(self, topic: Topic) -> PromiseVerdict:
+        """Whether the promise of ``topic`` is kept."""
+        return promise_verdict(topic.spec.slo, self.heard(topic.name))
 
     def living(self) -> dict[str, Mapping[str, TopicReport]]:
         """The latest reports of brokers that are not known to be dead."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -12,7 +13,10 @@ from prometheus_client.registry import Collector
 from distributor.model.leases import MICRO
 from distributor.registry.registry import Registry
 from distributor.sync.service import SyncService
+from distributor.verdict.kept import Verdict
 from distributor.views.topic_view import fill_ratio
+
+_KEPT: dict[Verdict, float] = {"kept": 1.0, "broken": 0.0, "unknown": math.nan}
 
 
 def exposition(registry: Registry, syncing: SyncService) -> tuple[bytes, str]:
@@ -35,6 +39,7 @@ class _StateCollector(Collector):
         yield from self._brokers()
         yield from self._histories()
         yield from self._topics()
+        yield from self._promises()
         yield from self._shares()
         yield from self._relief()
         yield from self._penalties()
@@ -97,6 +102,16 @@ class _StateCollector(Collector):
             for name, homes in topic.misplaced.items():
                 astray.add_metric([topic.name, name], sum(homes.values()))
         yield from (count, missing, astray)
+
+    def _promises(self) -> Iterator[GaugeMetricFamily]:
+        what = "1: the promise is kept, 0: it is broken, NaN: not known."
+        kept = GaugeMetricFamily("srtm_topic_promise_kept", what, labels=["topic"])
+        slo = GaugeMetricFamily("srtm_topic_slo_seconds", "The latency that the topic promises.", labels=["topic"])
+        for topic in self._registry.managed():
+            slo.add_metric([topic.name], topic.spec.slo.latency_ms / 1e3)
+            if self._registry.leads:  # only the leader knows
+                kept.add_metric([topic.name], _KEPT[self._syncing.promise(topic).verdict])
+        yield from (kept, slo)
 
     def _relief(self) -> Iterator[CounterMetricFamily]:
         relief = self._syncing.relief

@@ -19,6 +19,7 @@ from distributor.prediction.explanation import Json, reason
 from distributor.registry.registry import Registry
 from distributor.sync.penalty import MeasuredPenalty, utc
 from distributor.sync.service import SyncService
+from distributor.verdict.kept import Judged, Verdict
 from srtm.control import Assignment, ProposedShare, Throttling, TopicReport
 from srtm.errors import NotLeader, Unavailable
 from srtm.topics.adaptation import Adaptation
@@ -91,6 +92,10 @@ class TopicView(msgspec.Struct, kw_only=True):
     publishers_rate: float
     state: Literal["placed", "waiting", "partial"]
     reason: str
+    promise: Verdict  # over the last 60 s; where they have too few messages, since the brokers' start
+    promise_reason: str
+    promise_last_60s: Judged
+    promise_since_start: Judged
     relief: str | None  # null: no relief is under way
     changes: list[ChangeView]  # newest first
     channels: list[str]
@@ -121,6 +126,7 @@ class DecisionView(msgspec.Struct, kw_only=True):
 
 def topic_view(topic: Topic, registry: Registry, syncing: SyncService) -> TopicView:
     spec, placement = topic.spec, topic.placement
+    promise = syncing.promise(topic)
     traffic = _Traffic(syncing.histories.demand(topic.name), syncing.histories.access_delay_ms(topic.name))
     return TopicView(
         name=topic.name,
@@ -139,6 +145,10 @@ def topic_view(topic: Topic, registry: Registry, syncing: SyncService) -> TopicV
         publishers_rate=spec.publishers.load,
         state=placement.state,
         reason=reason(topic.reasons),
+        promise=promise.verdict,
+        promise_reason=promise.reason,
+        promise_last_60s=promise.last_60s,
+        promise_since_start=promise.since_start,
         relief=syncing.relief.episode(topic.name),
         changes=_changes(registry.share_changes.get(topic.name, ())),
         channels=list(topic.channels),

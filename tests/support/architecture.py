@@ -80,18 +80,20 @@ ARROWS = {
         "distributor.config distributor.model distributor.placement distributor.storage srtm.control srtm.topics"
     ),
     "distributor.relief": "distributor.config distributor.fitting distributor.model srtm.topics",
+    "distributor.verdict": "srtm.control srtm.topics",
     "distributor.sync": (
         "distributor.fitting distributor.model distributor.placement distributor.prediction "
-        "distributor.registry distributor.relief srtm.analysis srtm.control srtm.protocol srtm.topics"
+        "distributor.registry distributor.relief distributor.verdict srtm.analysis srtm.control srtm.protocol "
+        "srtm.topics"
     ),
     "distributor.jobs": (
         "distributor.config distributor.fitting distributor.model distributor.placement "
-        "distributor.prediction distributor.registry distributor.relief distributor.sync srtm.analysis "
-        "srtm.cluster srtm.concurrency srtm.control srtm.topics"
+        "distributor.prediction distributor.registry distributor.relief distributor.sync distributor.verdict "
+        "srtm.analysis srtm.cluster srtm.concurrency srtm.control srtm.topics"
     ),
     "distributor.views": (
-        "distributor.model distributor.prediction distributor.registry distributor.sync srtm.control srtm.token_bucket "
-        "srtm.topics"
+        "distributor.model distributor.prediction distributor.registry distributor.sync distributor.verdict "
+        "srtm.control srtm.token_bucket srtm.topics"
     ),
     "distributor.api": (
         "distributor.config distributor.fitting distributor.jobs distributor.model distributor.registry "
@@ -189,6 +191,7 @@ PURE = (
     "distributor.prediction",
     "distributor.fitting",
     "distributor.relief",
+    "distributor.verdict",
     "distributor.views",
     "adaptor.observations",
     "adaptor.gdrl",
