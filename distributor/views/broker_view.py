@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from distributor.model.broker_lifecycle import BrokerState
 from distributor.model.broker_load import NO_LOAD
 from distributor.registry.registry import Registry
 from distributor.sync.service import SyncService
@@ -13,6 +14,14 @@ from srtm.control import BrokerMachine, DrainProgress, Throttling, TopicReport
 from srtm.token_bucket.assumed_capacity import assumed_mcap
 from srtm.topics.capacity import effective_mcap
 from srtm.version import __version__
+
+BrokerWord = Literal["live", "expected", "silent", "draining", "drained", "dead"]
+_WORDS: dict[BrokerState, BrokerWord] = {
+    BrokerState.LIVE: "live",
+    BrokerState.EXPECTED: "expected",
+    BrokerState.SILENT: "silent",
+    BrokerState.DEAD: "dead",
+}
 
 
 class CapacityView(msgspec.Struct, kw_only=True):
@@ -42,6 +51,7 @@ class BrokerView(msgspec.Struct, kw_only=True):
     lab_service_time_ns: int  # 0: not in the laboratory
     allocated: float
     rcap: float
+    state: BrokerWord  # a standby expects all
     alive: bool | None  # null: only the leader knows
     dead: bool
     accepting: bool
@@ -96,6 +106,7 @@ def broker_view(name: str, registry: Registry, syncing: SyncService) -> BrokerVi
         lab_service_time_ns=session.lab_service_ns,
         allocated=capacity.allocated,
         rcap=capacity.rcap,
+        state=_state(name, registry, session.drain),
         alive=registry.is_alive(name) if registry.leads else None,
         dead=broker.dead,
         accepting=broker.accepting,
@@ -106,6 +117,13 @@ def broker_view(name: str, registry: Registry, syncing: SyncService) -> BrokerVi
         last_sync_s_ago=registry.liveness.last_s_ago(name),
         reports=list(session.reports.topics.values()) if session.reports is not None else [],
     )
+
+
+def _state(name: str, registry: Registry, drain: DrainProgress | None) -> BrokerWord:
+    state, has_left = registry.broker_state(name), drain is not None and drain.state == "drained"
+    if name in registry.draining:
+        return "drained" if has_left or state is BrokerState.DEAD else "draining"
+    return _WORDS[state]
 
 
 def health_view(registry: Registry) -> HealthView:

@@ -7,23 +7,24 @@ from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
+import trio
 import typer
 from rich.console import Console
 
 from srtm.client.distributor import DistributorClient, Json
 from srtm.commands.fitting import Fitting, show_fitting, wait_fitted
-from srtm.console.conditions import conditions, remarks
 from srtm.console.distributor_call import ask_distributor
-from srtm.console.output import DistributorOption, JsonOption, TokenOption, show, table
-from srtm.console.plans import is_promised, promise, show_plan
+from srtm.console.output import DistributorOption, JsonOption, TokenOption, people_console, show, table
+from srtm.console.plans import is_promised, show_plan
+from srtm.console.topic_tables import show_status, show_topic, show_topics
 from srtm.control import FITTING_ENDED
 from srtm.errors import BadInput
 from srtm.topics.adaptation import MODES
 from srtm.topics.file import read_topic_file, topic_name
 
-_CHANGES_SHOWN = 3
+_WATCH_S = 2.0
 _CONFIDENCE = 95.0  # minutes of 100
 _PREDICTED_WITHIN_S = 120.0
 app = typer.Typer(no_args_is_help=True, help="Topics: plan, submit, show, change, remove.", rich_markup_mode=None)
@@ -114,23 +115,40 @@ def _ask_slowly(
 def list_topics(distributor: DistributorOption = None, token: TokenOption = None, json_file: JsonOption = None) -> None:
     """List all topics."""
     views = ask_distributor(distributor, token, lambda client: client.topics())
-    show("topic list", views, json_file, partial(_show_topics, views))
+    show("topic list", views, json_file, partial(show_topics, views))
 
 
 @app.command("show")
-def show_topic(
+def show_one(
     name: NameArgument,
+    check: Annotated[bool, typer.Option("--check", help="End with status 1 if the promise is broken.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again every 2 s, until Ctrl-C.")] = False,
     distributor: DistributorOption = None,
     token: TokenOption = None,
     json_file: JsonOption = None,
-) -> None:
-    """Show a topic, its shares and its delays. The delays are those of the last minute."""
+) -> int:
+    """Show a topic: whether its promise is kept, its shares, its delays over the last minute, and what waits."""
 
     async def ask(client: DistributorClient) -> Json:
         return {**await client.topic(name), "fitting": await client.fitting(name)}
 
+    if watch:
+        if check or json_file is not None:
+            raise BadInput("watch", True, "shows the topic until Ctrl-C: it goes with neither --check nor --json")
+        ask_distributor(distributor, token, partial(_watch, ask))
     view = ask_distributor(distributor, token, ask)
     show("topic show", view, json_file, partial(_show_topic, view))
+    return 1 if check and view["promise"] == "broken" else 0
+
+
+async def _watch(ask: Callable[[DistributorClient], Awaitable[Json]], client: DistributorClient) -> None:
+    """Show a topic until cancelled."""
+    while True:
+        view, console = await ask(client), people_console()
+        console.clear()  # where it is a terminal
+        _show_topic(view, console)
+        sys.stdout.flush()
+        await trio.sleep(_WATCH_S)
 
 
 @app.command("set")
@@ -212,7 +230,7 @@ def status(distributor: DistributorOption = None, token: TokenOption = None, jso
         return {"brokers": await client.brokers(), "topics": await client.topics()}
 
     result = ask_distributor(distributor, token, ask)
-    show("status", result, json_file, partial(_show_status, result))
+    show("status", result, json_file, partial(show_status, result))
 
 
 def _status_of(view: Json, *, waited: bool) -> int:
@@ -234,118 +252,15 @@ def _show_publishers(found: Json, console: Console) -> None:
     console.print(table("", ["publisher", "group", "broker", "msg/s"], rows, left=3))
 
 
-def _show_status(result: dict[str, list[Json]], console: Console) -> None:
-    columns = ["broker", "address", "alive", "mcap msg/s", "allocated msg/s", "free msg/s"]
-    rows = [
-        [
-            broker["name"],
-            broker.get("tcp_address"),
-            broker["alive"],
-            _mcap(broker),
-            broker.get("allocated"),
-            _free(broker),
-        ]
-        for broker in result["brokers"]
-    ]
-    console.print(table("Brokers", columns, rows, left=3))
-    for broker in result["brokers"]:
-        for remark in remarks(*conditions(broker)):
-            console.print(f"{broker['name']}: {remark}", soft_wrap=True)
-    if any(broker["alive"] is None for broker in result["brokers"]):
-        console.print("a standby answered: which brokers are alive, and what they report, is known to the leader alone")
-    _show_topics(result["topics"], console)
-
-
-def _mcap(broker: Json) -> object:
-    """Return the capacity of a broker, msg/s, marked if nobody stated or measured it."""
-    return f"{broker['mcap']:,.6g} (assumed)" if broker.get("mcap_assumed") else broker.get("mcap")
-
-
-def _free(broker: Json) -> float | None:
-    """Return the rate that is free on a broker, msg/s. It is unknown for a broker that is not alive."""
-    return broker.get("rcap") if broker["alive"] else None
-
-
-def _show_topics(views: list[Json], console: Console) -> None:
-    columns = [
-        "topic",
-        "state",
-        "brokers",
-        "rate msg/s",
-        "burst",
-        "lease",
-        "publishers",
-        "promise",
-        "worst access p99 ms",
-    ]
-    rows = [
-        [
-            view["name"],
-            view["state"],
-            ", ".join(place["broker"] for place in view["brokers"]),
-            view["rate"],
-            view["burst"],
-            view["lease"],
-            view["publishers"],
-            promise(view),
-            max((p99 for place in view["brokers"] if (p99 := _p99_ms(place, "access")) is not None), default=None),
-        ]
-        for view in views
-    ]
-    console.print(table("Topics", columns, rows, left=3))
-
-
-def _show_topic(view: Json, console: Console) -> None:
-    console.print(
-        f"{view['name']}: {view['state']}, version {view['version']}; {view['publishers']} publishers, "
-        f"{view['publishers_rate']:g} msg/s; r {view['rate']:g} msg/s, b {view['burst']:g}; promise {promise(view)}; "
-        f"mode {view.get('mode', 'static')}",
-        soft_wrap=True,
-    )
-    if view.get("reason"):
-        console.print(view["reason"], soft_wrap=True)
-    if (cost := view.get("drl_penalty")) is not None and cost["messages"]:
-        console.print(
-            f"DRL penalty at {cost['at']}, of {cost['messages']:,} messages in {cost['seconds']:.3g} s: "
-            f"{cost['mean_ms']:.3g} ms a message, p99 {cost['p99_ms']:.3g} ms more than one bucket's",
-            soft_wrap=True,
-        )
-    columns = [
-        "broker",
-        "address",
-        "publishers",
-        "msg/s",
-        "r_l",
-        "b_l",
-        "demand msg/s",
-        "fill ratio",
-        "access mean ms",
-        "renewed s ago",
-        "received",
-        "access p99 ms",
-        "processing p99 ms",
-    ]
-    console.print(table("", columns, [_place_row(place) for place in view["brokers"]], left=2))
-    for change in view.get("changes", [])[:_CHANGES_SHOWN]:
-        shares = ", ".join(
-            f"{name} {share['rate']:,.6g}/{share['burst']:.4g}" for name, share in change["shares"].items()
-        )
-        console.print(f"{change['at']} {change['mode']}: r_l/b_l {shares} ({change['reason']})", soft_wrap=True)
-    if view.get("relief"):
-        console.print(view["relief"], soft_wrap=True)
-    for place in view["brokers"]:
-        if place.get("rate_astray"):
-            line = f"{place['broker']}: {place['rate_astray']:g} msg/s come from publishers that belong elsewhere"
-            console.print(line, soft_wrap=True)
-        for remark in remarks(*conditions(place)):
-            console.print(f"{place['broker']}: {remark}", soft_wrap=True)
-    if "fitting" in view:
-        show_fitting(view["fitting"], console)
-
-
 def _show_refused(planned: Json, console: Console) -> None:
     show_plan(planned, console)
     console.print("nothing was stored: the promise is not predicted (--require-promise)", soft_wrap=True)
+
+
+def _show_topic(view: Json, console: Console) -> None:
+    show_topic(view, console)
+    if "fitting" in view:
+        show_fitting(view["fitting"], console)
 
 
 def _show_submitted(view: Json, file: Path, console: Console) -> None:
@@ -359,32 +274,3 @@ def _show_submitted(view: Json, file: Path, console: Console) -> None:
             f"`srtm topic show {view['name']}` says how far it is, `srtm topic submit {file} --wait` waits for it.",
             soft_wrap=True,
         )
-
-
-def _or(value: float | None, other: float) -> float:
-    return other if value is None else value
-
-
-def _place_row(place: Json) -> list[Any]:
-    return [
-        place["broker"],
-        place["address"],
-        place["publishers"],
-        place["rate_assigned"],
-        _or(place.get("rate_in_force"), place["rate"]),
-        _or(place.get("burst_in_force"), place["burst"]),
-        place.get("demand"),
-        place.get("fill_ratio"),
-        place.get("access_mean_ms"),
-        place["renewed_s_ago"],
-        (place.get("report") or {}).get("received"),
-        _p99_ms(place, "access"),
-        _p99_ms(place, "processing"),
-    ]
-
-
-def _p99_ms(place: Json, histogram: str) -> float | None:
-    """Return the p99 of the last minute, ms; None if nothing was measured."""
-    report = place.get("report")
-    measured = report["last_60s"][histogram] if report else {"count": 0}
-    return float(measured["p99_ms"]) if measured["count"] else None

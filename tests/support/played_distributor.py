@@ -23,6 +23,8 @@ VIEW = {
     "state": "placed",
     "reason": "",
     "channels": [],
+    "promise": "kept",
+    "promise_reason": "last 60 s: p99 0.25 ms at broker-1, promised 1 ms",
     "brokers": [
         {
             "broker": "broker-1",
@@ -120,7 +122,14 @@ FITTING = {
     "explanation": ["fits on 1 broker"],
     "reason": "",
 }
-BROKER = {"name": "broker-1", "tcp_address": "127.0.0.1:4150", "alive": True, "mcap": 500.0, "allocated": 100.0}
+BROKER = {
+    "name": "broker-1",
+    "tcp_address": "127.0.0.1:4150",
+    "state": "live",
+    "alive": True,
+    "mcap": 500.0,
+    "allocated": 100.0,
+}
 
 
 class Distributor:

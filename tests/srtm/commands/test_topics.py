@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from srtm.cli import main
-from tests.support.played_distributor import BROKER, FITTING, NOT_PROMISED, PLAN, VIEW, Distributor
+from tests.support.played_distributor import BROKER, FITTING, NOT_PROMISED, PLAN, REPORT, VIEW, Distributor
 
 
 def test_submit_sends_the_file_with_its_csv_inside(
@@ -210,3 +210,57 @@ def test_nothing_is_free_on_a_broker_that_is_away(distributor: Distributor, caps
     shown = capsys.readouterr().out
     assert "123" in shown
     assert "321" not in shown
+
+
+@pytest.mark.parametrize(("promise", "word", "status"), [("kept", "yes", 0), ("broken", "NO", 1), ("unknown", "", 0)])
+def test_whether_a_promise_is_kept_is_shown_everywhere_and_can_be_checked(
+    distributor: Distributor, capsys: pytest.CaptureFixture[str], promise: str, word: str, status: int
+) -> None:
+    view = {**VIEW, "promise": promise, "promise_reason": "last 60 s: because"}
+    distributor.answers["GET", "/v1/topics/roads"] = (200, view)
+    distributor.answers["GET", "/v1/topics"] = (200, [view])
+    assert main(["topic", "show", "roads"]) == 0
+    assert f"promise {promise}: last 60 s: because" in capsys.readouterr().out
+    assert main(["topic", "show", "roads", "--check"]) == status
+    capsys.readouterr()
+    for command in (["status"], ["topic", "list"]):
+        assert main(command) == 0
+        assert (word or "unknown") in capsys.readouterr().out
+
+
+def test_a_topic_is_shown_again_until_it_is_interrupted(
+    distributor: Distributor, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = []
+
+    def show_and_interrupt_the_third(view: dict[str, object], _: object) -> None:
+        shown.append(view["name"])
+        if len(shown) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("srtm.commands.topics.show_topic", show_and_interrupt_the_third)
+    monkeypatch.setattr("srtm.commands.topics._WATCH_S", 0.0)
+    assert main(["topic", "show", "roads", "--watch"]) == 130
+    assert shown == ["roads"] * 3
+    assert main(["topic", "show", "roads", "--watch", "--check"]) == 2
+
+
+def test_what_waits_in_a_topic_is_shown(distributor: Distributor, capsys: pytest.CaptureFixture[str]) -> None:
+    queue = {"channel": "c", "depth": 4_321, "in_flight": 17, "consumers": 1, "paused": False}
+    waits = {"count": 9, "p99_ms": 876.0}
+    report = {**REPORT, "backlog": 5_678, "depth": 1, "queues": [queue]}
+    report["last_60s"] = {**REPORT["last_60s"], "consumer_wait": waits}
+    place = {**VIEW["brokers"][0], "report": report}
+    distributor.answers["GET", "/v1/topics/roads"] = (200, {**VIEW, "brokers": [place]})
+    assert main(["topic", "show", "roads"]) == 0
+    shown = capsys.readouterr().out
+    for figure in ("5,678", "4,322", "17", "876"):
+        assert figure in shown
+
+
+def test_publishers_of_a_broker_that_is_away_are_told_of(
+    distributor: Distributor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    distributor.answers["GET", "/v1/brokers"] = (200, [{**BROKER, "alive": False, "state": "silent"}])
+    assert main(["status"]) == 0
+    assert "broker-1 is silent, and publishers belong there (7 of roads)" in capsys.readouterr().out
