@@ -1,4 +1,4 @@
-"""Text that people write and read: counted nouns, and durations in Go's notation (``250ms``, ``1h30m``)."""
+"""Text that people write and read: counted nouns, figures, and durations in Go's notation (``250ms``, ``1h30m``)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ _PART = re.compile(r"[0-9]*\.?[0-9]*[a-zµμ]+")
 def plural(count: int, noun: str) -> str:
     """Return ``noun`` in the form that follows ``count``: "1 round", "0 rounds"."""
     return noun if count == 1 else f"{noun}s"
+
+
+def figure(value: float) -> str:
+    """Return ``value`` with three significant digits below 1,000, and as a whole number above."""
+    return f"{value:,.0f}" if value % 1 == 0 or abs(value) >= 999.5 else f"{value:,.3g}"
 
 
 def read_duration_ns(text: str) -> int:

@@ -33,6 +33,7 @@ from distributor.sync.service import SyncService
 from distributor.views import topic_view as views
 from distributor.views.broker_view import broker_view, health_view
 from distributor.views.metrics import exposition
+from distributor.views.topic_why import topic_why
 from srtm.control import DeadNotice, SyncRequest
 from srtm.errors import BadInput
 from srtm.topics.publisher_blocks import declared_publishers
@@ -125,6 +126,11 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: SyncService, fittin
     async def show_topic(name: str) -> Response:
         """One topic: where it is, its shares, and the brokers' latest reports."""
         return json_answer(views.topic_view(registry.topic(name), registry, syncing))
+
+    @app.get("/v1/topics/{name}/why")
+    async def why(name: str) -> Response:
+        """Why a topic is late: the cause, one sentence with its figures, and what to do."""
+        return json_answer(topic_why(registry.topic(name), registry, syncing))
 
     @app.delete("/v1/topics/{name}", status_code=204)
     async def remove_topic(name: str, purge: bool = False) -> Response:

@@ -11,6 +11,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
 from distributor.api.access import is_open, scopes
+from distributor.verdict.why import Why
 from distributor.views import broker_view, nsqlookupd, topic_view
 from srtm import control
 from srtm.topics import json_schema as shapes
@@ -55,6 +56,7 @@ ANSWERS: dict[tuple[str, str], Any] = {
     ("PATCH", "/v1/topics/{name}"): topic_view.TopicView,
     ("GET", "/v1/topics/{name}"): topic_view.TopicView,
     ("DELETE", "/v1/topics/{name}"): None,
+    ("GET", "/v1/topics/{name}/why"): Why,
     ("GET", "/v1/topics/{name}/decisions"): list[topic_view.DecisionView],
     ("GET", "/v1/topics/{name}/fitting"): FittingView,
     ("POST", "/v1/topics/{name}/plan"): PlanView,

@@ -32,7 +32,7 @@ _RETENTION_S = 10.0
 _STEADY_RETENTION_S = 330.0  # brokers renew steady reports every 300 s (``broker.history.steadiness``)
 _REMOVED_RETENTION_S = 600.0  # of removed names, for an adaptor that could not ask for a while
 _CLEAN_PERIOD_S = 60.0
-_DEMAND_BINS = 10  # from which demand is computed
+_LAST_BINS = 10  # that the figures for people cover
 _MAX_BINS = 1_000  # in one report
 _MAX_BIN_NS = 10_000_000_000
 _MAX_COUNT = 1 << 53
@@ -53,7 +53,6 @@ class _Bin(NamedTuple):
     """One bin of one broker."""
 
     arrivals: int
-    waiting: int  # when it began
     delay_ns: int  # sum
     supply: float | None  # msg/s at its end; None: not known
     length_ns: int
@@ -129,19 +128,24 @@ class HistoryStore:
                 answer = self._news_since(known)
         return answer  # news at the deadline is for the next request
 
-    def demand(self, topic: str) -> dict[str, float]:
-        """{broker: demand for ``topic`` in msg/s}: arrivals of the last reported second, plus the messages that
-        waiting, which should be gone within a second.
+    def arrival_rates(self, topic: str) -> dict[str, float]:
+        """{broker: msg/s of ``topic`` that came in the last reported second}. Messages that waited before are left out.
 
-        Steady traffic may have been reported minutes ago. Left out are brokers that reported nothing lately, or whose
-        process has ended.
+        Steady traffic may have been reported minutes ago (``ages_s``). Left out are brokers that reported nothing
+        lately, or whose process has ended.
         """
-        return {broker: _demand(bins) for broker, bins in self._last_second(topic).items()}
+        return {broker: _arrival_rate(bins) for broker, bins in self._last_second(topic).items()}
+
+    def ages_s(self, topic: str) -> dict[str, float]:
+        """{broker: seconds since it last told of ``topic``}, of the brokers of ``arrival_rates``."""
+        received_s = {stored.report.broker: stored.received_s for stored in self._reports_of(topic)}
+        return {broker: trio.current_time() - at_s for broker, at_s in received_s.items()}
 
     def access_delay_ms(self, topic: str) -> dict[str, float]:
         """{broker: mean access delay of ``topic`` over the last reported second}, rejected messages included.
 
-        Left out are brokers without ``demand``, without arrivals, and with a share of 0, where the delay is not known.
+        Messages that wait count with the delay that the token rate in force gives them. Left out are brokers without
+        ``arrival_rates``, without arrivals, and with a share of 0, where the delay is not known.
         """
         last = self._last_second(topic)
         delays = {broker: _access_delay_ms(bins) for broker, bins in last.items()}
@@ -152,7 +156,7 @@ class HistoryStore:
         bins: defaultdict[str, list[_Bin]] = defaultdict(list)
         for stored in self._reports_of(topic):
             bins[stored.report.broker] += _bins(stored.report.history)
-        return {broker: last[-_DEMAND_BINS:] for broker, last in bins.items() if last}
+        return {broker: last[-_LAST_BINS:] for broker, last in bins.items() if last}
 
     def forget_topic(self, name: str) -> None:
         """Forget topic ``name``: it was removed, and another topic of that name starts anew."""
@@ -269,16 +273,15 @@ def _bins(history: TopicHistory) -> list[_Bin]:
     delay_ns = history.delay_ns or [0] * len(history.arrivals)
     rate: float | None = None
     bins = []
-    for at, (arrivals, waiting, delayed_ns) in enumerate(zip(history.arrivals, history.waiting, delay_ns, strict=True)):
+    for at, (arrivals, delayed_ns) in enumerate(zip(history.arrivals, delay_ns, strict=True)):
         rate = supply.get(at, rate)
-        bins.append(_Bin(arrivals, waiting, delayed_ns, rate, history.bin_ns))
+        bins.append(_Bin(arrivals, delayed_ns, rate, history.bin_ns))
     return bins
 
 
-def _demand(bins: Sequence[_Bin]) -> float:
+def _arrival_rate(bins: Sequence[_Bin]) -> float:
     """In msg/s."""
-    seconds = sum(bin_.length_ns for bin_ in bins) / 1e9
-    return sum(bin_.arrivals for bin_ in bins) / seconds + sum(bin_.waiting for bin_ in bins) / len(bins)
+    return sum(bin_.arrivals for bin_ in bins) / (sum(bin_.length_ns for bin_ in bins) / 1e9)
 
 
 def _access_delay_ms(bins: Sequence[_Bin]) -> float | None:

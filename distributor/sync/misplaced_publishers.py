@@ -47,6 +47,11 @@ class MisplacedPublishers:
         ids.add(publisher_id)
         self._named[topic.name] = (topic.assignment_version, ids)
 
+    def ids(self, topic: Topic) -> list[str]:
+        """The publishers of ``topic`` that were named under its present assignment, sorted. Some may have left."""
+        version, ids = self._named.get(topic.name, (0, set()))
+        return sorted(ids) if version == topic.assignment_version else []
+
     def affected(self, broker: str, topics: Iterable[Topic]) -> list[Topic]:
         """Those of ``topics`` that have misplaced publishers here, named by the broker or accounted for already."""
         return [topic for topic in topics if broker in topic.misplaced or topic.name in self._named]

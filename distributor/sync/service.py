@@ -97,6 +97,7 @@ class SyncService:
         self._wake_for_subscribers(before.topics if before is not None else {}, reports)
         if request.partial:  # it reports acknowledged topics only: the other counters are old
             return
+        session.reported_s = trio.current_time()
         released = session.releases.observe(reports, trio.current_time())
         if released is not None:
             self._registry.headroom.observe(name, released.rates, released.span_s, topics)

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import trio
+
 from distributor.sync.misplaced_publishers import MisplacedPublishers
 from distributor.sync.release_rates import ReleaseWindow
 from distributor.sync.report_checks import BrokerReports
@@ -32,6 +34,7 @@ class BrokerSession:
     throttling: Throttling | None = None
     machine: BrokerMachine | None = None
     reports: BrokerReports | None = None  # None: none has arrived
+    reported_s: float = 0.0  # trio time at which all of them were true
     ignored_reports: int = 0  # since this process started
     channel_basis: ChannelBasis | None = None  # with which this broker's channels were worked out last
     measurements: list[MeasurementRequest] = field(default_factory=list)  # named in the latest answer
@@ -39,3 +42,7 @@ class BrokerSession:
     misplaced: MisplacedPublishers = field(default_factory=MisplacedPublishers)
     releases: ReleaseWindow = field(default_factory=ReleaseWindow)
     ready_since_s: dict[str, float] = field(default_factory=dict)  # {topic: its share is in force, trio time}
+
+    def reported_s_ago(self) -> float:
+        """Seconds since ``reports`` were true."""
+        return trio.current_time() - self.reported_s

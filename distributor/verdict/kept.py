@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from srtm.control import LatencyMs, TopicLatency, TopicReport
+from srtm.text import figure
 from srtm.topics.spec import Slo
 
 Verdict = Literal["kept", "broken", "unknown"]
@@ -117,7 +118,7 @@ def _at_broker(slo: Slo, broker: str, report: TopicReport, period: TopicLatency)
     at = f"at {broker}"
     if wait_ms is not None and wait_ms > max(above.promised, slo.latency_ms):
         endless = math.isinf(wait_ms)
-        tokens = "there are no tokens" if endless else f"tokens come at {report.rate:,.6g} msg/s"
+        tokens = "there are no tokens" if endless else f"tokens come at {figure(report.rate)} msg/s"
         return Judged(
             verdict="broken",
             reason=f"{report.backlog:,} messages wait {at}, where {tokens}",
@@ -148,11 +149,14 @@ def _at_broker(slo: Slo, broker: str, report: TopicReport, period: TopicLatency)
 
 
 def _verdict(slo: Slo, below: _Delays, above: _Delays, at: str, has_consumer: bool) -> tuple[Verdict, str]:
-    told = f"p{slo.percentile:g} {above.promised:,.3g} ms {at}, promised {slo.latency_ms:g} ms"
+    told = f"p{slo.percentile:g} {figure(above.promised)} ms {at}, promised {slo.latency_ms:g} ms"
     if below.promised > slo.latency_ms:
         return "broken", told
     if above.promised > slo.latency_ms:
-        return "unknown", f"p{slo.percentile:g} {at} is between {below.promised:,.3g} and {above.promised:,.3g} ms"
+        return (
+            "unknown",
+            f"p{slo.percentile:g} {at} is between {figure(below.promised)} and {figure(above.promised)} ms",
+        )
     if not has_consumer:
         return "unknown", f"no consumer took what came {at}: processing is not known"
     return "kept", told

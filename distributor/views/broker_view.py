@@ -106,7 +106,7 @@ def broker_view(name: str, registry: Registry, syncing: SyncService) -> BrokerVi
         lab_service_time_ns=session.lab_service_ns,
         allocated=capacity.allocated,
         rcap=capacity.rcap,
-        state=_state(name, registry, session.drain),
+        state=broker_word(name, registry, session.drain),
         alive=registry.is_alive(name) if registry.leads else None,
         dead=broker.dead,
         accepting=broker.accepting,
@@ -119,7 +119,8 @@ def broker_view(name: str, registry: Registry, syncing: SyncService) -> BrokerVi
     )
 
 
-def _state(name: str, registry: Registry, drain: DrainProgress | None) -> BrokerWord:
+def broker_word(name: str, registry: Registry, drain: DrainProgress | None) -> BrokerWord:
+    """The state of a broker for people. ``drain``: as the broker told it last."""
     state, has_left = registry.broker_state(name), drain is not None and drain.state == "drained"
     if name in registry.draining:
         return "drained" if has_left or state is BrokerState.DEAD else "draining"

@@ -129,9 +129,7 @@ class _StateCollector(Collector):
         burst = GaugeMetricFamily("srtm_share_burst", "Burst issued, or under gdrl reported, messages.", labels=labels)
         settled = GaugeMetricFamily("srtm_share_in_force", "1 if the broker has acknowledged it.", labels=labels)
         backlog = GaugeMetricFamily("srtm_share_backlog", "Messages waiting for tokens, as reported.", labels=labels)
-        demand = GaugeMetricFamily(
-            "srtm_share_demand", "msg/s that came and waited, in the last second told.", labels=labels
-        )
+        demand = GaugeMetricFamily("srtm_share_demand", "msg/s that came in the last second told.", labels=labels)
         filled = GaugeMetricFamily(
             "srtm_share_fill_ratio", "Token rate in force / demand, where there is demand.", labels=labels
         )
@@ -141,7 +139,7 @@ class _StateCollector(Collector):
         for name, number in self._registry.share_change_counts.items():
             changes.add_metric([name], number)
         for topic in self._registry.managed():
-            wanted = self._syncing.histories.demand(topic.name)
+            wanted = self._syncing.histories.arrival_rates(topic.name)
             for name, held in topic.leases.holdings.items():
                 if name in wanted:
                     demand.add_metric([topic.name, name], wanted[name])

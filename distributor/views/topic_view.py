@@ -40,15 +40,17 @@ class TopicPart(msgspec.Struct, kw_only=True):
     burst: float
     rate_in_force: float | None  # as the broker reports it: under gdrl brokers exchange what they have
     burst_in_force: float | None
-    demand: float | None  # null: the mode asks for no histories, or nothing arrived lately
-    access_mean_ms: float | None  # over the last second reported; null: no message in it, or as ``demand``
+    demand: float | None  # that came in the last second told; null: nothing is asked for, or nothing came lately
+    access_mean_ms: float | None  # of that second, at the token rate in force; null: nothing came, or as ``demand``
     fill_ratio: float | None
+    traffic_s_ago: float | None  # age of these three; steady traffic is told again after 300 s
     share_version: int
     applied_version: int
     lab_service_time_ns: int  # 0: not in the laboratory
     throttling: Throttling | None
     renewed_s_ago: float | None  # null: only the leader knows
     report: TopicReport | None
+    report_s_ago: float | None  # age of ``report``; null: there is none
 
 
 class ChangeView(msgspec.Struct, kw_only=True):
@@ -127,7 +129,10 @@ class DecisionView(msgspec.Struct, kw_only=True):
 def topic_view(topic: Topic, registry: Registry, syncing: SyncService) -> TopicView:
     spec, placement = topic.spec, topic.placement
     promise = syncing.promise(topic)
-    traffic = _Traffic(syncing.histories.demand(topic.name), syncing.histories.access_delay_ms(topic.name))
+    histories = syncing.histories
+    traffic = _Traffic(
+        histories.arrival_rates(topic.name), histories.access_delay_ms(topic.name), histories.ages_s(topic.name)
+    )
     return TopicView(
         name=topic.name,
         version=topic.version,
@@ -153,7 +158,7 @@ def topic_view(topic: Topic, registry: Registry, syncing: SyncService) -> TopicV
         changes=_changes(registry.share_changes.get(topic.name, ())),
         channels=list(topic.channels),
         drl_penalty=_penalty(syncing.penalties.get(topic.name)),
-        brokers=[_part(topic, name, traffic, registry, syncing) for name in _brokers_with_part(topic)],
+        brokers=[_part(topic, name, traffic, registry, syncing) for name in brokers_with_part(topic)],
     )
 
 
@@ -162,9 +167,11 @@ class _Traffic(NamedTuple):
 
     demand: dict[str, float]  # msg/s
     access_delay_ms: dict[str, float]  # mean
+    age_s: dict[str, float]
 
 
-def _brokers_with_part(topic: Topic) -> list[str]:
+def brokers_with_part(topic: Topic) -> list[str]:
+    """Brokers that have publishers of a topic, or tokens, or may have some left."""
     issued = [name for name, held in topic.leases.holdings.items() if held.bound.is_usable]
     return list(dict.fromkeys([*topic.placement.brokers, *topic.leases.target, *issued]))
 
@@ -186,12 +193,14 @@ def _part(topic: Topic, name: str, traffic: _Traffic, registry: Registry, syncin
         demand=demand,
         access_mean_ms=traffic.access_delay_ms.get(name),
         fill_ratio=fill_ratio(holding.share.rate / MICRO, report, demand),
+        traffic_s_ago=traffic.age_s.get(name),
         share_version=holding.version,
         applied_version=holding.applied,
         lab_service_time_ns=session.lab_service_ns,
         throttling=session.throttling,
         renewed_s_ago=registry.liveness.last_s_ago(name) if registry.leads else None,
         report=report,
+        report_s_ago=session.reported_s_ago() if report is not None else None,
     )
 
 

@@ -148,6 +148,10 @@ class DistributorClient:
         """Return the ``TopicView`` of a topic. Raises NotFound."""
         return await self._call("GET", f"/v1/topics/{_part(name)}", Json)
 
+    async def why(self, name: str) -> Json:
+        """Return why a topic is late: ``cause, sentence, remedy, broker, figures, also``. Raises NotFound."""
+        return await self._call("GET", f"/v1/topics/{_part(name)}/why", Json)
+
     async def set_options(self, name: str, options: Mapping[str, object]) -> Json:
         """Change mode, split or adaptation of a topic and return its new ``TopicView``. Raises NotFound, BadInput."""
         return await self._call("PATCH", f"/v1/topics/{_part(name)}", Json, body=options)

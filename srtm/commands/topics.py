@@ -18,7 +18,7 @@ from srtm.commands.fitting import Fitting, show_fitting, wait_fitted
 from srtm.console.distributor_call import ask_distributor
 from srtm.console.output import DistributorOption, JsonOption, TokenOption, people_console, show, table
 from srtm.console.plans import is_promised, show_plan
-from srtm.console.topic_tables import show_status, show_topic, show_topics
+from srtm.console.topic_tables import show_status, show_topic, show_topics, show_why
 from srtm.control import FITTING_ENDED
 from srtm.errors import BadInput
 from srtm.topics.adaptation import MODES
@@ -149,6 +149,18 @@ async def _watch(ask: Callable[[DistributorClient], Awaitable[Json]], client: Di
         _show_topic(view, console)
         sys.stdout.flush()
         await trio.sleep(_WATCH_S)
+
+
+@app.command("why")
+def why(
+    name: NameArgument,
+    distributor: DistributorOption = None,
+    token: TokenOption = None,
+    json_file: JsonOption = None,
+) -> None:
+    """Say why a topic is late: the cause, its figures, and what to do."""
+    found = ask_distributor(distributor, token, lambda client: client.why(name))
+    show("topic why", found, json_file, partial(show_why, found))
 
 
 @app.command("set")

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from srtm.console.tables import PeopleTable
 from srtm.errors import BadInput
+from srtm.text import figure
 from srtm.version import __version__
 
 SCHEMA = 1  # version of the JSON documents; it grows with every incompatible change
@@ -105,5 +106,5 @@ def number(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:,.0f}" if value == int(value) or abs(value) >= 1000 else f"{value:,.3g}"
+        return figure(value)
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -139,6 +139,23 @@ def show_topic(view: Json, console: Console) -> None:
         say(line)
 
 
+def show_why(found: Json, console: Console) -> None:
+    """Print why a topic is late."""
+
+    def say(text: str) -> None:
+        console.print(text, soft_wrap=True)
+
+    cause = "" if found["cause"] == "nothing" else f"{found['cause']}: "
+    say(f"{found['topic']}: promise {found['promise']}; {cause}{found['sentence']}")
+    if found["remedy"]:
+        say(f"do: {found['remedy']}")
+    if found["figures"]:
+        rows = [[name.replace("_", " "), value] for name, value in found["figures"].items()]
+        console.print(table("", ["figure", "value"], rows, left=1))
+    for other in found["also"]:
+        say(f"also {other['cause']}: {other['sentence']}; {other['remedy']}")
+
+
 def _show_shares(places: list[Json], console: Console) -> None:
     columns = [
         "broker",
@@ -151,6 +168,7 @@ def _show_shares(places: list[Json], console: Console) -> None:
         "demand msg/s",
         "fill ratio",
         "access mean ms",
+        "told s ago",
     ]
     rows = [
         [
@@ -164,10 +182,11 @@ def _show_shares(places: list[Json], console: Console) -> None:
             place.get("demand"),
             place.get("fill_ratio"),
             place.get("access_mean_ms"),
+            place.get("traffic_s_ago"),
         ]
         for place in places
     ]
-    console.print(table("Shares, and the last second told", columns, rows, left=2))
+    console.print(table("Shares, and the traffic of the last second that was told", columns, rows, left=2))
 
 
 def _show_delays(places: list[Json], console: Console) -> None:
@@ -180,6 +199,8 @@ def _show_delays(places: list[Json], console: Console) -> None:
         "access p99 ms",
         "processing p99 ms",
         "consumer wait p99 ms",
+        "credit",
+        "told s ago",
     ]
     rows = [_delay_row(place) for place in places]
     console.print(table("Delays of the last 60 s, and what waits now", columns, rows))
@@ -197,7 +218,15 @@ def _delay_row(place: Json) -> list[Any]:
         _p99_ms(place, "access"),
         _p99_ms(place, "processing"),
         _p99_ms(place, "consumer_wait"),
+        _credit(queues) if report else None,
+        place.get("report_s_ago"),
     ]
+
+
+def _credit(queues: list[Json]) -> str:
+    """Return whether consumers take what is queued: "none" if a channel has messages that no consumer asked for."""
+    stuck = [queue["channel"] for queue in queues if queue["depth"] and not queue["in_flight"]]
+    return f"none: {', '.join(stuck)}" if stuck else "yes"
 
 
 def _remarks(view: Json) -> Iterator[str]:

@@ -97,7 +97,7 @@ ARROWS = {
     ),
     "distributor.api": (
         "distributor.config distributor.fitting distributor.jobs distributor.model distributor.registry "
-        "distributor.sync distributor.views srtm.control srtm.net srtm.protocol srtm.topics"
+        "distributor.sync distributor.verdict distributor.views srtm.control srtm.net srtm.protocol srtm.topics"
     ),
     "distributor.leadership": (
         "distributor.api distributor.config distributor.fitting distributor.jobs distributor.registry "

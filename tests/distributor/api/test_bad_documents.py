@@ -230,7 +230,7 @@ async def test_a_history_that_cannot_be_is_counted_and_not_kept(service: Service
     answer = await service.ask(*HISTORY, json.dumps({**GOOD[HISTORY], "topics": [history]}).encode())
     assert answer.status_code == 204
     assert service.opened.syncing.histories.ignored["a"] == 1
-    assert "a" not in service.opened.syncing.histories.demand("cars")
+    assert "a" not in service.opened.syncing.histories.arrival_rates("cars")
 
 
 async def test_the_death_of_a_process_that_is_not_known_buries_nobody(service: Service) -> None:

@@ -66,3 +66,15 @@ async def test_it_is_not_known_under_a_share_of_nothing_but_where_no_rate_is_tol
 def test_delays_and_rates_that_cannot_be_make_no_history(fields):
     assert problem(history([1, 1]), NOW_NS) is None
     assert problem(history([1, 1], **fields), NOW_NS) is not None
+
+
+async def test_the_arrival_rate_leaves_out_what_waited_before(histories):
+    delays(histories, history([108] * 10, waiting=[25_000] * 10))
+    assert histories.arrival_rates("cars") == {"a": pytest.approx(1080.0)}
+
+
+async def test_figures_have_an_age(histories, mock_clock):
+    delays(histories, history([10] * 10))
+    mock_clock.jump(3.0)
+    assert histories.ages_s("cars") == {"a": pytest.approx(3.0)}
+    assert histories.ages_s("boats") == {}

@@ -144,7 +144,7 @@ async def test_what_is_steady_is_kept_for_whoever_knows_nothing_until_another_re
     await trio.sleep(60)
     (told,) = (await histories.answer(0, 0.0)).topics
     assert [(one.broker, one.history.arrivals) for one in told.reports] == [("a", [7, 7])]
-    assert "a" in histories.demand("cars")
+    assert "a" in histories.arrival_rates("cars")
     assert (await histories.answer(known, 0.0)).topics == []
     histories.take("a", report(history()))
     await trio.sleep(60)
@@ -156,22 +156,22 @@ async def test_the_steady_report_of_a_process_that_has_ended_says_nothing(placed
     histories.take("b", report(history(steady=True)))
     await trio.sleep(60)
     await placed.registry.declare_dead("a", "1")
-    assert list(histories.demand("cars")) == ["b"]
+    assert list(histories.arrival_rates("cars")) == ["b"]
     (told,) = (await histories.answer(0, 0.0)).topics
     assert [one.broker for one in told.reports] == ["b"]
     (b,) = await placed.brokers("b")
     b.incarnation = "2"
     await b.sync()
     assert (await histories.answer(0, 0.0)).topics == []
-    assert "b" not in histories.demand("cars")
+    assert "b" not in histories.arrival_rates("cars")
 
 
 async def test_that_traffic_is_steady_is_not_believed_for_longer_than_brokers_repeat_it(histories, autojump_clock):
     histories.take("a", report(history(steady=True)))
     await trio.sleep(305)
-    assert "a" in histories.demand("cars")
+    assert "a" in histories.arrival_rates("cars")
     await trio.sleep(30)
-    assert "a" not in histories.demand("cars")
+    assert "a" not in histories.arrival_rates("cars")
     assert (await histories.answer(0, 0.0)).topics == []
 
 
@@ -185,7 +185,7 @@ async def test_steady_traffic_that_is_named_as_such_again_is_believed_for_longer
         histories.take("a", HistoryReport(incarnation="1", still_steady=["cars", "unknown"]))
         histories.take("b", HistoryReport(incarnation="1", still_steady=["cars"]))  # said nothing before
     await trio.sleep(300)
-    assert histories.demand("cars").keys() == {"a"}
+    assert histories.arrival_rates("cars").keys() == {"a"}
     assert (await histories.answer(known, 0.0)).topics == []
     (told,) = (await histories.answer(0, 0.0)).topics
     assert [(one.broker, one.history.arrivals) for one in told.reports] == [("a", [7, 7])]
@@ -198,14 +198,14 @@ async def test_what_is_named_as_steady_with_a_report_of_what_has_changed_since_i
     changed = HistoryReport(incarnation="1", topics=[history(arrivals=[9, 9])], still_steady=["cars"])
     histories.take("a", changed)
     await trio.sleep(60)
-    assert histories.demand("cars") == {}
+    assert histories.arrival_rates("cars") == {}
 
 
 async def test_that_traffic_is_steady_is_forgotten_with_the_mode_that_asked_for_it(placed, histories, autojump_clock):
     histories.take("a", report(history(steady=True)))
     await placed.registry.set_options("cars", lambda old: replace(old, mode="static"))
     await trio.sleep(60)
-    assert "a" not in histories.demand("cars")
+    assert "a" not in histories.arrival_rates("cars")
 
 
 async def test_whoever_missed_a_steady_report_that_is_no_longer_among_the_latest_is_told_of_it(
@@ -347,7 +347,7 @@ async def test_a_topic_that_was_removed_is_told_as_gone_and_its_reports_say_noth
         answer = await histories.answer(since, 0.0)
         assert answer.gone == gone
         assert [(one.broker, one.history.arrivals) for one in answer.topics[0].reports] == [("b", [9, 9])]
-    assert histories.demand("cars").keys() == {"b"}
+    assert histories.arrival_rates("cars").keys() == {"b"}
     await trio.sleep(900)
     histories.take("b", report())
     assert (await histories.answer(known, 0.0)).gone == []

@@ -264,3 +264,41 @@ def test_publishers_of_a_broker_that_is_away_are_told_of(
     distributor.answers["GET", "/v1/brokers"] = (200, [{**BROKER, "alive": False, "state": "silent"}])
     assert main(["status"]) == 0
     assert "broker-1 is silent, and publishers belong there (7 of roads)" in capsys.readouterr().out
+
+
+WHY = {
+    "topic": "roads",
+    "promise": "broken",
+    "cause": "consumer",
+    "sentence": "40 messages wait in channel c at broker-1: no consumer is connected",
+    "remedy": "start its consumer, or delete the channel",
+    "broker": "broker-1",
+    "figures": {"depth": 40, "consumer_wait_p99_ms": None},
+    "also": [
+        {"cause": "network", "sentence": "it is far away", "remedy": "come nearer", "broker": None, "figures": {}}
+    ],
+}
+
+
+def test_why_a_topic_is_late_is_one_sentence_with_its_figures(
+    distributor: Distributor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    distributor.answers["GET", "/v1/topics/roads/why"] = (200, WHY)
+    assert main(["topic", "why", "roads"]) == 0
+    first, do, *rest = capsys.readouterr().out.splitlines()
+    assert first == f"roads: promise broken; consumer: {WHY['sentence']}"
+    assert do == f"do: {WHY['remedy']}"
+    assert any("depth" in line and "40" in line for line in rest)
+    assert rest[-1] == "also network: it is far away; come nearer"
+
+
+def test_a_consumer_without_credit_and_the_age_of_figures_are_shown(
+    distributor: Distributor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queue = {"channel": "c", "depth": 5, "in_flight": 0, "consumers": 1, "paused": False}
+    place = {**VIEW["brokers"][0], "report": {**REPORT, "queues": [queue]}, "traffic_s_ago": 29.0, "report_s_ago": 1.5}
+    distributor.answers["GET", "/v1/topics/roads"] = (200, {**VIEW, "brokers": [place]})
+    assert main(["topic", "show", "roads"]) == 0
+    shown = capsys.readouterr().out
+    for figure in ("none: c", "29", "1.5"):
+        assert figure in shown

@@ -1,0 +1,59 @@
+"""What ``distributor.verdict.why`` is to know of a topic, from the registry and the brokers' reports."""
+
+from __future__ import annotations
+
+from distributor.model.broker_lifecycle import BrokerState
+from distributor.model.cluster import Topic
+from distributor.model.leases import MICRO
+from distributor.registry.registry import Registry
+from distributor.sync.service import SyncService
+from distributor.verdict.why import BrokerPart, TopicFigures, Why, why
+from distributor.views.broker_view import broker_word, capacity_view
+from distributor.views.topic_view import brokers_with_part
+from srtm.errors import NotLeader
+
+
+def topic_why(topic: Topic, registry: Registry, syncing: SyncService) -> Why:
+    """Why a topic is late. Raises NotLeader: brokers report to the leader."""
+    if not registry.leads:
+        raise NotLeader(registry.leader_url)
+    spec = topic.spec
+    arrivals = syncing.histories.arrival_rates(topic.name)
+    return why(
+        TopicFigures(
+            name=topic.name,
+            rate=spec.rate,
+            burst=topic.burst,
+            slo=spec.slo,
+            mode=spec.mode,
+            missing_rate=topic.placement.missing,
+            promise=syncing.promise(topic),
+            parts=[_part(topic, name, arrivals.get(name), registry, syncing) for name in _brokers(topic, syncing)],
+        )
+    )
+
+
+def _brokers(topic: Topic, syncing: SyncService) -> list[str]:
+    """Brokers that have a part in a topic, or messages of it."""
+    return list(dict.fromkeys([*brokers_with_part(topic), *syncing.heard(topic.name)]))
+
+
+def _part(topic: Topic, name: str, arrival_rate: float | None, registry: Registry, syncing: SyncService) -> BrokerPart:
+    report, session, share = syncing.report(name, topic.name), syncing.session(name), topic.holding(name).share
+    capacity = capacity_view(name, registry) if name in registry.brokers else None
+    return BrokerPart(
+        broker=name,
+        state=broker_word(name, registry, session.drain) if capacity else "forgotten",
+        is_away=not registry.is_alive(name) and registry.broker_state(name) is not BrokerState.EXPECTED,
+        publishers=len(topic.placement.ids_of.get(name, [])),
+        rate_assigned=topic.placement.assigned.get(name, 0.0),
+        rate=share.rate / MICRO if report is None else report.rate,
+        burst=share.burst / MICRO if report is None else report.burst,
+        arrival_rate=arrival_rate,
+        misplaced_rate=sum(topic.misplaced.get(name, {}).values()),
+        misplaced=session.misplaced.ids(topic),
+        allocated=capacity.allocated if capacity else 0.0,
+        mcap=capacity.mcap if capacity else 0.0,
+        throttling=session.throttling,
+        report=report,
+    )
