@@ -250,6 +250,12 @@ def _broker_routes(app: FastAPI, registry: Registry, syncing: SyncService) -> No
         await registry.drain(name, force=force)
         return json_answer(broker_view(name, registry, syncing), 202)
 
+    @app.post("/v1/brokers/{name}/undrain")
+    async def undrain(name: str) -> Response:
+        """Let a drained broker back into service once it is started. 409 while it still drains."""
+        await registry.undrain(name)
+        return json_answer(broker_view(name, registry, syncing))
+
     @app.post("/v1/brokers/{name}/dead", status_code=204, openapi_extra=documented("DeadNotice"))
     async def dead(name: str, request: Request) -> Response:
         """Proof of death of one incarnation, from a supervisor or an operator."""

@@ -71,6 +71,7 @@ ANSWERS: dict[tuple[str, str], Any] = {
     ("POST", "/v1/brokers/{name}/history"): None,
     ("POST", "/v1/brokers/{name}/measurements/{id}"): control.MeasurementAnswer,
     ("POST", "/v1/brokers/{name}/drain"): broker_view.BrokerView,
+    ("POST", "/v1/brokers/{name}/undrain"): broker_view.BrokerView,
     ("POST", "/v1/brokers/{name}/dead"): None,
     ("GET", "/v1/brokers/{name}/capacity"): broker_view.CapacityView,
     ("PUT", "/v1/brokers/{name}/capacity"): broker_view.CapacityView,

@@ -27,6 +27,7 @@ class BrokerEvent(Enum):
     START = auto()  # a new incarnation syncs
     TIMEOUT = auto()  # no sync for ``liveness_s``
     DRAIN = auto()  # an operator takes it out of service
+    UNDRAIN = auto()  # an operator takes the drain back
     DEATH = auto()  # there is proof that its incarnation ended
     FORGET = auto()  # an operator drops it
 
@@ -66,6 +67,7 @@ TRANSITIONS: dict[BrokerState, dict[BrokerEvent, BrokerState]] = {
     },
     _S.DEAD: {
         _E.START: _S.LIVE,  # no SYNC: a dead incarnation is not heard again
+        _E.UNDRAIN: _S.DEAD,  # it may be started again; while it still drains it cannot turn back
         _E.DEATH: _S.DEAD,
         _E.FORGET: _S.UNKNOWN,
     },

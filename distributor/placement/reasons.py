@@ -17,10 +17,16 @@ _MAX_TOPICS_IN_ERROR = 5  # the error message names the worst five
 def reasons_after_move(reasons: Sequence[str], placement: Placement, before: Placement) -> tuple[str, ...]:
     """``reasons`` with new lines about single brokers, after a few publishers have moved."""
     about_brokers = tuple(f"{name}: " for name in {*before.brokers, *placement.brokers})
-    kept = [line for line in reasons if not line.startswith((*about_brokers, "warning: "))]
+    stale = (*about_brokers, "warning: ")
+    kept = [_placed(placement) if ": placed on " in line else line for line in reasons if not line.startswith(stale)]
     heads = {name: len(ids) for name, ids in placement.ids_of.items()}
     lines = [f"{name}: {heads[name]:,} publishers, {rate:,.6g} msg/s" for name, rate in placement.assigned.items()]
     return (*kept, *lines)
+
+
+def _placed(placement: Placement) -> str:
+    count, load = len(placement.publishers), placement.publishers.load
+    return f"{count:,} publishers send {load:,.6g} msg/s: placed on {len(placement.brokers)} brokers"
 
 
 def reasons_after_fitting_step(

@@ -87,8 +87,12 @@ def explain(one: Outcome) -> Json:
 
 def reason(lines: Sequence[str]) -> str:
     """What an operator must know first: what is missing, else why there are so many brokers."""
-    urgent = [line for line in lines if line.startswith(("missing", "warning"))]
-    return "; ".join(urgent or lines[:1])
+    return "; ".join(urgent_reasons(lines) or lines[:1])
+
+
+def urgent_reasons(lines: Sequence[str]) -> list[str]:
+    """What is missing, and warnings."""
+    return [line for line in lines if line.startswith(("missing", "warning"))]
 
 
 def _brokers(one: Outcome, target: Mapping[str, Amount], found: Forecast) -> list[Json]:

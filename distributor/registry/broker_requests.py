@@ -165,6 +165,20 @@ class BrokerRequests:
                 await self._state.commit(StateChange(draining={name: True}))
             await self._maintenance.move_publishers_off(name)
 
+    async def undrain(self, name: str) -> None:
+        """Take back the drain of a broker whose process has ended, so that its supervisor starts it again.
+
+        Changes nothing if it is not drained. Raises NotFound; Conflict while it still delivers what it has.
+        """
+        async with self._state.writing:
+            self._state.broker(name)
+            if name not in self._state.draining:
+                return
+            if self._state.state_after(name, BrokerEvent.UNDRAIN) is None:
+                rule = "still drains, which it cannot turn back: ask again once it has ended, or start it again then"
+                raise Conflict("broker", name, rule)
+            await self._state.commit(StateChange(draining={name: False}))
+
     async def _lacking_without(self, name: str) -> dict[str, float]:
         """{topic: msg/s for which there would be no room without broker ``name``}. Under ``placing``."""
         topics, lacking = dict(self._state.topics), {}

@@ -94,6 +94,7 @@ class Registry:
     apply_update = _Method(lambda registry: registry.broker_requests.apply_update)
     declare_dead = _Method(lambda registry: registry.broker_requests.declare_dead)
     drain = _Method(lambda registry: registry.broker_requests.drain)
+    undrain = _Method(lambda registry: registry.broker_requests.undrain)
     set_capacity = _Method(lambda registry: registry.broker_requests.set_capacity)
     forget_capacities = _Method(lambda registry: registry.broker_requests.forget_capacities)
     forget = _Method(lambda registry: registry.broker_requests.forget)

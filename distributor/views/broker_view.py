@@ -127,6 +127,13 @@ def broker_word(name: str, registry: Registry, drain: DrainProgress | None) -> B
     return _WORDS[state]
 
 
+def is_away(name: str, registry: Registry) -> bool:
+    """Whether a broker is known not to run, or is not heard from. A standby knows of deaths alone."""
+    if not registry.leads:
+        return registry.broker_state(name) is BrokerState.DEAD
+    return not registry.is_alive(name) and registry.broker_state(name) is not BrokerState.EXPECTED
+
+
 def health_view(registry: Registry) -> HealthView:
     return HealthView(
         status="ok",

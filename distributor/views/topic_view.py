@@ -15,11 +15,12 @@ from msgspec import UNSET, UnsetType
 from distributor.model.cluster import Decision, Topic
 from distributor.model.leases import MICRO
 from distributor.model.share_log import ShareChange
-from distributor.prediction.explanation import Json, reason
+from distributor.prediction.explanation import Json, reason, urgent_reasons
 from distributor.registry.registry import Registry
 from distributor.sync.penalty import MeasuredPenalty, utc
 from distributor.sync.service import SyncService
 from distributor.verdict.kept import Judged, Verdict
+from distributor.views.broker_view import BrokerWord, broker_word, is_away
 from srtm.control import Assignment, ProposedShare, Throttling, TopicReport
 from srtm.errors import NotLeader, Unavailable
 from srtm.topics.adaptation import Adaptation
@@ -32,6 +33,7 @@ class TopicPart(msgspec.Struct, kw_only=True):
     """A topic on one broker. Rates in msg/s, bursts in messages."""
 
     broker: str
+    broker_state: BrokerWord | None  # null: it was forgotten
     address: str | None
     publishers: int
     rate_assigned: float
@@ -79,7 +81,8 @@ class TopicView(msgspec.Struct, kw_only=True):
     """A topic, its shares and the brokers' latest reports."""
 
     name: str
-    version: int
+    version: int  # of what was submitted
+    placement_version: int  # of the assignment of publishers
     rate: float
     burst: float
     slo: Slo
@@ -136,6 +139,7 @@ def topic_view(topic: Topic, registry: Registry, syncing: SyncService) -> TopicV
     return TopicView(
         name=topic.name,
         version=topic.version,
+        placement_version=topic.assignment_version,
         rate=spec.rate,
         burst=topic.burst,
         slo=spec.slo,
@@ -149,7 +153,7 @@ def topic_view(topic: Topic, registry: Registry, syncing: SyncService) -> TopicV
         publishers=len(spec.publishers),
         publishers_rate=spec.publishers.load,
         state=placement.state,
-        reason=reason(topic.reasons),
+        reason=_reason(topic, registry, syncing),
         promise=promise.verdict,
         promise_reason=promise.reason,
         promise_last_60s=promise.last_60s,
@@ -160,6 +164,20 @@ def topic_view(topic: Topic, registry: Registry, syncing: SyncService) -> TopicV
         drl_penalty=_penalty(syncing.penalties.get(topic.name)),
         brokers=[_part(topic, name, traffic, registry, syncing) for name in brokers_with_part(topic)],
     )
+
+
+def _reason(topic: Topic, registry: Registry, syncing: SyncService) -> str:
+    """What an operator must know first of the placement as it is now."""
+    placement = topic.placement
+    away = [
+        f"{name} is {broker_word(name, registry, syncing.session(name).drain)}, and "
+        f"{len(placement.ids_of[name]):,} publishers belong there"
+        for name in placement.brokers
+        if placement.ids_of.get(name) and is_away(name, registry)
+    ]
+    urgent = [*away, *urgent_reasons(topic.reasons)]
+    placed = f"{len(topic.spec.publishers):,} publishers send {topic.spec.publishers.load:,.6g} msg/s: placed on "
+    return "; ".join(urgent) or f"{placed}{len(placement.brokers)} of {len(registry.brokers)} brokers"
 
 
 class _Traffic(NamedTuple):
@@ -182,6 +200,7 @@ def _part(topic: Topic, name: str, traffic: _Traffic, registry: Registry, syncin
     report = syncing.report(name, topic.name)
     return TopicPart(
         broker=name,
+        broker_state=broker_word(name, registry, session.drain) if broker else None,
         address=broker.tcp_address if broker else None,
         publishers=len(topic.placement.ids_of.get(name, [])),
         rate_assigned=topic.placement.assigned.get(name, 0.0),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from distributor.model.broker_lifecycle import BrokerState
 from distributor.model.cluster import Topic
 from distributor.model.leases import MICRO
 from distributor.registry.registry import Registry
 from distributor.sync.service import SyncService
 from distributor.verdict.why import BrokerPart, TopicFigures, Why, why
-from distributor.views.broker_view import broker_word, capacity_view
+from distributor.views.broker_view import broker_word, capacity_view, is_away
 from distributor.views.topic_view import brokers_with_part
 from srtm.errors import NotLeader
 
@@ -44,7 +43,7 @@ def _part(topic: Topic, name: str, arrival_rate: float | None, registry: Registr
     return BrokerPart(
         broker=name,
         state=broker_word(name, registry, session.drain) if capacity else "forgotten",
-        is_away=not registry.is_alive(name) and registry.broker_state(name) is not BrokerState.EXPECTED,
+        is_away=is_away(name, registry),
         publishers=len(topic.placement.ids_of.get(name, [])),
         rate_assigned=topic.placement.assigned.get(name, 0.0),
         rate=share.rate / MICRO if report is None else report.rate,

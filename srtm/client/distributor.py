@@ -202,6 +202,14 @@ class DistributorClient:
         query = {"force": str(force).lower()}
         return await self._call("POST", f"/v1/brokers/{_part(name)}/drain", Json, query=query, repeatable=True)
 
+    async def undrain_broker(self, name: str) -> Json:
+        """Take back the drain of a broker that has ended. Raises NotFound, Conflict (it still drains)."""
+        return await self._call("POST", f"/v1/brokers/{_part(name)}/undrain", Json, repeatable=True)
+
+    async def forget_broker(self, name: str) -> None:
+        """Forget a broker that is dead or empty. Raises NotFound, Conflict (it has publishers or tokens)."""
+        await self._call("DELETE", f"/v1/brokers/{_part(name)}", Any)
+
     async def broker_is_dead(self, name: str, notice: DeadNotice) -> None:
         """Report that one incarnation of a broker ended. Raises NotFound, Conflict (another incarnation lives)."""
         await self._call("POST", f"/v1/brokers/{_part(name)}/dead", Any, body=notice, repeatable=True)

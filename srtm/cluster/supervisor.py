@@ -34,7 +34,7 @@ from srtm.cluster.token_files import Issued, issue
 from srtm.concurrency.background import background_nursery
 from srtm.concurrency.backoff import Backoff
 from srtm.control import DeadNotice
-from srtm.errors import BadInput, Conflict, SrtmError, Unavailable
+from srtm.errors import BadInput, Conflict, NotFound, SrtmError, Unavailable
 from srtm.net.address import parse_peer
 
 STOP_GRACE_S = 65.0  # then SIGKILL; a broker needs at most 60 s to save its queues
@@ -42,6 +42,7 @@ READY_TIMEOUT_S = 60.0  # a busy machine takes half a minute to start a cluster
 _STEADY_S = 10.0  # a process that ran for so long did not crash at its start: its next restart is quick
 # Time between two checks whether the cluster is ready: a port of another process cannot notify us.
 _FIRST_CHECK_S, _LAST_CHECK_S = 0.02, 0.2
+_DRAINED_CHECK_S = 1.0  # how soon a drained broker that is wanted again is started
 
 
 class Child:
@@ -232,6 +233,7 @@ async def cluster(
                     await nursery.start(keep_running, child, running.note_change, goes_on)
                 await _wait_ready(running, ready_timeout_s)
                 running.is_ready = True
+                await _tell_of_missing(running)
                 yield running
         finally:
             running.note_stopped()
@@ -343,7 +345,28 @@ async def _goes_on(running: Cluster, child: Child) -> bool:
     running.note_end(child)
     if child.name != "distributor":
         await _report_death(running, child)
-    return not (child.stays_ended and running.is_ready)
+    if not (child.stays_ended and running.is_ready):
+        return True
+    is_broker = any(child.name == place.name for place in running.brokers)
+    return is_broker and await _is_undrained(running, child.name)
+
+
+async def _is_undrained(running: Cluster, name: str) -> bool:
+    """Wait until the drain of a broker that has ended is taken back. False: it is not drained, or it is forgotten."""
+    is_drained = False
+    async with running.client(timeout_s=_DRAINED_CHECK_S) as client:
+        while True:
+            try:
+                view = await client.broker(name)
+            except NotFound:
+                return False
+            except SrtmError:  # no distributor answers now
+                pass
+            else:
+                if not view["draining"]:
+                    return is_drained
+                is_drained = True
+            await trio.sleep(_DRAINED_CHECK_S)
 
 
 async def _report_death(running: Cluster, child: Child) -> None:
@@ -379,6 +402,26 @@ def _refuse_crash(running: Cluster) -> None:
     for child in running.children():
         if child.ended is not None:
             raise Unavailable(f"{child.name} {child.ended} at its start: {child.last_words()} (see {child.log})")
+
+
+async def _tell_of_missing(running: Cluster) -> None:
+    """Tell of brokers that the distributor knows and that this run does not start."""
+    here = {place.name for place in running.brokers}
+    async with running.client(READY_TIMEOUT_S) as client:
+        try:
+            known, topics = await client.brokers(), await client.topics()
+        except SrtmError as error:
+            running.tell(f"whether brokers of an earlier run are missing is not known: {error}")
+            return
+    for broker in known:
+        name = broker["name"]
+        if name in here or broker["alive"] or broker["dead"]:
+            continue
+        count = sum(place["publishers"] for topic in topics for place in topic["brokers"] if place["broker"] == name)
+        running.tell(
+            f"{name} is known from an earlier run and is not started; {count:,} publishers belong there. If it is gone "
+            f"for good: `srtm brokers dead {name}`, then `srtm brokers forget {name}`"
+        )
 
 
 async def _not_ready(running: Cluster, client: DistributorClient) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from srtm.commands import benches, broker_capacity, drain, groups, penalty, services, sizes, topics, traffic
+from srtm.commands import benches, broker_capacity, brokers, drain, groups, penalty, services, sizes, topics, traffic
 from srtm.console.options import add_trust
 from srtm.console.usage import usage_text
 from srtm.version import __version__
@@ -31,6 +31,7 @@ topics.app.command("groups")(groups.groups)
 topics.app.command("penalty")(penalty.penalty)
 app.add_typer(topics.app, name="topic")
 app.add_typer(broker_capacity.app, name="capacity")
+app.add_typer(brokers.app, name="brokers")
 app.command("drain")(drain.drain)
 app.command("status")(topics.status)
 app.command("publish")(traffic.publish)
@@ -39,7 +40,7 @@ app.command("demo", context_settings=benches.FORWARDED, add_help_option=False)(b
 app.command("bench", context_settings=benches.FORWARDED, add_help_option=False)(benches.bench)
 
 
-for each in (app, topics.app, broker_capacity.app):
+for each in (app, topics.app, brokers.app, broker_capacity.app):
     add_trust(each)
 
 

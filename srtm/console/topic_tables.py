@@ -95,7 +95,7 @@ def show_topics(views: list[Json], console: Console) -> None:
             view["name"],
             view["state"],
             kept(view),
-            ", ".join(place["broker"] for place in view["brokers"]),
+            ", ".join(_named(place) for place in view["brokers"]),
             view["rate"],
             view["burst"],
             view["lease"],
@@ -106,6 +106,12 @@ def show_topics(views: list[Json], console: Console) -> None:
         for view in views
     ]
     console.print(table("Topics", columns, rows, left=4))
+
+
+def _named(place: Json) -> str:
+    """Return a broker's name, with its state if that is not "live"."""
+    state = place.get("broker_state", "live")
+    return place["broker"] if state in ("live", "expected") else f"{place['broker']} ({state or 'forgotten'})"
 
 
 def kept(view: Json) -> str:
@@ -120,7 +126,8 @@ def show_topic(view: Json, console: Console) -> None:
         console.print(text, soft_wrap=True)
 
     say(
-        f"{view['name']}: {view['state']}, version {view['version']}; {view['publishers']} publishers, "
+        f"{view['name']}: {view['state']}, version {view['version']}, "
+        f"placement {view.get('placement_version')}; {view['publishers']} publishers, "
         f"{view['publishers_rate']:g} msg/s; r {view['rate']:g} msg/s, b {view['burst']:g}; promise {promise(view)}; "
         f"mode {view.get('mode', 'static')}"
     )
@@ -172,7 +179,7 @@ def _show_shares(places: list[Json], console: Console) -> None:
     ]
     rows = [
         [
-            place["broker"],
+            _named(place),
             place["address"],
             place["publishers"],
             place["rate_assigned"],

@@ -14,6 +14,7 @@ REPORT = {
 VIEW = {
     "name": "roads",
     "version": 3,
+    "placement_version": 21,
     "rate": 100.0,
     "burst": 5.0,
     "lease": "15s",
@@ -28,6 +29,7 @@ VIEW = {
     "brokers": [
         {
             "broker": "broker-1",
+            "broker_state": "live",
             "address": "127.0.0.1:4150",
             "publishers": 7,
             "rate_assigned": 90.0,

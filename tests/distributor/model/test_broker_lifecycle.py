@@ -38,6 +38,9 @@ class Life:
     async def drain(self) -> None:
         await self.distributor.registry.drain("a", force=True)
 
+    async def undrain(self) -> None:
+        await self.distributor.registry.undrain("a")
+
     async def die(self) -> None:
         await self.distributor.registry.declare_dead("a", self.a.incarnation)
 
@@ -50,6 +53,7 @@ class Life:
             BrokerEvent.START: self.start,
             BrokerEvent.TIMEOUT: self.silence,
             BrokerEvent.DRAIN: self.drain,
+            BrokerEvent.UNDRAIN: self.undrain,
             BrokerEvent.DEATH: self.die,
             BrokerEvent.FORGET: self.forget,
         }

@@ -184,17 +184,17 @@ async def test_operators_see_demand_fill_ratio_and_the_last_changes_with_their_r
         topic="cars",
         share_version=3,
         first_ns=time.time_ns() - 10**9,
-        arrivals=[10] * 10,
+        arrivals=[10, 15] * 5,
         waiting=[5] * 10,
         unfinished=[9.0] * 10,
-        delay_ns=[20_000_000] * 10,
+        delay_ns=[25_000_000] * 10,
     )
     opened.syncing.histories.take("b1", HistoryReport(incarnation=b1.incarnation, topics=[history]))
     await opened.registry.adapt([proposal(opened, {"b1": (100.0, 5.0), "b2": (1_000.0, 25.0)})])
     view = topic_view(opened.registry.topics["cars"], opened.registry, opened.syncing)
     first, second = view.brokers
-    assert (first.demand, first.rate_in_force, first.burst_in_force) == (pytest.approx(105.0), 100.0, 5.0)
-    assert first.fill_ratio == pytest.approx(100.0 / 105.0)
+    assert (first.demand, first.rate_in_force, first.burst_in_force) == (pytest.approx(125.0), 100.0, 5.0)
+    assert first.fill_ratio == pytest.approx(100.0 / 125.0)
     assert first.access_mean_ms == pytest.approx(2.0)
     assert (second.demand, second.fill_ratio, second.access_mean_ms) == (None, None, None)
     change, submitted = view.changes
@@ -202,10 +202,10 @@ async def test_operators_see_demand_fill_ratio_and_the_last_changes_with_their_r
     assert (change.mode, change.reason) == ("fitted", "traffic moved")
     assert change.shares["b2"] == ProposedShare(rate=1_000.0, burst=25.0)
     text = exposition(opened.registry, opened.syncing)[0].decode()
-    assert 'srtm_share_demand{broker="b1",topic="cars"} 105.0' in text
+    assert 'srtm_share_demand{broker="b1",topic="cars"} 125.0' in text
     ratios = [line.split() for line in text.splitlines() if line.startswith("srtm_share_fill_ratio{")]
     assert [labels for labels, _ in ratios] == ['srtm_share_fill_ratio{broker="b1",topic="cars"}']
-    assert float(ratios[0][1]) == pytest.approx(100.0 / 105.0)
+    assert float(ratios[0][1]) == pytest.approx(100.0 / 125.0)
     assert 'srtm_share_changes_total{topic="cars"} 1.0' in text
     await settle(b1, b2)
     await opened.aclose()

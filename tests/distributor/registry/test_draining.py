@@ -241,3 +241,29 @@ async def test_it_goes_on_after_a_restart_of_the_distributor(tmp_path, autojump_
     await settle(a, b, c)
     assert a.topics["cars"].publishers == []
     await second.aclose()
+
+
+def word(distributor, name):
+    return broker_view(name, distributor.registry, distributor.syncing).state
+
+
+async def test_once_it_has_ended_it_is_shown_as_drained_and_its_drain_can_be_taken_back(distributor):
+    a, b, c = await placed_on_two(distributor)
+    await distributor.registry.drain("a", force=False)
+    assert (word(distributor, "a"), word(distributor, "b")) == ("draining", "live")
+    with pytest.raises(Conflict, match="still drains"):
+        await distributor.registry.undrain("a")
+    await distributor.registry.declare_dead("a", "1")
+    assert word(distributor, "a") == "drained"
+    await distributor.registry.undrain("a")
+    await distributor.registry.undrain("a")  # a second time changes nothing
+    assert (word(distributor, "a"), distributor.registry.draining) == ("dead", set())
+    a.restart()
+    a.accepting = True
+    await settle(a, b, c)
+    assert (word(distributor, "a"), a.draining) == ("live", False)
+
+
+async def test_the_drain_of_a_broker_that_is_unknown_cannot_be_taken_back(distributor):
+    with pytest.raises(NotFound):
+        await distributor.registry.undrain("nowhere")

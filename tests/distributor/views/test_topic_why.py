@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+import trio
 
 from distributor.views.topic_view import topic_view
 from distributor.views.topic_why import topic_why
@@ -79,3 +80,29 @@ async def test_the_view_has_the_age_of_a_report(distributor, mock_clock):
     await b.sync()
     view = topic_view(distributor.registry.topic("cars"), distributor.registry, distributor.syncing)
     assert [place.report_s_ago for place in view.brokers] == [pytest.approx(2.0), pytest.approx(0.0)]
+
+
+def view_of_cars(distributor: Distributor):
+    return topic_view(distributor.registry.topic("cars"), distributor.registry, distributor.syncing)
+
+
+async def test_a_topic_on_a_broker_that_is_not_started_again_says_so(distributor, autojump_clock):
+    await late_at_a(distributor)
+    (c,) = await distributor.brokers("c")
+    assert view_of_cars(distributor).reason == "100 publishers send 1,000 msg/s: placed on 2 of 3 brokers"
+    await trio.sleep(distributor.registry.config.liveness_s + 1)
+    await c.sync()
+    view = view_of_cars(distributor)
+    assert [place.broker_state for place in view.brokers] == ["silent", "silent"]
+    assert view.reason == ("a is silent, and 50 publishers belong there; b is silent, and 50 publishers belong there")
+
+
+async def test_the_header_follows_the_placement(distributor):
+    await late_at_a(distributor)
+    before = view_of_cars(distributor)
+    await distributor.brokers("c")
+    await distributor.registry.drain("a", force=True)
+    after = view_of_cars(distributor)
+    assert after.placement_version > before.placement_version
+    assert after.reason.endswith("placed on 2 of 3 brokers")
+    assert {place.broker_state for place in after.brokers} >= {"draining", "live"}

@@ -12,12 +12,16 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
+import httpx
 import pytest
 import trio
+import trio.testing
 
+from srtm.client.distributor import DistributorClient
 from srtm.cluster.cluster_file import BrokerPlace, ClusterFile, pick_addresses, read_cluster, write_cluster
-from srtm.cluster.supervisor import Child, cluster
+from srtm.cluster.supervisor import Child, Cluster, _is_undrained, _tell_of_missing, cluster
 from srtm.errors import BadInput, Conflict
 from srtm.net.address import parse_peer
 
@@ -176,3 +180,53 @@ def test_a_child_whose_supervisor_is_already_gone_does_not_stay() -> None:
         check=False,
     )
     assert (ended.returncode, ended.stdout) == (1, b"")
+
+
+class PlayedCluster:
+    """A cluster of broker-1 alone; ``answers`` are those of its distributor, to one question after the other."""
+
+    brokers = (PLACE,)
+
+    def __init__(self, **answers: list[tuple[int, object]]) -> None:
+        self.told: list[str] = []
+        self.tell = self.told.append
+        self._answers = {path: iter(each) for path, each in answers.items()}
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        status, body = next(self._answers[request.url.path.split("/")[-1].replace("-", "_")])
+        return httpx.Response(status, json=body)
+
+    def client(self, timeout_s: float) -> DistributorClient:
+        return DistributorClient(transport=httpx.MockTransport(self._answer), timeout_s=timeout_s)
+
+
+NOT_FOUND = (404, {"title": "not found", "status": 404, "detail": "-", "field": "broker", "value": "broker-1"})
+AWAY = (503, {"title": "unavailable", "status": 503, "detail": "the store is away"})
+
+
+@pytest.mark.parametrize(
+    ("answers", "starts_again"),
+    [
+        ([(200, {"draining": True}), AWAY, (200, {"draining": True}), (200, {"draining": False})], True),
+        ([(200, {"draining": False})], False),  # it was stopped, not drained
+        ([(200, {"draining": True}), NOT_FOUND], False),
+    ],
+)
+async def test_a_drained_broker_is_started_again_once_its_drain_is_taken_back(
+    autojump_clock: trio.testing.MockClock, answers: list[tuple[int, object]], starts_again: bool
+) -> None:
+    running = PlayedCluster(broker_1=answers)
+    assert await _is_undrained(cast(Cluster, running), "broker-1") is starts_again
+
+
+async def test_brokers_of_an_earlier_run_that_are_not_started_are_told_of() -> None:
+    known = [
+        {"name": "broker-1", "alive": True, "dead": False},
+        {"name": "broker-2", "alive": False, "dead": True},
+        {"name": "broker-3", "alive": False, "dead": False},
+    ]
+    topics = [{"brokers": [{"broker": "broker-3", "publishers": 7}, {"broker": "broker-1", "publishers": 2}]}]
+    running = PlayedCluster(brokers=[(200, known)], topics=[(200, topics)])
+    await _tell_of_missing(cast(Cluster, running))
+    (line,) = running.told
+    assert line.startswith("broker-3 is known from an earlier run and is not started; 7 publishers belong there.")

@@ -302,3 +302,14 @@ def test_a_consumer_without_credit_and_the_age_of_figures_are_shown(
     shown = capsys.readouterr().out
     for figure in ("none: c", "29", "1.5"):
         assert figure in shown
+
+
+def test_a_broker_that_is_not_there_is_marked_wherever_a_topic_is_shown(
+    distributor: Distributor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    view = {**VIEW, "brokers": [{**VIEW["brokers"][0], "broker_state": "silent"}]}
+    distributor.answers["GET", "/v1/topics"] = (200, [view])
+    distributor.answers["GET", "/v1/topics/roads"] = (200, view)
+    for command in (["topic", "list"], ["topic", "show", "roads"]):
+        assert main(command) == 0
+        assert "broker-1 (silent)" in capsys.readouterr().out
