@@ -13,10 +13,14 @@ from srtm.client.distributor import DistributorClient, Json
 from srtm.console.distributor_call import ask_distributor
 from srtm.console.output import DistributorOption, JsonOption, TokenOption, number, show, table
 from srtm.console.recordings import recorded
+from srtm.errors import BadInput
 from srtm.units import to_micro
 
 if TYPE_CHECKING:
     from srtm.analysis.drl_penalty import RecordedPenalty, Recording
+
+_LEAST_S = 10.0  # since the shares changed: of less, the last ``_WINDOW_S`` say more
+_WINDOW_S = 60.0
 
 
 def penalty(
@@ -28,7 +32,8 @@ def penalty(
     """Show a topic's DRL penalty.
 
     It is the access delay of the shares minus that of one bucket, for recorded arrivals. It covers the time since the
-    last change of shares that all brokers have recorded (a million messages each).
+    last change of shares that all brokers have recorded (a million messages each). If that is less than 10 s, it covers
+    the last 60 s, with the delays that the shares of that time gave.
     """
     found, notes = ask_distributor(distributor, token, partial(_penalty, name, token))
     result = {"topic": name, **asdict(found), "notes": notes}
@@ -40,16 +45,26 @@ async def _penalty(name: str, token: str | None, client: DistributorClient) -> t
 
     notes: list[str] = []
     view = await client.topic(name)
-    recordings = await recorded(client, view, token, notes, _recording, lambda recording: len(recording.arrival_ns))
+    recordings = await recorded(client, view, token, notes, _recordings, lambda each: len(each[1].arrival_ns))
     whole = (to_micro(view["rate"], "rate"), to_micro(view["burst"], "burst"))
-    return recorded_penalty(recordings, *whole), notes
+    try:
+        found = recorded_penalty([since_change for since_change, _ in recordings], *whole)
+    except BadInput:  # the recordings since the change have no time in common
+        found = None
+    if found is not None and found.seconds >= _LEAST_S:
+        return found, notes
+    lately = recorded_penalty([window for _, window in recordings], *whole)
+    if found is not None and lately.messages <= found.messages:
+        return found, notes
+    return lately, [*notes, f"shares changed less than {_LEAST_S:g} s ago: these are the delays as recorded"]
 
 
-def _recording(body: bytes, place: Json) -> Recording:
-    from srtm.analysis.drl_penalty import recording_of
+def _recordings(body: bytes, place: Json) -> tuple[Recording, Recording]:
+    """Return what came since the share changed, and what came lately."""
+    from srtm.analysis.drl_penalty import recording_of, window_of
 
-    share = (round(place["rate"] * 1e6), round(place["burst"] * 1e6))
-    return recording_of(body, place["broker"], place["share_version"], share)
+    share, broker = (round(place["rate"] * 1e6), round(place["burst"] * 1e6)), place["broker"]
+    return recording_of(body, broker, place["share_version"], share), window_of(body, broker, _WINDOW_S)
 
 
 def _show(name: str, found: RecordedPenalty, notes: list[str], console: Console) -> None:
@@ -59,7 +74,7 @@ def _show(name: str, found: RecordedPenalty, notes: list[str], console: Console)
     for note in notes:
         console.print(f"warning: {note}", soft_wrap=True)
     if not found.messages:
-        console.print(f"{name}: no message is on record since its shares changed last: no penalty is known")
+        console.print(f"{name}: no message is on record: no penalty is known")
         return
     console.print(
         f"{name}: {found.messages:,} messages in {found.seconds:,.3g} s; DRL penalty: sum {ms(found.sum_ms)}, "

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srtm.analysis.drl_penalty import Recording, recorded_penalty, recording_of
+from srtm.analysis.drl_penalty import Recording, recorded_penalty, recording_of, window_of
 from srtm.errors import BadInput
 
 MICRO = 1_000_000
@@ -91,3 +91,15 @@ def test_a_trace_counts_since_its_share_came_into_force():
 def test_what_is_no_trace_is_refused_with_the_brokers_name(body):
     with pytest.raises(BadInput, match="trace: 'x'"):
         recording_of(body, "x", 1, (1, 1))
+
+
+def test_a_window_holds_what_was_let_go_lately_under_whichever_shares():
+    second = 10**9
+    columns = {"arrival_ns": [n * second for n in range(8)], "share_version": [3, 3, 4, 5, 5, 5, 0, 0]}
+    trace = json.dumps({**columns, "due_ns": [n * second + 7 for n in range(6)] + [0, 0]}).encode()
+    window = window_of(trace, "a", 3.0)
+    assert window.arrival_ns.tolist() == [2 * second, 3 * second, 4 * second, 5 * second]
+    assert window.waited_ns is not None
+    assert (window.waited_ns.tolist(), window.share_micro) == ([7] * 4, None)
+    empty = json.dumps({"arrival_ns": [], "due_ns": [], "share_version": []}).encode()
+    assert len(window_of(empty, "a", 3.0).arrival_ns) == 0

@@ -76,6 +76,19 @@ def test_where_nothing_was_recorded_no_penalty_is_told(brokers, capsys) -> None:
     for one in brokers:
         one["http_address"] = "127.0.0.1:9"
     assert main(["topic", "penalty", "roads"]) == 0
-    assert capsys.readouterr().out == (
-        "roads: no message is on record since its shares changed last: no penalty is known\n"
+    assert capsys.readouterr().out == ("roads: no message is on record: no penalty is known\n")
+
+
+def test_where_shares_have_just_changed_the_last_minute_is_judged_by_what_was_recorded(
+    brokers, capsys, monkeypatch
+) -> None:
+    """An adaptive mode changes shares all the time: with the shares in force then, x made every message wait 3 ms."""
+    waiting = {"arrival_ns": [n * 10**9 for n in range(20)], "share_version": [6] * 19 + [7]}
+    monkeypatch.setitem(
+        TRACES, "127.0.0.1:1", json.dumps({**waiting, "due_ns": [n * 10**9 + 3 * 10**6 for n in range(20)]}).encode()
     )
+    monkeypatch.setitem(TRACES, "127.0.0.1:2", json.dumps({**waiting, "due_ns": waiting["arrival_ns"]}).encode())
+    assert main(["topic", "penalty", "roads"]) == 0
+    shown = capsys.readouterr().out
+    assert "roads: 40 messages in 19 s; DRL penalty: sum 60 ms, 1.5 ms a message; p99 3 ms more" in shown
+    assert "warning: shares changed less than 10 s ago: these are the delays as recorded" in shown
