@@ -149,7 +149,7 @@ class ControlLoops:
     # Publishers that the placement does not know
 
     async def add_small_share(self, name: str, broker: str) -> None:
-        """Give ``broker``, where messages of topic ``name`` wait and which has no share, a small one.
+        """Give ``broker``, where messages of topic ``name`` come and which has no share, a small one.
 
         Changes nothing if there is no token for it.
         """
@@ -157,7 +157,7 @@ class ControlLoops:
             topic = self._state.topics[name]
             if topic.removed or broker in topic.leases.target or not has_token_for(topic, broker):
                 return
-            why = f"{broker}: messages of publishers that the topic does not name wait there; it gets a small share"
+            why = f"{broker}: messages of publishers that the topic does not name come there; it gets a small share"
             await self._split_again(topic, why, extra_brokers=[*topic.extra_brokers, broker])
 
     async def take_back_share(self, name: str, broker: str) -> None:

@@ -102,7 +102,7 @@ class SyncService:
         if released is not None:
             self._registry.headroom.observe(name, released.rates, released.span_s, topics)
         await self._account_for_misplaced(name, request.have_version, reports.topics)
-        await self._share_where_messages_wait(name, reports.topics)
+        await self._share_where_messages_come(name, before.topics if before is not None else {}, reports.topics)
         if name in self._registry.draining and not request.accepting:
             await self._take_unneeded_shares(name, reports.topics)
 
@@ -264,8 +264,16 @@ class SyncService:
             elif not report.backlog:
                 await registry.set_misplaced(topic.name, name, {})
 
-    async def _share_where_messages_wait(self, name: str, reports: Mapping[str, TopicReport]) -> None:
-        for report in [report for report in reports.values() if report.backlog]:
+    async def _share_where_messages_come(
+        self, name: str, before: Mapping[str, TopicReport], reports: Mapping[str, TopicReport]
+    ) -> None:
+        """A broker without a share of a topic gets a small one where messages wait, or were refused since ``before``:
+        under ``on_excess = "reject"`` none ever waits."""
+        for report in reports.values():
+            last = before.get(report.topic)
+            was_refused = report.rejected > (last.rejected if last is not None else 0)
+            if not (report.backlog or was_refused):
+                continue
             topic = self._registry.managed_topic(report.topic)
             if topic is not None and name not in topic.leases.target:
                 await self._registry.add_small_share(topic.name, name)

@@ -124,3 +124,20 @@ async def test_of_a_forgotten_broker_nothing_is_left(distributor):
     assert distributor.syncing.sessions.keys() == {"b"}
     known = distributor.syncing.session("a")
     assert (known.reports, known.ignored_reports) == (None, 0)
+
+
+async def test_a_broker_without_a_share_gets_a_small_one_where_messages_were_refused(distributor):
+    """A plain client that the topic does not name would be refused there for ever: nothing waits under reject."""
+    a, b = await distributor.brokers("a", "b", mcap=2000.0)
+    await distributor.submit(spec(on_excess="reject"))
+    (there,) = distributor.registry.topic("cars").placement.brokers
+    elsewhere = b if there == "a" else a
+    await settle(a, b)
+    elsewhere.reports = [report("cars", rejected=0)]
+    await settle(a, b)
+    assert elsewhere.share()[0] == 0.0
+    elsewhere.reports = [report("cars", rejected=20)]
+    await settle(a, b)
+    await settle(a, b)  # the other gives up its tokens first
+    assert elsewhere.share()[0] == pytest.approx(0.02 * 1100, rel=0.05)
+    assert sum(each.share()[0] for each in (a, b)) == pytest.approx(1100.0)

@@ -163,6 +163,10 @@ pub(crate) fn write_outcome(out: &mut Vec<u8>, publish: &Publish, exchange: Exch
             let headers = [("Retry-After", seconds.as_str()), ("X-SRTM-Retry-After-Ms", ms.as_str())];
             answer::write_refusal(out, 429, "RATE_LIMITED", &headers, exchange, date);
         }
+        // No retry helps: it never fits.
+        refused @ Outcome::TooLarge { .. } => {
+            answer::write_refusal(out, 413, &refused.error(publish, now).text, &[], exchange, date);
+        }
         Outcome::Failed(reason) => answer::write_refusal(out, 503, reason, &[], exchange, date),
         refused => answer::write_refusal(out, 503, &refused.error(publish, now).text, &[], exchange, date),
     }

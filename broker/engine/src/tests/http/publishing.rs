@@ -157,7 +157,9 @@ fn a_rate_limited_publish_says_when_to_try_again() {
         "{head}"
     );
     assert_eq!(body, r#"{"message":"RATE_LIMITED"}"#);
-    assert!(one(&mut pair, post("/mpub?topic=t", "a\nb\nc")).1.contains("can never pass a burst of 2"));
+    let (status, body) = one(&mut pair, post("/mpub?topic=t", "a\nb\nc"));
+    assert_eq!(status, 413, "503 would invite a retry, which never helps");
+    assert!(body.contains("can never pass a burst of 2"), "{body}");
 }
 
 #[test]
