@@ -8,7 +8,19 @@ from typing import Annotated
 
 import typer
 
-from srtm.commands import benches, broker_capacity, brokers, drain, groups, penalty, services, sizes, topics, traffic
+from srtm.commands import (
+    benches,
+    broker_capacity,
+    brokers,
+    drain,
+    groups,
+    penalty,
+    services,
+    sizes,
+    topic_publishers,
+    topics,
+    traffic,
+)
 from srtm.console.options import add_trust
 from srtm.console.usage import usage_text
 from srtm.version import __version__
@@ -28,6 +40,7 @@ app.command("adaptor")(services.adaptor)
 app.command("up")(services.up)
 topics.app.command("size")(sizes.size)
 topics.app.command("groups")(groups.groups)
+topics.app.command("publishers")(topic_publishers.publishers)
 topics.app.command("penalty")(penalty.penalty)
 app.add_typer(topics.app, name="topic")
 app.add_typer(broker_capacity.app, name="capacity")

@@ -16,7 +16,7 @@ from rich.console import Console
 from srtm.client.distributor import DistributorClient, Json
 from srtm.commands.fitting import Fitting, show_fitting, wait_fitted
 from srtm.console.distributor_call import ask_distributor
-from srtm.console.output import DistributorOption, JsonOption, TokenOption, people_console, show, table
+from srtm.console.output import DistributorOption, JsonOption, TokenOption, people_console, show
 from srtm.console.plans import is_promised, show_plan
 from srtm.console.topic_tables import show_status, show_topic, show_topics, show_why
 from srtm.control import FITTING_ENDED
@@ -201,27 +201,6 @@ def _given(**values: object) -> Json:
 
 
 @app.command()
-def publishers(
-    name: NameArgument,
-    add: Annotated[list[str] | None, typer.Option("--add", metavar="ID=RATE", help="Add a publisher, msg/s.")] = None,
-    drop: Annotated[list[str] | None, typer.Option("--remove", metavar="ID", help="Remove a publisher.")] = None,
-    distributor: DistributorOption = None,
-    token: TokenOption = None,
-    json_file: JsonOption = None,
-) -> None:
-    """List the publishers of a topic. With --add and --remove, change them first."""
-    added = [_declared(text) for text in add or ()]
-
-    async def ask(client: DistributorClient) -> Json:
-        if added or drop:
-            await client.change_publishers(name, add=added, remove=drop or ())
-        return await client.publishers(name)
-
-    found = ask_distributor(distributor, token, ask)
-    show("topic publishers", found, json_file, partial(_show_publishers, found))
-
-
-@app.command()
 def remove(
     name: NameArgument,
     purge: Annotated[bool, typer.Option("--purge", help="Also delete its queued messages.")] = False,
@@ -249,19 +228,6 @@ def _status_of(view: Json, *, waited: bool) -> int:
     """Return the exit status of a submission: 1 if the topic is not placed, or was fitted without success."""
     fitted = not waited or view["fitting"]["state"] in ("fits", "off")
     return 0 if view["state"] == "placed" and fitted else 1
-
-
-def _declared(text: str) -> Json:
-    publisher_id, _, rate = text.rpartition("=")
-    try:
-        return {"id": publisher_id, "rate": float(rate)}
-    except ValueError:
-        raise BadInput("add", text, "must be ID=RATE, the rate in msg/s") from None
-
-
-def _show_publishers(found: Json, console: Console) -> None:
-    rows = zip(found["ids"], found["groups"], found["brokers"], found["rates"], strict=True)
-    console.print(table("", ["publisher", "group", "broker", "msg/s"], rows, left=3))
 
 
 def _show_refused(planned: Json, console: Console) -> None:

@@ -125,17 +125,6 @@ def test_remove_says_whether_to_purge(distributor: Distributor, capsys: pytest.C
     assert capsys.readouterr().out == "removed roads\n"
 
 
-def test_publishers_are_added_and_removed_in_one_change_and_then_listed(
-    distributor: Distributor, capsys: pytest.CaptureFixture[str]
-) -> None:
-    columns = {"ids": ["a=b"], "brokers": ["broker-1"], "groups": [""], "rates": [2.5]}
-    distributor.answers["PATCH", "/v1/topics/roads/publishers"] = (200, VIEW)
-    distributor.answers["GET", "/v1/topics/roads/publishers"] = (200, columns)
-    assert main(["topic", "publishers", "roads", "--add", "a=b=2.5", "--remove", "c"]) == 0
-    assert distributor.bodies == [{"add": [{"id": "a=b", "rate": 2.5}], "remove": ["c"]}]
-    assert "a=b" in capsys.readouterr().out
-
-
 def test_a_topic_is_shown_with_how_it_was_fitted(distributor: Distributor, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["topic", "show", "roads"]) == 0
     shown = capsys.readouterr().out
