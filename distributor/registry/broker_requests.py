@@ -175,7 +175,7 @@ class BrokerRequests:
             if name not in self._state.draining:
                 return
             if self._state.state_after(name, BrokerEvent.UNDRAIN) is None:
-                rule = "still drains, which it cannot turn back: ask again once it has ended, or start it again then"
+                rule = "still drains: ask again once it has ended, or stop its process and start it again"
                 raise Conflict("broker", name, rule)
             await self._state.commit(StateChange(draining={name: False}))
 

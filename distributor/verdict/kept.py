@@ -21,6 +21,7 @@ Verdict = Literal["kept", "broken", "unknown"]
 Delay = Literal["access", "processing", "network"]
 
 _LEAST_LATE = 5  # messages that may be late in a period that says something
+_WINDOW_S = 60.0  # of ``last_60s``
 _LEAST_PART = 0.01  # of a topic's messages: a broker with fewer does not decide
 _GRAVITY: dict[Verdict, int] = {"kept": 0, "unknown": 1, "broken": 2}
 
@@ -71,8 +72,12 @@ def least_messages(slo: Slo) -> int:
 
 def promise_verdict(slo: Slo, reports: Mapping[str, TopicReport]) -> PromiseVerdict:
     """The verdict on a topic. ``reports``: {broker: its latest}, of brokers that are heard."""
-    last = _judged(slo, {name: _at_broker(slo, name, report, report.last_60s) for name, report in reports.items()})
-    whole = _judged(slo, {name: _at_broker(slo, name, report, report.since_start) for name, report in reports.items()})
+    last = _judged(
+        slo, {name: _at_broker(slo, name, report, report.last_60s, _WINDOW_S) for name, report in reports.items()}
+    )
+    whole = _judged(
+        slo, {name: _at_broker(slo, name, report, report.since_start, math.inf) for name, report in reports.items()}
+    )
     if last.verdict == "unknown" != whole.verdict:
         reason = f"since the start: {whole.reason} (last 60 s: {last.reason})"
         return PromiseVerdict(verdict=whole.verdict, reason=reason, last_60s=last, since_start=whole)
@@ -110,10 +115,11 @@ class _Delays(NamedTuple):
     promised: float  # their sum, as far as it is known
 
 
-def _at_broker(slo: Slo, broker: str, report: TopicReport, period: TopicLatency) -> Judged:
+def _at_broker(slo: Slo, broker: str, report: TopicReport, period: TopicLatency, period_s: float) -> Judged:
     """The verdict on one broker, whatever number of messages it has."""
     below, above = (_delays(report, period, name) for name in _REPORTED[slo.percentile])
-    messages, has_consumer = period.access.count + report.backlog, period.processing.count > 0
+    has_consumer = period.processing.count > 0
+    messages = (period.access.count or _unread(report, period_s)) + report.backlog
     wait_ms = _wait_ms(slo, report, messages)
     at = f"at {broker}"
     if wait_ms is not None and wait_ms > max(above.promised, slo.latency_ms):
@@ -168,6 +174,13 @@ def _delays(report: TopicReport, period: TopicLatency, name: str) -> _Delays:
     if period.total.count:
         both = min(both, max(access, processing, _at(period.total, name)))
     return _Delays(access, processing, network, both + network)
+
+
+def _unread(report: TopicReport, period_s: float) -> int:
+    """Messages that the bucket let go and nobody took, at most those that its rate lets go in the period: no histogram
+    has them."""
+    waiting = report.depth + max((queue.depth for queue in report.queues), default=0)
+    return min(waiting, round(report.rate * period_s + report.burst)) if math.isfinite(period_s) else waiting
 
 
 def _wait_ms(slo: Slo, report: TopicReport, messages: int) -> float | None:

@@ -36,6 +36,7 @@ class BrokerPart(msgspec.Struct, frozen=True, kw_only=True):
     rate_assigned: float = 0.0  # declared for them
     rate: float = 0.0  # of the share in force
     burst: float = 0.0
+    least_rate: float | None = None  # of its shares over the last 60 s; None: not known
     arrival_rate: float | None = None  # that came in the last second told; None: not known
     misplaced_rate: float = 0.0  # of publishers that belong elsewhere
     misplaced: Sequence[str] = ()  # their ids, as far as they are known
@@ -126,7 +127,7 @@ def _findings(topic: TopicFigures) -> Iterator[Finding]:
 
 
 def _nothing(topic: TopicFigures) -> Finding:
-    word = "the promise is kept" if topic.promise.verdict == "kept" else "nothing shows what is wrong"
+    word = "the promise is kept" if topic.promise.verdict == "kept" else "whether the promise is kept is not known"
     return Finding(cause="nothing", sentence=f"{word}: {topic.promise.reason}", remedy="")
 
 
@@ -186,6 +187,8 @@ def _tokens(topic: TopicFigures, part: BrokerPart, judged: Judged) -> Finding:
             remedy=_share_remedy(topic),
             figures={**known, "enough_share_rate": _ADVISED_RATE * part.traffic},
         )
+    if part.least_rate is not None and part.least_rate < part.traffic:
+        return _catching_up(part, late, known)
     return _bursts(topic, part, late, known)
 
 
@@ -193,6 +196,23 @@ def _topic_traffic(topic: TopicFigures) -> float:
     """Msg/s that come to all brokers; where no broker tells, that are declared. One that tells of none has none."""
     told = [part.arrival_rate for part in topic.parts if part.arrival_rate is not None]
     return sum(told) if told else sum(part.rate_assigned for part in topic.parts)
+
+
+def _catching_up(part: BrokerPart, late: str, known: Figures) -> Finding:
+    """The share was too small and is not any more."""
+    waiting, spare = part.report.backlog if part.report else 0, part.rate - part.traffic
+    drained_s = waiting / spare if spare > 0 else None
+    gone = "" if not waiting or drained_s is None else f"; {waiting:,} messages still wait, for {figure(drained_s)} s"
+    is_misplaced = part.misplaced_rate > _MIN_MISPLACED * part.traffic
+    who = f"; {_who(part)}" if is_misplaced else ""
+    return Finding(
+        cause="placement" if is_misplaced else "bucket",
+        broker=part.broker,
+        sentence=f"{late}: its share was {figure(part.least_rate or 0.0)} msg/s within the last 60 s, less than came; "
+        f"it is {figure(part.rate)} msg/s now{gone}{who}",
+        remedy="nothing now: ask again in a minute",
+        figures={**known, "least_share_rate": part.least_rate, "drained_in_s": drained_s},
+    )
 
 
 def _bursts(topic: TopicFigures, part: BrokerPart, late: str, known: Figures) -> Finding:
@@ -224,17 +244,19 @@ def _bursts(topic: TopicFigures, part: BrokerPart, late: str, known: Figures) ->
 
 
 def _misplaced(topic: TopicFigures, part: BrokerPart, late: str, known: Figures) -> Finding:
-    names = ", ".join(part.misplaced[:_NAMES_SHOWN])
-    more = len(part.misplaced) - _NAMES_SHOWN
-    who = f" ({names}{f' and {more:,} more' if more > 0 else ''})" if names else ""
     return Finding(
         cause="placement",
         broker=part.broker,
-        sentence=f"{late}: {figure(part.misplaced_rate)} msg/s come there from publishers that belong elsewhere{who}, "
-        f"and its share is {figure(part.rate)} of {figure(topic.rate)} msg/s",
+        sentence=f"{late}: {_who(part)}, and its share is {figure(part.rate)} of {figure(topic.rate)} msg/s",
         remedy=f"connect them where `srtm topic publishers {topic.name}` says; else {_share_remedy(topic)}",
         figures={**known, "misplaced_rate": part.misplaced_rate, "misplaced": len(part.misplaced)},
     )
+
+
+def _who(part: BrokerPart) -> str:
+    names, more = ", ".join(part.misplaced[:_NAMES_SHOWN]), len(part.misplaced) - _NAMES_SHOWN
+    listed = f" ({names}{f' and {more:,} more' if more > 0 else ''})" if names else ""
+    return f"{figure(part.misplaced_rate)} msg/s come there from publishers that belong elsewhere{listed}"
 
 
 def _share_remedy(topic: TopicFigures) -> str:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from distributor.model.cluster import Topic
 from distributor.model.leases import MICRO
+from distributor.model.share_log import ShareChange
 from distributor.registry.registry import Registry
 from distributor.sync.service import SyncService
 from distributor.verdict.why import BrokerPart, TopicFigures, Why, why
 from distributor.views.broker_view import broker_word, capacity_view, is_away
 from distributor.views.topic_view import brokers_with_part
 from srtm.errors import NotLeader
+
+_WINDOW_NS = 60_000_000_000
 
 
 def topic_why(topic: Topic, registry: Registry, syncing: SyncService) -> Why:
@@ -48,6 +53,7 @@ def _part(topic: Topic, name: str, arrival_rate: float | None, registry: Registr
         rate_assigned=topic.placement.assigned.get(name, 0.0),
         rate=share.rate / MICRO if report is None else report.rate,
         burst=share.burst / MICRO if report is None else report.burst,
+        least_rate=least_rate(name, registry.share_changes.get(topic.name, ()), registry.state.wall_ns()),
         arrival_rate=arrival_rate,
         misplaced_rate=sum(topic.misplaced.get(name, {}).values()),
         misplaced=session.misplaced.ids(topic),
@@ -56,3 +62,14 @@ def _part(topic: Topic, name: str, arrival_rate: float | None, registry: Registr
         throttling=session.throttling,
         report=report,
     )
+
+
+def least_rate(broker: str, changes: Sequence[ShareChange], now_ns: int) -> float | None:
+    """The least rate that the shares of ``broker`` had over the last 60 s, msg/s. ``changes``: newest last.
+
+    None: it is not known.
+    """
+    since_ns = now_ns - _WINDOW_NS
+    known = [change.shares.get(broker) for change in changes]
+    first = max((at for at, change in enumerate(changes) if change.wall_ns <= since_ns), default=0)
+    return min((share.rate / MICRO if share else 0.0 for share in known[first:]), default=None)

@@ -225,14 +225,16 @@ def _delay_row(place: Json) -> list[Any]:
         _p99_ms(place, "access"),
         _p99_ms(place, "processing"),
         _p99_ms(place, "consumer_wait"),
-        _credit(queues) if report else None,
+        _credit(report) if report else None,
         place.get("report_s_ago"),
     ]
 
 
-def _credit(queues: list[Json]) -> str:
+def _credit(report: Json) -> str:
     """Return whether consumers take what is queued: "none" if a channel has messages that no consumer asked for."""
-    stuck = [queue["channel"] for queue in queues if queue["depth"] and not queue["in_flight"]]
+    if not report.get("channels", True):
+        return "no channel"
+    stuck = [queue["channel"] for queue in report.get("queues", []) if queue["depth"] and not queue["in_flight"]]
     return f"none: {', '.join(stuck)}" if stuck else "yes"
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from distributor.verdict.kept import PromiseVerdict, least_messages, promise_verdict
-from srtm.control import LatencyMs, TopicLatency, TopicReport
+from srtm.control import ChannelQueue, LatencyMs, TopicLatency, TopicReport
 from srtm.topics.spec import Slo
 from tests.support.topic_reports import delay, period, report
 
@@ -88,3 +88,17 @@ def test_of_a_percentile_that_is_not_reported_only_what_is_sure_is_said():
     assert told(slo, a=report(period(9.0, 1.0))).verdict == "broken"
     between = told(slo, a=report(msgspec.structs.replace(period(1.0, 1.0), access=skewed, total=NONE)))
     assert (between.verdict, between.reason) == ("unknown", "last 60 s: p90 at a is between 2 and 10 ms")
+
+
+def test_messages_that_nobody_took_count_though_no_histogram_has_them():
+    nobody = TopicLatency()
+    unread = report(nobody, depth=1232, backlog=368)
+    starved = told(a=unread)
+    assert (starved.verdict, starved.last_60s.messages) == ("broken", 1600)
+    idle = told(a=report(nobody, depth=1232))
+    assert (idle.verdict, idle.last_60s.messages) == ("unknown", 1232)
+    assert "no consumer took what came at a" in idle.reason
+    old = told(a=report(nobody, depth=10_000_000))
+    assert old.last_60s.messages == 60 * 100 + 10  # what its share lets go in 60 s
+    in_channels = [ChannelQueue(channel="c", depth=700), ChannelQueue(channel="d", depth=700)]
+    assert told(a=report(nobody, queues=in_channels)).last_60s.messages == 700  # copies of the same

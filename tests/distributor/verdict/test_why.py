@@ -97,6 +97,19 @@ def test_what_waited_before_the_last_minute_is_not_blamed_on_a_bucket_that_would
     assert "rate and burst sufficed over the last 60 s" in answer.sentence
 
 
+def test_a_share_that_was_too_small_until_lately_is_told_with_how_long_messages_still_wait():
+    filled = msgspec.structs.replace(LATE_BY_TOKENS, largest_backlog=609.0, backlog=368)
+    late = part("a", filled, arrival_rate=90.0, least_rate=10.9)
+    answer = asked(late, part("b"))
+    assert (answer.cause, answer.broker) == ("bucket", "a")
+    assert "its share was 10.9 msg/s within the last 60 s, less than came; it is 100 msg/s now" in answer.sentence
+    assert answer.figures["drained_in_s"] == pytest.approx(36.8)  # 100 msg/s come out, 90 go in
+    of_others = asked(msgspec.structs.replace(late, misplaced_rate=90.0), part("b"))
+    assert of_others.cause == "placement"
+    assert of_others.sentence.endswith("90 msg/s come there from publishers that belong elsewhere")
+    assert "up to 609 messages" in asked(msgspec.structs.replace(late, least_rate=95.0), part("b")).sentence
+
+
 # Placement
 
 

@@ -6,8 +6,10 @@ import msgspec
 import pytest
 import trio
 
+from distributor.model.leases import Amount
+from distributor.model.share_log import ShareChange
 from distributor.views.topic_view import topic_view
-from distributor.views.topic_why import topic_why
+from distributor.views.topic_why import least_rate, topic_why
 from srtm.control import UnassignedPublisher
 from srtm.errors import NotLeader
 from tests.support.distributor_in_process import Distributor, FakeBroker, settle, spec
@@ -106,3 +108,16 @@ async def test_the_header_follows_the_placement(distributor):
     assert after.placement_version > before.placement_version
     assert after.reason.endswith("placed on 2 of 3 brokers")
     assert {place.broker_state for place in after.brokers} >= {"draining", "live"}
+
+
+@pytest.mark.parametrize(
+    ("at_s", "least"),
+    [([], None), ([-30], 500.0), ([-90, -70], 300.0), ([-90, -70, -10], 0.0), ([-200, -50], 300.0)],
+)
+def test_the_least_share_of_the_last_minute_is_one_that_was_in_force_in_it(at_s, least):
+    shares = [{"a": Amount(rate=500_000_000, burst=1)}, {"a": Amount(rate=300_000_000, burst=1)}, {}]
+    changes = [
+        ShareChange(wall_ns=1000 * 10**9 + at * 10**9, mode="fitted", reason="", shares=each)
+        for at, each in zip(at_s, shares, strict=False)
+    ]
+    assert least_rate("a", changes, 1000 * 10**9) == least
