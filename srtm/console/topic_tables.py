@@ -60,9 +60,11 @@ def _away(brokers: list[Json], topics: list[Json]) -> Iterator[str]:
         }
         if counts:
             told = ", ".join(f"{count:,} of {topic}" for topic, count in counts.items())
+            name, state = broker["name"], broker.get("state")
+            word = "not heard from yet" if state == "expected" else state
             yield (
-                f"{broker['name']} is {broker.get('state')}, and publishers belong there ({told}): "
-                f"start it, or move them with `srtm brokers forget {broker['name']}`"
+                f"{name} is {word}, and publishers belong there ({told}): start it; if it is gone for good: "
+                f"`srtm brokers dead {name}`, then `srtm brokers forget {name}`"
             )
 
 
