@@ -70,6 +70,24 @@ async def test_a_topic_is_created_shown_listed_changed_and_removed(distributor, 
     await problem(await client.get("/v1/topics/cars"), 404)
 
 
+async def test_why_a_topic_is_late_is_asked_by_its_name(distributor, client):
+    await distributor.brokers("a", "b")
+    await distributor.submit(spec())
+    found = (await client.get("/v1/topics/cars/why")).json()
+    assert (found["topic"], found["promise"], found["cause"], found["also"]) == ("cars", "unknown", "nothing", [])
+    await problem(await client.get("/v1/topics/boats/why"), 404)
+
+
+async def test_a_drain_that_goes_on_cannot_be_taken_back(distributor, client):
+    await distributor.brokers("a", "b")
+    assert (await client.post("/v1/brokers/a/undrain")).json()["state"] == "live"  # it does not drain
+    assert (await client.post("/v1/brokers/a/drain")).status_code == 202
+    await problem(await client.post("/v1/brokers/a/undrain"), 409)
+    assert (await client.post("/v1/brokers/a/dead", json={"incarnation": "1", "reason": "ended"})).status_code == 204
+    assert (await client.get("/v1/brokers/a")).json()["state"] == "drained"
+    assert (await client.post("/v1/brokers/a/undrain")).json()["state"] == "dead"
+
+
 async def test_post_creates_only(distributor, client):
     assert (await client.post("/v1/topics", json=TOPIC)).status_code == 201
     refused = await problem(await client.post("/v1/topics", json={**TOPIC, "rate": 2000}), 409)
@@ -78,9 +96,11 @@ async def test_post_creates_only(distributor, client):
 
 
 async def test_a_plan_shows_what_would_happen_and_stores_nothing(distributor, client):
-    await distributor.brokers("a", "b", "c")
+    brokers = await distributor.brokers("a", "b", "c")
     version = distributor.registry.version
     for path in ("/v1/plan", "/v1/topics/cars/plan"):
+        for broker in brokers:
+            await broker.sync()  # a prediction takes seconds; who did not sync meanwhile would count as silent
         plan = (await client.post(path, json=TOPIC)).json()
         assert [one["publishers"] for one in plan["brokers"]] == [50, 50]
         assert plan["state"] == "placed"
