@@ -26,7 +26,7 @@ def show_status(result: dict[str, list[Json]], console: Console) -> None:
 
 def show_brokers(views: list[Json], console: Console) -> None:
     """Print a table of brokers, and what is to be said of each."""
-    columns = ["broker", "address", "state", "alive", "mcap msg/s", "allocated msg/s", "free msg/s"]
+    columns = ["broker", "address", "state", "alive", "mcap msg/s", "allocated msg/s", "free msg/s", "last sync s ago"]
     rows = [
         [
             broker["name"],
@@ -36,6 +36,7 @@ def show_brokers(views: list[Json], console: Console) -> None:
             _mcap(broker),
             broker.get("allocated"),
             _free(broker),
+            broker.get("last_sync_s_ago"),
         ]
         for broker in views
     ]

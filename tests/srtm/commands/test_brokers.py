@@ -12,12 +12,13 @@ CONFLICT = {"title": "conflict", "status": 409, "detail": "-", "field": "broker"
 
 
 def test_brokers_are_listed_with_their_states(distributor: Distributor, capsys: pytest.CaptureFixture[str]) -> None:
-    views = [BROKER, {**BROKER, "name": "broker-2", "alive": False, "state": "drained"}]
+    views = [BROKER, {**BROKER, "name": "broker-2", "alive": False, "state": "drained", "last_sync_s_ago": 73.5}]
     distributor.answers["GET", "/v1/brokers"] = (200, views)
     assert main(["brokers", "list"]) == 0
     shown = capsys.readouterr().out
     assert "live" in shown
     assert "drained" in shown
+    assert "73.5" in shown
 
 
 def test_an_operator_says_that_a_broker_is_dead_by_the_incarnation_that_is_known(
