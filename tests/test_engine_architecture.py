@@ -22,7 +22,7 @@ LEAVES: dict[str, set[str]] = {
 }
 # {folder: what it imports}. A folder without a row fails.
 ARROWS: dict[str, set[str]] = {
-    "limiter": {"time"},
+    "limiter": {"memory", "time"},
     "arrival": {"keys", "time"},
     "storage": {"id", "time"},
     "protocol": {"config", "id", "time"},
