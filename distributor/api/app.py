@@ -68,7 +68,7 @@ def make_app(
         app.middleware("http")(checked_first(admit))
     if registry.config.tokens is not None:  # added later: runs earlier
         app.middleware("http")(checked_first(Access(registry.config.tokens, app.routes).check))
-    app.middleware("http")(checked_first(refuse_two_lengths))
+    app.middleware("http")(checked_first(refuse_two_lengths, closes=True))
     return app
 
 

@@ -25,14 +25,18 @@ def add_refusals(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _failed)
 
 
-def checked_first(admit: Admit) -> Callable[[Request, _GoOn], Awaitable[Response]]:
-    """A middleware that runs ``admit`` first, which raises an SrtmError for requests that must not be served."""
+def checked_first(admit: Admit, *, closes: bool = False) -> Callable[[Request, _GoOn], Awaitable[Response]]:
+    """A middleware that runs ``admit`` first, which raises an SrtmError for requests that must not be served.
+    ``closes``: the connection ends with a refusal, for it is not known where the next request begins."""
 
     async def ask(request: Request, go_on: _GoOn) -> Response:
         try:
             await admit(request)
         except SrtmError as error:
-            return _refusal(error)
+            refusal = _refusal(error)
+            if closes:
+                refusal.headers["Connection"] = "close"
+            return refusal
         return await go_on(request)
 
     return ask

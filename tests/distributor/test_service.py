@@ -1,7 +1,7 @@
 """The service on a real socket: start, stop, refusals to start."""
 
 import socket
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import httpx
 import hypercorn.trio
@@ -163,18 +163,22 @@ async def test_hostile_bytes_cost_their_sender_the_connection_and_nobody_else_an
     assert "Traceback" not in capfd.readouterr().err
 
 
-async def test_a_body_with_two_lengths_is_refused_and_what_follows_it_is_no_request(tmp_path):
+@pytest.mark.parametrize("behind", [b"", b"GET /ping HTTP/1.1\r\nHost: d\r\n\r\n"])
+async def test_a_body_with_two_lengths_is_refused_and_what_follows_it_is_no_request(tmp_path, behind):
     smuggled = b"POST /v1/plan HTTP/1.1\r\nHost: d\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    answer = b""
     with trio.fail_after(20):
         async with trio.open_nursery() as nursery:
             bound = await nursery.start(serve, config(tmp_path))
             stream = await trio.open_tcp_stream("127.0.0.1", int(bound.http.split(":")[1]))
             async with stream:
-                await stream.send_all(smuggled + b"GET /ping HTTP/1.1\r\nHost: d\r\n\r\n")
-                answer = b"".join([part async for part in stream])
+                await stream.send_all(smuggled + behind)
+                with suppress(trio.BrokenResourceError):  # it is cut off with what it sent behind
+                    async for part in stream:
+                        answer += part
             nursery.cancel_scope.cancel()
-    assert answer.startswith(b"HTTP/1.1 400")
-    assert answer.count(b"HTTP/1.1") == 1
+    assert b"HTTP/1.1 200" not in answer
+    assert behind or (answer.startswith(b"HTTP/1.1 400") and b"connection: close" in answer)
 
 
 async def test_a_stalled_body_is_answered_and_its_connection_closed(tmp_path):
