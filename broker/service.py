@@ -33,6 +33,7 @@ from broker.nsqd.metadata_writer import TopicListWriter
 from broker.nsqd.nsqlookupd import Identity, Nsqlookupds, Registration, registrations
 from broker.runtime import tls_files as tls
 from broker.runtime.addresses import BoundAddresses, Ports, bound_addresses, broadcast_address
+from broker.runtime.claims import claims_of
 from broker.runtime.data_directory import locked
 from broker.runtime.health import Health
 from broker.runtime.machine import Processors, machine_here
@@ -223,6 +224,7 @@ class Broker:
             mcap=self._config.mcap,
             lab_service_time_ns=self._settings.lab_service_time_ns,
             machine=machine_here(),
+            claims=claims_of(Path(self._config.data_path), bound_addresses(self._settings, self._ports).tcp),
         )
         broker = LocalBroker(
             name=self._config.name,

@@ -36,6 +36,7 @@ class Broker:
     mcap: float  # msg/s; 0: not stated
     accepting: bool
     dead: bool = False  # there is proof that this incarnation ended
+    claims: tuple[str, ...] | None = None  # what it alone can hold (``SyncRequest.claims``); None: it says nothing
 
     @property
     def directory(self) -> str:

@@ -1,4 +1,8 @@
-"""Which of several processes that present themselves under one name is the broker. Pure."""
+"""Which of several processes that present themselves under one name is the broker. Pure.
+
+A data directory can be copied, and an address given to another machine. Neither proves that the process that had it
+before has ended. A claim does (``SyncRequest.claims``): within one running kernel one process alone can hold it.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +15,34 @@ from srtm.errors import Conflict
 def check_succession(old: Broker, new: Broker, *, in_use: Callable[[], bool]) -> None:
     """Check that ``new`` may take the place of ``old``. Raises Conflict.
 
-    A later incarnation proves the death of an earlier one only if both need what one process alone can have: the lock
-    of a data directory, or a port. ``in_use``: whether ``old`` is alive, or has publishers or tokens.
+    It may if somebody has said that ``old`` ended, if ``old`` is not in use, or if ``new`` holds what ``old`` held.
+    ``in_use``: whether ``old`` is alive, or has publishers or tokens.
     """
-    if old.dead and new.incarnation == old.incarnation:
-        rule = f"this one of broker {old.name} was proven dead, and its tokens are with others: start it again"
-        raise Conflict("incarnation", new.incarnation, rule)
-    if new.directory != old.directory and old.dead:
-        return
-    if new.directory == old.directory or new.tcp_address == old.tcp_address:
-        if new.incarnation < old.incarnation:
-            rule = f"incarnation {old.incarnation} of broker {old.name} came later"
+    if new.incarnation == old.incarnation:
+        if old.dead:
+            rule = f"this one of broker {old.name} was proven dead, and its tokens are with others: start it again"
             raise Conflict("incarnation", new.incarnation, rule)
-    elif in_use():
+        return
+    is_successor = _proves_end(old, new)
+    if new.incarnation < old.incarnation and (new.directory == old.directory or (is_successor and not old.dead)):
+        rule = f"incarnation {old.incarnation} of broker {old.name} came later"
+        raise Conflict("incarnation", new.incarnation, rule)
+    if not old.dead and not is_successor and in_use():
         rule = (
             f"another broker named {old.name} ({old.tcp_address}, incarnation {old.incarnation}) is not proven "
-            "dead: choose another name, or stop that one and POST its incarnation to .../dead"
+            f"dead{_of_a_copy(old, new)}: choose another name, or stop that one and POST its incarnation to .../dead"
         )
         raise Conflict("incarnation", new.incarnation, rule)
+
+
+def _proves_end(old: Broker, new: Broker) -> bool:
+    """Whether ``new`` could not run while ``old`` does."""
+    if old.claims is None:  # of an earlier version, which said no more
+        return new.directory == old.directory or new.tcp_address == old.tcp_address
+    return not set(old.claims).isdisjoint(new.claims or ())
+
+
+def _of_a_copy(old: Broker, new: Broker) -> str:
+    if new.directory != old.directory:
+        return ""
+    return " (this one runs on a copy of its data directory, or since the host was started again)"

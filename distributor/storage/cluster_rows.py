@@ -51,7 +51,7 @@ def changes(
     entries of decision logs, by topic.
     """
     yield Replace(store.settings, {"name": _VERSION}, [{"name": _VERSION, "value": version}])
-    yield from (Replace(store.brokers, {"name": one.name}, [dataclasses.asdict(one)]) for one in change.brokers)
+    yield from (Replace(store.brokers, {"name": one.name}, [_broker_row(one)]) for one in change.brokers)
     if change.forgotten_broker:
         yield Replace(store.brokers, {"name": change.forgotten_broker})
     yield from (_drain_change(name, on) for name, on in change.draining.items())
@@ -107,6 +107,15 @@ def _caps(rows: Iterable[Row]) -> CapacityCaps:
             for row in rows
         }
     )
+
+
+def _broker_row(broker: Broker) -> Row:
+    return {**dataclasses.asdict(broker), "claims": None if broker.claims is None else text(broker.claims)}
+
+
+def _broker(row: Row) -> Broker:
+    claims = row["claims"]
+    return Broker(**{**row, "claims": None if claims is None else tuple(msgspec.json.decode(claims, type=list[str]))})
 
 
 def _drain_change(broker: str, on: bool) -> Replace:
@@ -210,7 +219,7 @@ def _stored(found: _Found) -> Stored:
         edition=found.edition,
         version=numbers.get(_VERSION, 0),
         draining={name.removeprefix(_DRAINING) for name in numbers if name.startswith(_DRAINING)},
-        brokers={row["name"]: Broker(**row) for row in found.brokers},
+        brokers={row["name"]: _broker(row) for row in found.brokers},
         topics={topic.name: topic for topic in topics},
         decisions=_decisions(found),
         capacities={row["broker"]: _figures(row) for row in found.capacities},

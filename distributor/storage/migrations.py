@@ -42,6 +42,7 @@ STEPS: dict[int, tuple[str | Callable[[Connection], None], ...]] = {  # {schema:
         "ALTER TABLE topics ADD COLUMN recalling BOOLEAN DEFAULT FALSE NOT NULL",
     ),
     5: (_places_apart,),
+    6: ("ALTER TABLE brokers ADD COLUMN claims TEXT",),
 }
 SCHEMA_VERSION = max(STEPS)
 

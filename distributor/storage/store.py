@@ -72,6 +72,7 @@ brokers = Table(
     Column("mcap", Float, nullable=False),  # msg/s; 0: not stated
     Column("accepting", Boolean, nullable=False),
     Column("dead", Boolean, nullable=False),  # proof of death of this incarnation
+    Column("claims", Text),  # JSON list; null: a broker of an earlier version
 )
 
 capacities = Table(

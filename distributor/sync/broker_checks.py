@@ -17,6 +17,7 @@ from srtm.units import LARGEST
 _ADDRESS = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})")
 _MAX_TEXT = 300  # characters; host names have at most 253
 _MAX_CORES = 2**31
+_MAX_CLAIMS = 4
 
 
 def checked_broker(name: str, request: SyncRequest) -> Broker:
@@ -38,6 +39,7 @@ def checked_broker(name: str, request: SyncRequest) -> Broker:
         raise BadInput("lab_service_time_ns", request.lab_service_time_ns, rule)
     if request.machine is not None:
         _check_machine(request.machine)
+    _check_claims(request.claims or [])
     _check_versions(request.have_version, request.applied)
     for field in ("number", "reports_since", "remembered"):
         _check_not_negative(field, getattr(request, field))
@@ -49,6 +51,7 @@ def checked_broker(name: str, request: SyncRequest) -> Broker:
         http_address=request.http_address,
         mcap=request.mcap,
         accepting=request.accepting,
+        claims=None if request.claims is None else tuple(request.claims),
     )
 
 
@@ -58,6 +61,13 @@ def _check_machine(machine: BrokerMachine) -> None:
         raise BadInput("machine.cores", machine.cores, f"must be from 1 to {_MAX_CORES}")
     _check_text("machine.kernel", machine.kernel)
     _check_text("machine.cpu", machine.cpu)
+
+
+def _check_claims(claims: list[str]) -> None:
+    if len(claims) > _MAX_CLAIMS:
+        raise BadInput("claims", len(claims), f"must be at most {_MAX_CLAIMS}")
+    for claim in claims:
+        _check_text("claims", claim)
 
 
 def _check_text(field: str, text: str) -> None:

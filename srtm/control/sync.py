@@ -43,6 +43,9 @@ class SyncRequest(Control, frozen=True):
     lab_service_time_ns: int = 0  # service time of every message in the laboratory; 0: not in the laboratory
     throttling: Throttling | None = None  # None: the system does not say
     machine: BrokerMachine | None = None  # None: the broker does not say
+    # What one process of one running kernel alone can hold: the lock of its data directory, its port. None: a broker of
+    # an earlier version. Whoever holds the same one proves that the holder before it has ended.
+    claims: list[str] | None = None
     wait_s: float = 0.0
 
 

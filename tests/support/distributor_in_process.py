@@ -39,6 +39,7 @@ class FakeBroker:
     lab_service_time_ns: int = 0
     machine: BrokerMachine | None = None
     incarnation: str = "1"
+    claims: tuple[str, ...] | None = ("its directory",)  # None: a broker of an earlier version
     host: str = "127.0.0.1"
     version: int = 0
     remembered: int = 0  # what the data directory says
@@ -64,6 +65,7 @@ class FakeBroker:
             mcap=self.mcap,
             lab_service_time_ns=self.lab_service_time_ns,
             machine=self.machine,
+            claims=None if self.claims is None else [f"{self.name} {claim}" for claim in self.claims],
             accepting=self.accepting,
             have_version=self.version,
             remembered=self.remembered,

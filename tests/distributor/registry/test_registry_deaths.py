@@ -12,7 +12,7 @@ from distributor.views.lookup_registrations import LookupRegistrations
 from distributor.views.nsqlookupd import Lookups
 from srtm.control import TopicReport, UnassignedPublisher
 from srtm.errors import Conflict, NotFound
-from tests.support.distributor_in_process import FakeBroker, settle, spec, total
+from tests.support.distributor_in_process import Distributor, FakeBroker, settle, spec, total
 
 
 def _lookups(distributor):
@@ -310,7 +310,7 @@ async def test_another_broker_of_the_same_name_is_refused_until_the_first_is_pro
     await settle(a, b)
     await distributor.submit(spec())
     await settle(a, b)
-    double = FakeBroker("a", distributor.syncing, incarnation="3-there", host="10.0.0.9")
+    double = FakeBroker("a", distributor.syncing, incarnation="3-there", claims=("another",), host="10.0.0.9")
     with pytest.raises(Conflict, match="another broker named a"):
         await double.sync()
     assert (await a.sync()).unchanged
@@ -325,17 +325,86 @@ async def test_another_broker_of_the_same_name_is_refused_until_the_first_is_pro
 
 
 async def test_a_broker_that_comes_back_on_its_port_without_its_data_directory_replaces_the_first(distributor):
-    first = FakeBroker("a", distributor.syncing, incarnation="2-here")
+    first = FakeBroker("a", distributor.syncing, incarnation="2-here", claims=("its directory", "its port"))
     await first.settle()
-    again = FakeBroker("a", distributor.syncing, incarnation="3-there")
+    again = FakeBroker("a", distributor.syncing, incarnation="3-there", claims=("another", "its port"))
     await again.settle()
     with pytest.raises(Conflict, match="came later"):
         await first.sync()
 
 
+async def copied(distributor: Distributor, **of_the_copy: object) -> tuple[FakeBroker, FakeBroker, FakeBroker]:
+    """Brokers a and b, which have all tokens, and one of a's name on a copy of its data directory."""
+    a, b = FakeBroker("a", distributor.syncing, incarnation="2-here"), FakeBroker("b", distributor.syncing)
+    await settle(a, b)
+    await distributor.submit(spec())
+    await settle(a, b)
+    return a, b, FakeBroker("a", distributor.syncing, incarnation="3-here", claims=("a copy",), **of_the_copy)
+
+
+@pytest.mark.parametrize("claims", [("a copy",), (), None], ids=["of another directory", "unknown", "not told"])
+async def test_a_copy_of_a_data_directory_proves_no_death(distributor, autojump_clock, claims):
+    """The first is cut off from the distributor, and lets messages go by the share that it keeps."""
+    a, b, copy = await copied(distributor)
+    copy.claims = claims
+    await trio.sleep(300)
+    await b.settle()
+    with pytest.raises(Conflict, match="copy of its data directory"):
+        await copy.sync()
+    await settle(b)
+    assert total(a, b) == (1100.0, 30.0)
+    assert (await a.sync()).unchanged  # it was never in doubt
+
+
+async def test_a_copy_at_the_address_of_the_first_proves_no_death(distributor):
+    a, _b, copy = await copied(distributor, host="127.0.0.1")
+    with pytest.raises(Conflict, match="not proven dead"):
+        await copy.sync()
+    assert (await a.sync()).unchanged
+
+
+async def test_a_copy_takes_over_once_somebody_says_that_the_first_has_ended(distributor):
+    a, b, copy = await copied(distributor)
+    await distributor.registry.declare_dead("a", "2-here")
+    await settle(copy, b)
+    await settle(copy, b)
+    assert total(copy, b) == (1100.0, 30.0)
+    with pytest.raises(Conflict, match="came later"):
+        await a.sync()
+
+
+async def test_a_copy_takes_over_once_the_lease_of_the_first_is_over(distributor, autojump_clock):
+    a, b = FakeBroker("a", distributor.syncing, incarnation="2-here"), FakeBroker("b", distributor.syncing)
+    await settle(a, b)
+    await distributor.submit(spec(lease="15s"))
+    await settle(a, b)
+    copy = FakeBroker("a", distributor.syncing, incarnation="3-here", claims=("a copy",))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(distributor.registry.run)
+        nursery.start_soon(b.run)
+        with pytest.raises(Conflict, match="not proven dead"):
+            await copy.sync()
+        await trio.sleep(60)
+        await copy.settle()
+        nursery.cancel_scope.cancel()
+    assert distributor.registry.brokers["a"].incarnation == "3-here"
+
+
+async def test_what_a_broker_holds_is_known_to_the_next_leader(distributor, tmp_path):
+    _a, _b, copy = await copied(distributor)
+    await distributor.aclose()
+    again = await Distributor.open(tmp_path / "store.sqlite3")
+    copy.syncing = again.syncing
+    with pytest.raises(Conflict, match="not proven dead"):
+        await copy.sync()
+    copy.claims = ("its directory",)
+    await copy.settle()
+    await again.aclose()
+
+
 async def test_a_broker_without_a_part_in_anything_is_replaced_once_it_is_silent(distributor, autojump_clock):
     await FakeBroker("a", distributor.syncing, incarnation="2-here").settle()
-    double = FakeBroker("a", distributor.syncing, incarnation="3-there", host="10.0.0.9")
+    double = FakeBroker("a", distributor.syncing, incarnation="3-there", claims=("another",), host="10.0.0.9")
     with pytest.raises(Conflict, match="another broker named a"):
         await double.sync()
     await trio.sleep(60)

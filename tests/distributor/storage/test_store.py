@@ -45,7 +45,7 @@ async def test_every_kind_of_value_comes_back_as_it_was(store_url):
     chunk = {"topic": "straße \\ ' %s", "chunk": 2**62, "columns": bytes(range(256))}
     broker = {
         "name": "a", "incarnation": "1-/x", "srtm_version": "", "tcp_address": "h:1", "http_address": "h:2",
-        "mcap": 1 / 3, "accepting": True, "dead": False,
+        "mcap": 1 / 3, "accepting": True, "dead": False, "claims": '["a lock"]',
     }  # fmt: skip
     await opened.apply(
         [Replace(store.publishers, {"topic": chunk["topic"]}, [chunk]), Replace(store.brokers, {"name": "a"}, [broker])]
@@ -115,6 +115,10 @@ def make_store_of_the_first_schema(path):
                 envelope_burst BIGINT NOT NULL, granted BOOLEAN NOT NULL);
             INSERT INTO topics VALUES ('t', 0, 0, 1, 1, '{}', '[]', '[]', '[]', 1, 2, 1);
             CREATE TABLE publishers (topic VARCHAR, chunk BIGINT, columns BLOB NOT NULL, PRIMARY KEY (topic, chunk));
+            CREATE TABLE brokers (name VARCHAR PRIMARY KEY, incarnation VARCHAR NOT NULL, srtm_version VARCHAR NOT NULL,
+                tcp_address VARCHAR NOT NULL, http_address VARCHAR NOT NULL, mcap FLOAT NOT NULL,
+                accepting BOOLEAN NOT NULL, dead BOOLEAN NOT NULL);
+            INSERT INTO brokers VALUES ('a', '1-here', '0.1.0', 'h:1', 'h:2', 0, 1, 0);
         """)
         with_places = msgspec.msgpack.encode([*COLUMNS, [3, -1]])
         old.execute("INSERT INTO publishers VALUES ('t', 0, ?)", [with_places])
@@ -134,6 +138,8 @@ async def test_a_store_of_the_first_schema_is_brought_up_to_date_with_what_is_in
         assert msgspec.msgpack.decode(chunk["columns"]) == COLUMNS
         (place,) = await opened.rows(store.places)
         assert (place["topic"], place["chunk"], msgspec.msgpack.decode(place["at"])) == ("t", 0, [3, -1])
+        (broker,) = await opened.rows(store.brokers)
+        assert (broker["incarnation"], broker["claims"]) == ("1-here", None)
         await opened.aclose()
 
 
