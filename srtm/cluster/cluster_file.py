@@ -17,6 +17,7 @@ from srtm.net.address import parse_peer
 from srtm.net.json_file import read_json
 
 FILE_NAME = "cluster.json"
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _LOWEST_PORT = 10_000
 _TRIES = 100
 
@@ -37,6 +38,12 @@ class ClusterFile(msgspec.Struct, frozen=True, kw_only=True):
     brokers: list[BrokerPlace]
     pid: int | None = None  # of the supervisor; None: stopped
     distributor_pid: int | None = None
+    boot: str = ""  # of the kernel under which it ran
+
+
+def present_boot() -> str:
+    """Return the id of the running kernel: another one after each start of the host."""
+    return _BOOT_ID.read_text().strip()
 
 
 def read_cluster(data: Path) -> ClusterFile | None:

@@ -25,6 +25,7 @@ from srtm.cluster.cluster_file import (
     BrokerPlace,
     ClusterFile,
     pick_addresses,
+    present_boot,
     read_cluster,
     unusable,
     write_cluster,
@@ -170,6 +171,7 @@ class Cluster:
             brokers=self.brokers,
             pid=os.getpid() if self._running else None,
             distributor_pid=self.distributor_pid,
+            boot=present_boot(),
         )
 
     def note_end(self, child: Child) -> None:
@@ -225,12 +227,15 @@ async def cluster(
     _check(brokers, mcap, http_address)
     with _locked(data):
         issued = issue(data, _names(brokers)) if tokens else None
+        ended = _ended_with_the_host(data)
         running = _plan(data, brokers, mcap, http_address, broker_options, tell, issued, distributor_options)
         try:
             async with background_nursery() as nursery:
                 for child in running.children():
                     goes_on = partial(_goes_on, running, child)
                     await nursery.start(keep_running, child, running.note_change, goes_on)
+                for name, incarnation in ended.items():
+                    nursery.start_soon(_tell_until_heard, running, name, incarnation)
                 await _wait_ready(running, ready_timeout_s)
                 running.is_ready = True
                 await _tell_of_missing(running)
@@ -374,17 +379,50 @@ async def _report_death(running: Cluster, child: Child) -> None:
 
     A failure is only printed: the broker's next process, with a new incarnation, proves the same when it syncs.
     """
-    try:
-        # broker.runtime.data_directory writes it
-        incarnation = (running.data / child.name / "srtm.incarnation").read_text().strip()
-    except (OSError, UnicodeDecodeError):  # it ended before it had one, so the distributor does not know it
+    incarnation = _incarnation(running.data / child.name)
+    if incarnation is None:  # it ended before it had one, so the distributor does not know it
         return
-    notice = DeadNotice(incarnation=incarnation, reason=f"its supervisor saw it end: {child.ended}")
-    async with running.client(timeout_s=1.0) as client:
+    try:
+        await _tell_end(running, child.name, incarnation, f"its supervisor saw it end: {child.ended}", timeout_s=1.0)
+    except SrtmError as error:
+        running.tell(f"the distributor was not told that {child.name} ended: {error}")
+
+
+def _ended_with_the_host(data: Path) -> dict[str, str]:
+    """{broker: incarnation} of the last run on ``data``, if the host was started again since.
+
+    Their next processes cannot prove that: a lock says nothing about another kernel.
+    """
+    last = read_cluster(data)
+    if last is None or last.boot in ("", present_boot()):
+        return {}
+    found = {place.name: _incarnation(data / place.name) for place in last.brokers}
+    return {name: incarnation for name, incarnation in found.items() if incarnation is not None}
+
+
+def _incarnation(directory: Path) -> str | None:
+    """Return the one that used a broker's data directory last (``broker.runtime.data_directory`` writes it)."""
+    try:
+        return (directory / "srtm.incarnation").read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+async def _tell_until_heard(running: Cluster, name: str, incarnation: str) -> None:
+    """Report that a broker ended with its host. The distributor starts at the same time."""
+    backoff = Backoff(_FIRST_CHECK_S, _LAST_CHECK_S)
+    while True:
         try:
-            await client.broker_is_dead(child.name, notice)
-        except SrtmError as error:
-            running.tell(f"the distributor was not told that {child.name} ended: {error}")
+            return await _tell_end(running, name, incarnation, "its host was started again", timeout_s=READY_TIMEOUT_S)
+        except Unavailable:
+            await trio.sleep(backoff.next_s())
+        except (NotFound, Conflict):  # it counts with no broker of this name, or with a later process
+            return None
+
+
+async def _tell_end(running: Cluster, name: str, incarnation: str, reason: str, *, timeout_s: float) -> None:
+    async with running.client(timeout_s) as client:
+        await client.broker_is_dead(name, DeadNotice(incarnation=incarnation, reason=reason))
 
 
 async def _wait_ready(running: Cluster, timeout_s: float) -> None:

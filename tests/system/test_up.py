@@ -6,15 +6,18 @@ from __future__ import annotations
 import os
 import select
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
+import msgspec
 import pytest
 
-from srtm.cluster.cluster_file import ClusterFile, pick_addresses, read_cluster
+from srtm.cluster.cluster_file import ClusterFile, pick_addresses, present_boot, read_cluster, write_cluster
 
 pytestmark = pytest.mark.slow
 PATIENCE_S = 25
@@ -74,6 +77,26 @@ def test_a_signal_stops_everything_and_the_status_says_which(tmp_path: Path, sen
     assert not any(exists(pid) for pid in children_of(running))
     stopped = state_of(tmp_path)
     assert (stopped.pid, children_of(stopped)) == (None, [])
+
+
+def test_a_cluster_whose_host_was_started_again_takes_its_brokers_for_dead(tmp_path: Path) -> None:
+    """Else they would be refused: no lock is known to be the one of another kernel."""
+    (address,) = pick_addresses(1, {})
+    with up(tmp_path, address, 1) as process:
+        promise = {"percentile": 99, "latency_ms": 5}
+        topic = {"name": "cars", "rate": 100, "burst": 10, "slo": promise, "publishers": [{"count": 5, "rate": 10}]}
+        httpx.post(f"http://{address}/v1/topics", json=topic).raise_for_status()
+        first = httpx.get(f"http://{address}/v1/brokers/broker-1").json()["incarnation"]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 0
+    write_cluster(tmp_path, msgspec.structs.replace(state_of(tmp_path), boot="another"))
+    with sqlite3.connect(tmp_path / "store.sqlite3") as store:
+        (claims,) = store.execute("SELECT claims FROM brokers").fetchone()
+        store.execute("UPDATE brokers SET claims = ?", [claims.replace(present_boot(), "another")])
+    store.close()
+    with up(tmp_path, address, 1):
+        assert httpx.get(f"http://{address}/v1/brokers/broker-1").json()["incarnation"] > first
+        httpx.get(f"http://{address}/v1/topics/cars").raise_for_status()
 
 
 def test_started_again_it_listens_where_it_did(tmp_path: Path) -> None:
