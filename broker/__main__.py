@@ -64,6 +64,7 @@ def parse_config(given: argparse.Namespace) -> BrokerConfig:
         data_path=given.data_path,
         mcap=_number("mcap", given.mcap),
         distributors=tuple(distributors),
+        accept_unknown=given.accept_unknown,
         lookupd_tcp_addresses=tuple(given.lookupd_tcp_address),
         auth_http_addresses=tuple(given.auth_http_address),
         auth_http_request_method=given.auth_http_request_method,
@@ -142,6 +143,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--distributor", action="append", metavar="URL", help="may be repeated; default: $SRTM_DISTRIBUTOR, else none"
+    )
+    parser.add_argument(
+        "--accept-unknown",
+        action="store_true",
+        help="started again, take messages for topics that were not limited before the first sync: a topic that was "
+        "limited meanwhile then exceeds its limit",
     )
     parser.add_argument(
         "--lookupd-tcp-address", action="append", default=[], metavar="HOST:PORT", help="a nsqlookupd; may be repeated"

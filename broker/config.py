@@ -162,6 +162,7 @@ class BrokerConfig:
     data_path: str = "."
     mcap: float = 0.0  # msg/s; 0: not stated
     distributors: tuple[str, ...] = ()  # (): a broker alone
+    accept_unknown: bool = False  # started again, take what was not limited at once, and so exceed a limit made since
     lookupd_tcp_addresses: tuple[str, ...] = ()
     auth_http_addresses: tuple[str, ...] = ()  # (): AUTH is disabled
     auth_http_request_method: str = "get"

@@ -32,6 +32,7 @@ from broker.nsqd.authorization import Authorizer, auth_servers
 from broker.nsqd.metadata_writer import TopicListWriter
 from broker.nsqd.nsqlookupd import Identity, Nsqlookupds, Registration, registrations
 from broker.runtime import tls_files as tls
+from broker.runtime.acceptance import Acceptance
 from broker.runtime.addresses import BoundAddresses, Ports, bound_addresses, broadcast_address
 from broker.runtime.claims import claims_of
 from broker.runtime.data_directory import locked
@@ -100,6 +101,7 @@ class Broker:
         self._hostname = socket.gethostname()
         self._broadcast_address = broadcast_address(config, self._hostname)
         self._health = Health(engine)
+        self._acceptance = Acceptance(engine, self._health)
         self._topic_list_writer = TopicListWriter(engine, Path(config.data_path), settings.version, self._health, log)
         self._authorizer = Authorizer(engine, auth_servers(config), log)
         self._holder = LeaseHolder(engine, self._topic_list_writer.buckets.forget)
@@ -114,16 +116,20 @@ class Broker:
         self._synchronizer = None if self._membership is None else self._membership.synchronizer
 
     def restore(self, saved: metadata.Metadata, state: SyncState) -> None:
-        """Restore what the last incarnation had: limits first, then topics and channels. The port takes messages
-        once this broker knows what is limited."""
+        """Restore what the last incarnation had: limits first, then topics and channels. What was limited is taken
+        then, and waits; other topics may be limited by now, so they are refused until the first sync."""
         if self._config.distributors:
             self._holder.hold(state.topics, state.version)
         self._topic_list_writer.buckets.restore(saved.buckets or {}, self._holder.is_managed)
         for name in metadata.restore(self._engine, saved):
             self._log.warning("the list of topics on disk has an invalid name", name=name)
         self._channel_discovery.skip(topic.name for topic in saved.topics or [])
-        if not self._config.distributors or state.has_synced:
-            self._engine.set_accepting(True, "")
+        if not self._config.distributors or (state.has_synced and self._config.accept_unknown):
+            self._acceptance.take_all()
+        elif state.has_synced:
+            self._acceptance.take_limited(self._settings.not_accepting_reason)
+        else:
+            self._acceptance.refuse(self._settings.not_accepting_reason)
 
     async def run(self, task_status: trio.TaskStatus[BoundAddresses]) -> None:
         try:
@@ -234,6 +240,7 @@ class Broker:
             holder=self._holder,
             drain=self._drain,
             throttling=self._processors.throttling,
+            acceptance=self._acceptance,
             log=self._log,
             note_disowned=partial(self._health.note, "name"),
         )

@@ -95,9 +95,11 @@ def _optional_address(field: str, address: str) -> str:
 
 
 def _refusal(config: BrokerConfig, state: SyncState) -> str:
-    if config.distributors and not state.has_synced:
-        return f"broker {config.name} has not synced with the distributor yet"
-    return f"broker {config.name} is starting"
+    if not config.distributors:
+        return f"broker {config.name} is starting"
+    if state.has_synced:
+        return f"broker {config.name} has not synced with the distributor since its start: the topic may be limited"
+    return f"broker {config.name} has not synced with the distributor yet"
 
 
 def _bind_error(field: str, address: str, error: OSError) -> SrtmError:

@@ -165,6 +165,8 @@ class Engine:
         True also states that all limits are set. Then messages that waited for tokens when the process ended last are
         released, if their topics have no limit.
         """
+    def accept_limited(self, reason: str) -> None:
+        """Accept publishes to topics that have a limit. Others are answered with E_PUB_FAILED and ``reason``."""
     def trace(self, topic: str) -> tuple[list[str], bytes, bytes, bytes, bytes, bytes, bytes] | None:
         """Return the recorded messages: publisher names, then little-endian columns. None: no recording.
 

@@ -1,4 +1,7 @@
-"""What a broker cannot do now, for ``/ping``, ``/stats`` and ``/healthz``."""
+"""What a broker cannot do now, for ``/ping``, ``/stats`` and ``/healthz``.
+
+A broker that works but refuses publishes says so by ``/ping`` alone: who would start it again would win nothing.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ class Health:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._failures: dict[str, str] = {}  # {what cannot be written: why}
+        self._refusal: str | None = None  # why publishes are refused
         self.text = "OK"  # or "NOK - why"
 
     def note(self, what: str, failure: str | None) -> None:
@@ -24,4 +28,12 @@ class Health:
         if failure is not None:
             self._failures[what] = failure
         self.text = next((f"NOK - {reason}" for reason in self._failures.values()), "OK")
-        self._engine.set_health(self.text)
+        self._tell()
+
+    def note_refusal(self, reason: str | None) -> None:
+        """Publishes are refused for ``reason``; None: they are taken."""
+        self._refusal = reason
+        self._tell()
+
+    def _tell(self) -> None:
+        self._engine.set_health(f"NOK - {self._refusal}" if self._refusal and not self._failures else self.text)

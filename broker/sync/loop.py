@@ -22,6 +22,7 @@ import trio
 
 from broker import snapshot
 from broker.leases.lease_holder import LeaseHolder, held_over
+from broker.runtime.acceptance import Acceptance
 from broker.sync.drain import Drain
 from broker.sync.reports import Reports
 from broker.sync.state_file import SyncState, save_state
@@ -64,6 +65,7 @@ class LocalBroker:
     holder: LeaseHolder
     drain: Drain
     throttling: Callable[[], Throttling]
+    acceptance: Acceptance
     log: Log
     note_disowned: Callable[[str | None], object] = lambda _reason: None  # another broker has this name; None: no more
 
@@ -277,7 +279,7 @@ class Synchronizer:
         self._holder.apply(answer, self._sent_ns)
         self._unassigned.follow(answer)
         if is_first and not self._drain.refuses:
-            self._engine.set_accepting(True, "")
+            self._broker.acceptance.take_all()
         for move in answer.moves:
             self._engine.move_publisher(move.topic, move.publisher_id, move.address, move.version)
         self._measurements = answer.measurements
@@ -293,7 +295,7 @@ class Synchronizer:
     def _give_up(self) -> None:
         """Drop all tokens: they may be in force elsewhere. Refuse publishers, so that they ask for their broker."""
         self._holder.give_up()
-        self._engine.set_accepting(False, f"the distributor knows another broker {self._broker.name}")
+        self._broker.acceptance.refuse(f"the distributor knows another broker {self._broker.name}")
         self._listener.follow([])
         self.last_sync_s = None
 

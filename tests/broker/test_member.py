@@ -45,7 +45,13 @@ def holder() -> LeaseHolder:
 
 @pytest.fixture
 def membership(told: Told, holder: LeaseHolder, monkeypatch: pytest.MonkeyPatch) -> Membership:
-    parts: dict[str, Any] = {"engine": None, "drain": None, "throttling": Throttling, "directory": None}
+    parts: dict[str, Any] = {
+        "engine": None,
+        "drain": None,
+        "throttling": Throttling,
+        "directory": None,
+        "acceptance": None,
+    }
     config = BrokerConfig(name="b1", distributors=("http://d:4190",))
     broker = LocalBroker(name="b1", about=ABOUT, holder=holder, log=Log("b1", print), **parts)
     made = Membership(config, broker, cast(Any, told))

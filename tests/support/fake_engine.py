@@ -246,6 +246,10 @@ class FakeEngine:
         self.calls.append(("set_accepting", accepting, reason))
         self.accepting, self.reason = accepting, reason
 
+    def accept_limited(self, reason: str) -> None:
+        self.calls.append(("accept_limited", reason))
+        self.accepting, self.reason = False, reason
+
     def trace(self, topic: str) -> tuple[Any, ...] | None:
         if topic not in self.topics or self.topics[topic].bucket is None:
             return None

@@ -266,6 +266,10 @@ impl Engine {
         self.call(py, move |engine, now| engine.set_accepting(accepting, &reason, now))
     }
 
+    fn accept_limited(&self, py: Python<'_>, reason: String) -> PyResult<()> {
+        self.call(py, move |engine, _| engine.accept_limited(&reason))
+    }
+
     fn trace<'py>(&self, py: Python<'py>, topic: String) -> PyResult<Option<Trace<'py>>> {
         let columns = py.detach(|| self.0.trace(topic)).map_err(not_running)?;
         let bytes = |column: &[u8]| PyBytes::new(py, column);

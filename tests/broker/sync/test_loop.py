@@ -6,6 +6,8 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from broker.leases.lease_holder import LeaseHolder, held_over
+from broker.runtime.acceptance import Acceptance
+from broker.runtime.health import Health
 from broker.sync import loop as sync
 from broker.sync import unassigned_publishers
 from broker.sync.drain import Drain
@@ -104,6 +106,7 @@ class Rig:
                 holder=self.holder,
                 drain=self.drain,
                 throttling=lambda: Throttling(quota_cores=1.5),
+                acceptance=Acceptance(self.engine, Health(self.engine)),
                 log=log,
                 note_disowned=lambda reason: self.disowned.append(reason),
             ),

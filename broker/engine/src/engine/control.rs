@@ -303,10 +303,17 @@ impl Engine {
     /// Accepting means that all limits are in place. Messages of an earlier incarnation that waited for tokens are
     /// released if their topic has no limit.
     pub fn set_accepting(&mut self, accepting: bool, reason: &str, now: Nanos) {
+        self.takes_limited = false;
         self.refusal = (!accepting).then(|| reason.into());
         if accepting {
             self.release_restored(now);
         }
+    }
+
+    /// Accepts publishes to topics that have a limit, and refuses others for `reason`: a limit may be missing.
+    pub fn accept_limited(&mut self, reason: &str) {
+        self.refusal = Some(reason.into());
+        self.takes_limited = true;
     }
 
     /// The recorded decisions of a limited topic.

@@ -102,6 +102,7 @@ pub struct Engine {
     pub(crate) departures: Departures,
 
     pub refusal: Option<String>, // why publishes are refused just now
+    pub(crate) takes_limited: bool, // not those to topics with a limit: they wait for it
     pub list_is_final: bool,     // what there is of topics and channels is all that there will be
     pub(crate) has_leases: bool,
 }
@@ -110,6 +111,7 @@ impl Engine {
     pub fn new(config: Config) -> Self {
         Self {
             list_is_final: false,
+            takes_limited: false,
             refusal: (!config.accepting).then(|| config.not_accepting_reason.clone()),
             ids: IdMaker::new(config.node_id),
             server: Server::new(config.lab_service_time_ns),

@@ -148,6 +148,29 @@ fn publishes_are_refused_with_the_reason_while_the_broker_does_not_accept() {
 }
 
 #[test]
+fn only_topics_with_a_limit_take_publishes_while_other_limits_may_be_missing() {
+    let mut pair = Pair::new();
+    pair.limit("limited", limit(0, 0, 0));
+    pair.engine.create_topic("known");
+    pair.engine.accept_limited("not synced yet");
+    let large = "x".repeat(100_000);
+    for body in ["x", &large] {
+        assert_eq!(pair.publish("limited", body), ok());
+        for topic in ["known", "new"] {
+            assert_eq!(pair.publish(topic, body), error("E_PUB_FAILED PUB failed not synced yet"));
+        }
+    }
+    let key = pair.connect();
+    pair.send(key, mpub("known", &["x"; 5_000]));
+    pair.advance(0);
+    assert_eq!(pair.take(key), [error("E_MPUB_FAILED MPUB failed not synced yet")]);
+    pair.engine.set_accepting(true, "", pair.now);
+    assert_eq!(pair.publish("known", "x"), ok());
+    pair.engine.set_accepting(false, "it drains", pair.now);
+    assert_eq!(pair.publish("limited", "x"), error("E_PUB_FAILED PUB failed it drains"));
+}
+
+#[test]
 fn ten_thousand_connections_that_came_published_and_went_leave_nothing_in_memory() {
     let mut pair = Pair::with(Config { max_memory_bytes: 1 << 20, ..Config::default() });
     let consumer = pair.subscribe("t", "c", 2_500);

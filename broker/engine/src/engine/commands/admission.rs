@@ -10,8 +10,13 @@ use crate::queueing::publish::{Outcome, Source};
 use crate::time::Nanos;
 
 impl Engine {
-    pub(crate) fn check_accepting(&self, verb: Verb) -> Result<(), WireError> {
-        self.refusal.as_ref().map_or(Ok(()), |reason| Err(verb.refused(reason)))
+    pub(crate) fn check_accepting(&self, verb: Verb, topic: &str) -> Result<(), WireError> {
+        self.refusal_of(topic).map_or(Ok(()), |reason| Err(verb.refused(reason)))
+    }
+
+    /// Why publishes to a topic are refused just now, if they are.
+    pub(crate) fn refusal_of(&self, topic: &str) -> Option<&String> {
+        self.refusal.as_ref().filter(|_| !(self.takes_limited && self.has_limit(topic)))
     }
 
     pub(crate) fn memory_is_reached(&self) -> String {

@@ -40,7 +40,7 @@ impl Engine {
                 Box::new(Progress { left: bodies.count, ..Progress::default() })
             }
         };
-        if let Some(reason) = &self.refusal {
+        if let Some(reason) = self.refusal_of(topic) {
             return Err(reason.clone());
         }
         let rest = bodies.behind(progress.messages, progress.bytes);

@@ -159,7 +159,7 @@ impl Engine {
         if body.len() < LARGE_BYTES || self.has_limit(topic) {
             return Ok(true);
         }
-        self.check_accepting(verb)?;
+        self.check_accepting(verb, topic)?;
         if let Some(why) = self.refusal_to_build(key, topic, body.len()) {
             return Err(verb.refused(&why));
         }

@@ -33,7 +33,7 @@ impl Engine {
         asked: Asked<'_>,
         bodies: impl Iterator<Item = &'a [u8]>,
     ) -> Result<(), WireError> {
-        self.check_accepting(asked.verb)?;
+        self.check_accepting(asked.verb, asked.topic)?;
         let index = self.collect(asked, bodies).map_err(|why| asked.verb.refused(&why))?;
         self.turn.replies.push((asked.key, Reply::Publish(index)));
         Ok(())

@@ -61,7 +61,7 @@ impl Engine {
         let defer_ms = defer_ms(defer.as_deref(), self.config.max_req_timeout_ms)?;
         // One for a bucket was built as it came in, unless nobody knew how long it would be.
         let has_limit = self.has_limit(topic);
-        if body.len() >= LARGE_BYTES && self.refusal.is_none() && (!has_limit || head.framing == Framing::Chunked) {
+        if body.len() >= LARGE_BYTES && self.refusal_of(topic).is_none() && (!has_limit || head.framing == Framing::Chunked) {
             if let Some(why) = self.refusal_to_build(key, topic, body.len()) {
                 return Err((503, why.into()));
             }
@@ -143,7 +143,7 @@ impl Engine {
         bodies: impl Iterator<Item = &'a [u8]>,
         exchange: Exchange,
     ) -> Result<bool, Refusal> {
-        if let Some(reason) = &self.refusal {
+        if let Some(reason) = self.refusal_of(asked.topic) {
             return Err((503, reason.clone().into()));
         }
         let index = self.collect(asked, bodies).map_err(|why| (503, why.into()))?;
