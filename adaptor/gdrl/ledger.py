@@ -6,8 +6,9 @@ asker credits the one, takes the other out of its share as far as it can, and se
 that it came. So tokens in flight belong to nobody, and what is lost is lost: shares never sum to more than they did.
 
 Numbers count up per partner. An offer that comes twice is answered as before, a credit that comes twice counts once, an
-older number is refused. All of it belongs to one *epoch*, the distributor's word that these brokers may exchange;
-nothing comes to a ledger, or from it, after that.
+older number is refused. No more is credited than was asked for, and nothing that would make a share larger than
+``whole``, what all brokers have together: nobody who keeps to this sends it. All of it belongs to one *epoch*, the
+distributor's word that these brokers may exchange; nothing comes to a ledger, or from it, after that.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ class Tokens:
 
     def __bool__(self) -> bool:
         return self.rate > 0 or self.burst > 0
+
+    def covers(self, other: Tokens) -> bool:
+        """Whether ``other`` is no more than this in either."""
+        return other.rate <= self.rate and other.burst <= self.burst
 
 
 @dataclass(frozen=True)
@@ -57,12 +62,22 @@ class _Asking:
 
 
 class Ledger:
-    """``rate`` and ``burst``: what this broker has now, micro. ``least_rate``: no transfer leaves less, micro."""
+    """``rate`` and ``burst``: what this broker has now, micro. ``least_rate``: no transfer leaves less, micro.
+    ``whole``: of the topic; None: not known."""
 
-    def __init__(self, epoch: int, rate: int, burst: int, indicator: Indicator, least_rate: int = 1) -> None:
+    def __init__(
+        self,
+        epoch: int,
+        rate: int,
+        burst: int,
+        indicator: Indicator,
+        least_rate: int = 1,
+        whole: Tokens | None = None,
+    ) -> None:
         self.epoch = epoch
         self.rate = rate
         self.burst = burst
+        self.whole = whole
         self._indicator = indicator
         self._least_rate = least_rate
         self._asked: dict[str, _Asked] = {}
@@ -96,22 +111,28 @@ class Ledger:
         self._asked[partner] = _Asked(number, reply)
         return reply
 
-    def settle(self, partner: str, number: int, reply: Reply) -> None:
+    def settle(self, partner: str, number: int, reply: Reply) -> bool:
         """The answer to our offer ``number``: takes what is given, and puts what is asked for aside, to be sent as a
-        credit. Again: nothing."""
+        credit. Again: nothing. False: it gives more than the partner could have."""
         asking = self._asking.get(partner)
         if asking is None or asking.answered or number != asking.number:
-            return
+            return True
+        if not self._can_come(reply.gives):
+            return False
         asking.answered = True
         self._put(reply.gives)
         asking.owed = self._take(reply.asks)
+        return True
 
     def credit(self, partner: str, number: int, tokens: Tokens) -> bool:
-        """What a partner owed us has come. False: refused, there was no such offer."""
+        """What a partner owed us has come. False: refused, there was no such offer, or it is more than we asked for
+        or than the partner could have."""
         asked = self._asked.get(partner)
         if asked is None or number > asked.number:
             return False
         if number == asked.number and not asked.credited:
+            if not (asked.reply.asks.covers(tokens) and self._can_come(tokens)):
+                return False
             asked.credited = True
             self._put(tokens)
         return True
@@ -121,6 +142,11 @@ class Ledger:
         asking = self._asking.get(partner)
         if asking is not None and asking.number == number:
             asking.owed = Tokens()
+
+    def _can_come(self, tokens: Tokens) -> bool:
+        """Whether somebody else can have had ``tokens``: they are not among ours, and all together are ``whole``."""
+        sum_ = Tokens(self.rate + tokens.rate, self.burst + tokens.burst)
+        return self.whole is None or not tokens or self.whole.covers(sum_)
 
     def _take(self, wanted: Tokens) -> Tokens:
         """As much of it as leaves a share that lets messages go soon; from one that is smaller, nothing."""

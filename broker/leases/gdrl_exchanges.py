@@ -103,7 +103,9 @@ class GdrlExchanges:
             return known
         rate_micro, burst_micro = self._holder.in_force(name)
         least = least_rate(_mean_rate(exchange))
-        ledger = Ledger(exchange.epoch, rate_micro, burst_micro, cast(Indicator, exchange.indicator), least)
+        indicator = cast(Indicator, exchange.indicator)
+        whole = Tokens(micro(exchange.rate), micro(LARGEST if exchange.burst is None else exchange.burst))
+        ledger = Ledger(exchange.epoch, rate_micro, burst_micro, indicator, least, whole)
         return _Topic(exchange, share_version, ledger, RateEstimate())
 
     def update(self) -> None:
@@ -148,7 +150,8 @@ class GdrlExchanges:
             self.invalid_messages += 1
         elif message.offer is not None:
             gives, asks = Tokens(answer.gives_rate, answer.gives_burst), Tokens(answer.asks_rate, answer.asks_burst)
-            topic.ledger.settle(outgoing.partner, message.offer.number, Reply(gives, asks))
+            settled = topic.ledger.settle(outgoing.partner, message.offer.number, Reply(gives, asks))
+            self.invalid_messages += not settled
             self._put_in_force(name, topic)
 
     def answer(self, message: GdrlMessage) -> GdrlAnswer:

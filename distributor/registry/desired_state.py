@@ -73,6 +73,7 @@ def exchange(topic: Topic, broker: str, brokers: Mapping[str, Broker], max_rate:
     return Exchange(
         epoch=topic.leases.pool,
         rate=topic.leases.envelope.rate / MICRO,
+        burst=topic.leases.envelope.burst / MICRO,
         members={name: brokers[name].http_address for name in topic.leases.target if name in brokers},
         partners=topic.spec.adaptation.partners,
         indicator=topic.spec.adaptation.indicator,

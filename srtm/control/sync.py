@@ -75,6 +75,7 @@ class Exchange(Control, frozen=True):
 
     epoch: int
     rate: float  # of the topic, msg/s
+    burst: float | None = None  # of the topic, messages; None: an earlier version does not say
     members: dict[str, str] = {}  # {broker: HOST:PORT of its HTTP}
     partners: str = "random"  # or "ring"
     indicator: str = "slack"  # or "fill"

@@ -24,7 +24,8 @@ class Transfers(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.ledgers = {name: Ledger(1, RATE // 3, BURST // 3, "slack") for name in NAMES}
+        whole = Tokens(RATE, BURST)
+        self.ledgers = {name: Ledger(1, RATE // 3, BURST // 3, "slack", whole=whole) for name in NAMES}
         self.offers: list[tuple[str, str, int, Supply]] = []
         self.replies: list[tuple[str, str, int, Reply]] = []
         self.credits: list[tuple[str, str, int, Tokens]] = []
@@ -52,14 +53,14 @@ class Transfers(RuleBasedStateMachine):
     @rule(data=st.data())
     def deliver_reply(self, data: st.DataObject) -> None:
         sender, to, number, reply = data.draw(st.sampled_from(self.replies))
-        self.ledgers[to].settle(sender, number, reply)
+        assert self.ledgers[to].settle(sender, number, reply)
 
     @precondition(lambda self: self.credits)
     @rule(data=st.data())
     def deliver_credit(self, data: st.DataObject) -> None:
         sender, to, number, tokens = data.draw(st.sampled_from(self.credits))
-        if self.ledgers[to].credit(sender, number, tokens):
-            self.acknowledged.append((to, sender, number))
+        assert self.ledgers[to].credit(sender, number, tokens)
+        self.acknowledged.append((to, sender, number))
 
     @precondition(lambda self: self.acknowledged)
     @rule(data=st.data())
@@ -114,6 +115,22 @@ def test_an_offer_from_the_past_is_refused_and_so_is_a_credit_for_no_offer() -> 
     assert ledger.answer("b", 1, theirs, supply(ledger, 1.0)) is None
     assert not ledger.credit("b", 3, Tokens(1, 1))
     assert not ledger.credit("c", 1, Tokens(1, 1))
+
+
+def test_no_more_is_credited_than_was_asked_for_or_than_the_others_can_have() -> None:
+    whole = Tokens(1_000 * MICRO, 10 * MICRO)
+    ledger = Ledger(1, 400 * MICRO, 4 * MICRO, "fill", whole=whole)
+    boast = Supply(rate=10**6 * MICRO, burst=10**6 * MICRO, demand=1.0)
+    reply = ledger.answer("b", 1, boast, supply(ledger, 900.0))
+    assert reply is not None
+    assert reply.asks.rate > 1_000 * MICRO
+    assert not ledger.credit("b", 1, Tokens(reply.asks.rate + 1, 0))
+    assert not ledger.credit("b", 1, reply.asks)
+    assert not ledger.credit("b", 1, Tokens(601 * MICRO, 0))
+    assert ledger.credit("b", 1, Tokens(600 * MICRO, 6 * MICRO))
+    assert (ledger.rate, ledger.burst) == (whole.rate, whole.burst)
+    assert not ledger.settle("c", ledger.offer("c"), Reply(Tokens(1, 0), Tokens()))
+    assert (ledger.rate, ledger.burst) == (whole.rate, whole.burst)
 
 
 @pytest.mark.parametrize("rate", [1_000 * MICRO, 20 * MICRO, 5])

@@ -8,7 +8,8 @@ import msgspec
 
 from broker.leases.gdrl_exchanges import GdrlExchanges
 from broker.leases.lease_holder import LeaseHolder
-from srtm.control import DesiredTopic, Exchange, Share, SyncAnswer
+from srtm.control import DesiredTopic, Exchange, GdrlCredit, GdrlMessage, GdrlOffer, Share, SyncAnswer
+from srtm.units import MICRO
 from tests.support.fake_engine import FakeEngine
 
 FIRST = 1_000  # number of a bin
@@ -39,9 +40,9 @@ class Looked(FakeEngine):
 class Rig:
     def __init__(self) -> None:
         self.engine = Looked()
-        holder = LeaseHolder(self.engine)  # type: ignore[arg-type]
+        holder = self.holder = LeaseHolder(self.engine)  # type: ignore[arg-type]
         self.exchanges = GdrlExchanges("b0", self.engine, holder, random.Random(1))  # type: ignore[arg-type]
-        exchange = Exchange(epoch=1, rate=1_000.0, members={"b0": "b0:1", "b1": "b1:1"}, indicator="fill")
+        exchange = Exchange(epoch=1, rate=1_000.0, burst=20.0, members={"b0": "b0:1", "b1": "b1:1"}, indicator="fill")
         share = Share(version=1, rate=500.0, burst=10.0)
         topic = DesiredTopic(topic="cars", share=share, histories=True, exchange=exchange)
         holder.apply(SyncAnswer(version=1, topics=[topic]), 0)
@@ -74,3 +75,15 @@ def test_weeks_in_which_nothing_was_exchanged_are_over_at_once() -> None:
     rig.engine.until += 10**12
     rig.engine.waiting = 0
     assert rig.demand < 20.0
+
+
+def test_who_boasts_of_tokens_and_then_credits_them_mints_none() -> None:
+    rig = Rig()
+    rig.engine.waiting = 4_000
+    rig.exchanges.update()
+    million = 10**6 * MICRO
+    boast = GdrlOffer(number=1, rate=million, burst=million, demand=1.0, dispersion=1.0, batch=1)
+    assert rig.exchanges.answer(GdrlMessage(topic="cars", epoch=1, sender="b1", offer=boast)).accepted
+    credit = GdrlCredit(number=1, rate=million // 2, burst=1_000 * MICRO)
+    assert not rig.exchanges.answer(GdrlMessage(topic="cars", epoch=1, sender="b1", credit=credit)).accepted
+    assert rig.holder.in_force("cars") == (500 * MICRO, 10 * MICRO)
