@@ -112,10 +112,15 @@ impl Flows {
     }
 
     /// See `Sequence::take`; false also of a connection that is not known.
-    pub fn take(&mut self, key: ConnKey, len: usize, spans: &mut Vec<(usize, Nanos)>) -> bool {
+    ///
+    /// None of these bytes arrived before `since`, when nothing of the connection was there: a segment from before that
+    /// which seems to bring one of them was thrown away by the kernel.
+    pub fn take(&mut self, key: ConnKey, len: usize, since: Nanos, spans: &mut Vec<(usize, Nanos)>) -> bool {
         let Some(stream) = self.streams.get_mut(key) else { return false };
         self.fresh -= usize::from(stream.noted.take() == Some(self.round));
-        stream.bytes.take(len, spans)
+        let is_known = stream.bytes.take(len, spans);
+        spans.iter_mut().for_each(|(_, at)| *at = since.max(*at));
+        is_known
     }
 }
 
@@ -145,7 +150,7 @@ mod tests {
 
     fn take(flows: &mut Flows, key: ConnKey, len: usize) -> Option<Vec<(usize, Nanos)>> {
         let mut spans = Vec::new();
-        flows.take(key, len, &mut spans).then_some(spans)
+        flows.take(key, len, Nanos::MIN, &mut spans).then_some(spans)
     }
 
     #[test]
@@ -209,6 +214,19 @@ mod tests {
         flows.note(&syn(5_000, 77), 3); // somebody pretends to be the accepted one
         flows.note(&bytes(5_000, SYN + 1, 4), 4);
         assert_eq!(take(&mut flows, key, 4), Some(vec![(4, 4)]));
+    }
+
+    #[test]
+    fn no_byte_arrives_before_nothing_was_there_to_read_whatever_a_segment_says() {
+        let (mut flows, key) = (Flows::default(), keys(1)[0]);
+        flows.note(&syn(5_000, SYN), 1);
+        flows.accept(key, flow(5_000));
+        flows.note(&bytes(5_000, SYN + 1, 4), 2); // the kernel throws it away
+        flows.note(&bytes(5_000, SYN + 1, 4), 3_000);
+        flows.note(&bytes(5_000, SYN + 5, 4), 3_500);
+        let mut spans = Vec::new();
+        assert!(flows.take(key, 8, 2_990, &mut spans));
+        assert_eq!(spans, [(4, 2_990), (8, 3_500)]);
     }
 
     #[test]

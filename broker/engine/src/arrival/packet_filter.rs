@@ -80,6 +80,40 @@ fn parse_tcp(tcp: &[u8], total: usize, from: IpAddr, to: IpAddr) -> Option<Segme
     })
 }
 
+/// Whether the segment in `packet` is whole, and its checksum right (RFC 9293, 3.1). The kernel throws others away.
+///
+/// False also where `packet` ends before the segment does: then nobody can tell.
+pub fn is_intact(packet: &[u8]) -> bool {
+    pseudo_header(packet).is_some_and(|(addresses, tcp)| {
+        let length = [u16::from(TCP), tcp.len() as u16].map(u16::to_be_bytes);
+        let words = |bytes: &[u8]| -> u64 {
+            bytes.chunks(2).map(|word| u64::from(u16::from_be_bytes([word[0], *word.get(1).unwrap_or(&0)]))).sum()
+        };
+        let mut sum = words(addresses) + words(length.as_flattened()) + words(tcp);
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        sum == 0xffff
+    })
+}
+
+/// The addresses that a segment's checksum covers too, and the segment, if it is whole.
+fn pseudo_header(packet: &[u8]) -> Option<(&[u8], &[u8])> {
+    match packet.first()? >> 4 {
+        4 => {
+            let head = packet.first_chunk::<20>()?;
+            let total = usize::from(u16::from_be_bytes([head[2], head[3]]));
+            Some((packet.get(12..20)?, packet.get(usize::from(head[0] & 15) * 4..total)?))
+        }
+        6 => {
+            let head = packet.first_chunk::<40>()?;
+            let len = usize::from(u16::from_be_bytes([head[4], head[5]]));
+            Some((packet.get(8..40)?, packet.get(40..40 + len)?))
+        }
+        _ => None,
+    }
+}
+
 /// One instruction of the kernel's classic packet filter (`struct sock_filter`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instruction {
@@ -296,6 +330,48 @@ mod tests {
         let (from, to) = (Ipv6Addr::new(0, 0, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0, 0, 0, 0, 0, 0, 0, 2));
         let flow = Flow { from: (from.into(), 5_000), to: (to.into(), PORT) };
         assert_eq!(parse(&v6(&given)), Some(Segment { flow, ..expected }));
+    }
+
+    #[test]
+    fn a_checksum_is_right_of_the_whole_segment_alone_and_of_no_other() {
+        for mut packet in [
+            v4(&Tcp { flags: 0x18, options: 12, payload: 5, port: PORT }, 4),
+            v6(&Tcp { flags: 0x18, options: 12, payload: 5, port: PORT }),
+        ] {
+            packet.extend(b"PUB t");
+            let at = packet.len() - 5 - 32 + 16;
+            let right = (0..=u16::MAX)
+                .filter(|sum| {
+                    packet[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+                    is_intact(&packet)
+                })
+                .collect::<Vec<_>>();
+            assert_eq!(right.len(), 1, "one of 65,536");
+            packet[at..at + 2].copy_from_slice(&right[0].to_be_bytes());
+            assert!(is_intact(&packet));
+            assert!(!is_intact(&packet[..packet.len() - 1]), "cut");
+            for index in (at - 16..packet.len()).step_by(7) {
+                let mut other = packet.clone();
+                other[index] ^= 0x10;
+                assert!(!is_intact(&other), "byte {index}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_checksum_covers_addresses_header_and_bytes() {
+        let hex = concat!(
+            "450000330001400040063cc27f0000017f000001",
+            "13881036000003e9000007d25018020001c50000",
+            "50554220740a0000000178"
+        );
+        let digit = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).expect("hex");
+        let packet: Vec<u8> = (0..hex.len()).step_by(2).map(digit).collect(); // "PUB t", from 127.0.0.1
+        assert!(is_intact(&packet));
+        assert_eq!(parse(&packet).map(|segment| segment.len), Some(11));
+        let mut other = packet.clone();
+        other[36] ^= 1; // the checksum itself
+        assert!(!is_intact(&other));
     }
 
     #[test]

@@ -28,6 +28,12 @@ impl<'a> Stamps<'a> {
         Self { before: len, ..self }
     }
 
+    /// When no byte of the read was there yet.
+    #[cfg(feature = "packet-clock")]
+    pub(crate) fn since(&self) -> Nanos {
+        self.since
+    }
+
     /// Arrival of a command that ends at offset `end`: that of its last byte.
     pub(crate) fn at(&self, end: usize) -> Nanos {
         if self.spans.is_empty() {

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use slotmap::SecondaryMap;
 
 use crate::arrival::flow_table::Flows;
-use crate::arrival::packet_filter::{Flow, parse};
+use crate::arrival::packet_filter::{Flow, is_intact, parse};
 use crate::arrival::stamps::Stamps;
 use crate::io::arrival_clock::ArrivalClock;
 use crate::io::arrival_clock::packet_ring::Ring;
@@ -57,7 +57,7 @@ impl PacketClock {
         let now = clock::monotonic();
         let (flows, since) = (&mut self.flows, self.drained);
         self.ring.drain(|packet| {
-            if let Some(segment) = parse(packet.bytes) {
+            if let Some(segment) = parse(packet.bytes).filter(|_| packet.is_checked || is_intact(packet.bytes)) {
                 flows.note(&segment, clock.monotonic_of(packet.stamp, since, clock::monotonic()));
             }
         });
@@ -101,7 +101,7 @@ impl ArrivalClock for PacketClock {
             self.drain(clock); // they came since the last look
         }
         self.spans.clear();
-        if !self.flows.take(key, len, &mut self.spans) {
+        if !self.flows.take(key, len, of_read.since(), &mut self.spans) {
             self.ring.count_lost();
             self.fallbacks += 1;
             return of_read;

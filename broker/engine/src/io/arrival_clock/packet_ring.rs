@@ -29,7 +29,12 @@ pub struct Ring {
 pub struct Packet<'a> {
     pub bytes: &'a [u8],
     pub stamp: Nanos,
+    /// The kernel or the network card verified its checksum, or it has none, for it never left this machine.
+    pub is_checked: bool,
 }
+
+/// Of a packet whose checksum needs no look.
+const CHECKED: u32 = libc::TP_STATUS_CSUM_VALID | libc::TP_STATUS_CSUMNOTREADY;
 
 impl Ring {
     /// Open a ring for all interfaces of this network namespace. `PermissionDenied` without CAP_NET_RAW.
@@ -111,7 +116,8 @@ fn packet<'a>(frame: NonNull<u8>) -> Option<Packet<'a>> {
     // SAFETY: within the frame, as was just checked, and ours until the caller gives the status back, after its last
     // use.
     let bytes = unsafe { slice::from_raw_parts(frame.add(start).as_ptr(), len) };
-    Some(Packet { bytes, stamp: Nanos::from(header.tp_sec) * 1_000_000_000 + Nanos::from(header.tp_nsec) })
+    let stamp = Nanos::from(header.tp_sec) * 1_000_000_000 + Nanos::from(header.tp_nsec);
+    Some(Packet { bytes, stamp, is_checked: header.tp_status & CHECKED != 0 })
 }
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
