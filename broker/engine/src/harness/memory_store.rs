@@ -2,7 +2,7 @@
 //! engine.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, ErrorKind};
 use std::rc::Rc;
 
@@ -19,12 +19,14 @@ pub struct Disk {
     pub unreadable_from: u64, // only there
     pub unwritable: bool,     // EIO for every change
     pub unsyncable: bool,     // EIO for every sync
+    pub drops_pages: bool,    // what a failed sync was to write never gets there, though the next sync succeeds
     pub unremovable: bool,    // EIO for every removal by a job
     pub writes: usize,
     pub jobs: Vec<Job>,
     pub slow: bool,                  // jobs wait, until somebody waits for them
     pub lives: Option<usize>,        // the process is killed after so many parts of jobs
     pub dead: bool,                  // the process was killed: nothing more gets there
+    dropped: BTreeSet<String>,       // files of which pages were dropped
     synced: BTreeMap<String, usize>, // how much of a file is on the device
     pub waiting: VecDeque<Job>,
     outcomes: Vec<Outcome>,
@@ -132,7 +134,11 @@ impl Disk {
     fn sync(&mut self, file: &str) -> io::Result<()> {
         self.change()?;
         if self.unsyncable {
+            self.dropped.extend(self.drops_pages.then(|| file.to_owned()));
             return Err(error(libc::EIO));
+        }
+        if self.dropped.contains(file) {
+            return Ok(());
         }
         self.synced.extend(self.files.get(file).map(|content| (file.to_owned(), content.len())));
         Ok(())

@@ -26,11 +26,12 @@ pub struct DiskQueue {
     written_bytes: u64,          // ever
     begun_files: u64,            // ever
     highest_id: u64,
-    saved: Vec<u8>,           // content of the last meta file; empty: unknown
-    meta_there: bool,         // there may be one
-    unwanted: Vec<String>,    // files to remove, until they are
-    damaged: Vec<String>,     // files to set aside, until they are
-    copied: Vec<Rc<Receipt>>, // for records of other queues whose copies here are not on the device yet
+    saved: Vec<u8>,             // content of the last meta file; empty: unknown
+    meta_there: bool,           // there may be one
+    unwanted: Vec<String>,      // files to remove, until they are
+    damaged: Vec<String>,       // files to set aside, until they are
+    copied: Vec<Rc<Receipt>>,   // for records of other queues whose copies here are not on the device yet
+    doubtful: Vec<Rc<Receipt>>, // the same of copies that may never get there
     errand: Rc<Errand>,
     begun: Option<Batch>, // behind the end of the last segment, where nobody looks yet
 }
@@ -59,7 +60,7 @@ pub struct Read<'a> {
 
 impl DiskQueue {
     pub fn new(name: &str) -> Self {
-        let (segments, saved, unwanted, damaged, copied, errand, begun) = Default::default();
+        let (segments, saved, unwanted, damaged, copied, doubtful, errand, begun) = Default::default();
         let (unread, changes, unsynced, highest_id, meta_there) = Default::default();
         let (written_bytes, begun_files) = Default::default();
         Self {
@@ -76,6 +77,7 @@ impl DiskQueue {
             unwanted,
             damaged,
             copied,
+            doubtful,
             errand,
             begun,
         }
@@ -464,7 +466,9 @@ impl DiskQueue {
 
     /// The job that makes the queue durable. `None`: nothing changed, or the last job is still under way.
     ///
-    /// `errand` receives its outcome; the next job repeats what failed.
+    /// `errand` receives its outcome; the next job repeats what failed. But a kernel that could not write pages may drop
+    /// them and call the next sync a success (Rebello and others, "Can applications recover from fsync failures?", ATC
+    /// 2020). So the sources of copies that were written by then stay until the process ends.
     pub fn sync(&mut self) -> Option<Job> {
         match self.errand.state() {
             State::UnderWay => return None,
@@ -473,7 +477,8 @@ impl DiskQueue {
             State::Failed => {
                 self.saved = Vec::new();
                 self.segments.iter_mut().for_each(|segment| segment.synced = false);
-                self.copied.extend(self.errand.take_receipts());
+                self.doubtful.extend(self.errand.take_receipts());
+                self.doubtful.append(&mut self.copied);
             }
         }
         (self.changes, self.unsynced) = (0, 0);

@@ -263,6 +263,25 @@ fn a_stop_whose_sync_of_a_channel_fails_keeps_what_the_topic_had() {
 }
 
 #[test]
+fn a_sync_that_succeeds_after_one_that_failed_lets_no_source_go() {
+    let mut world = World::new(0);
+    world.publish(&["a"]);
+    world.pair.advance(10 * S);
+    world.store.with(|disk| (disk.unsyncable, disk.drops_pages) = (true, true));
+    world.channel("c");
+    world.pair.turn();
+    world.pair.advance(10 * S);
+    world.store.with(|disk| disk.unsyncable = false);
+    world.pair.advance(10 * S);
+    world.publish(&["b"]);
+    world.pair.advance(10 * S);
+    world.cut_power();
+    world.channel("c");
+    world.release("t");
+    assert!(world.drain().contains(&"a".to_owned()));
+}
+
+#[test]
 fn a_stop_while_a_job_is_under_way_still_writes_down_where_reading_begins() {
     let mut world = World::new(0);
     world.channel("c");
