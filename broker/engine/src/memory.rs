@@ -47,10 +47,57 @@ impl Drop for Charge {
     }
 }
 
+/// Bytes of messages that a backlog or a queue keeps in memory, where no disk relieves it.
+///
+/// One may have an eighth of the memory, and all together half: so none of them refuses the publishes of others.
+#[derive(Debug, Default)]
+pub struct Stock {
+    all: Meter,
+    max_memory: u64,
+    bytes: u64,
+}
+
+impl Stock {
+    pub fn new(all: &Meter, max_memory: u64) -> Self {
+        Self { all: all.clone(), max_memory, bytes: 0 }
+    }
+
+    pub fn used(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether it may have `cost` bytes more. An empty one may have any message.
+    pub fn has_room_for(&self, cost: u64) -> bool {
+        let is_small = self.bytes == 0 || self.bytes + cost <= self.max_memory / 8;
+        is_small && self.all.used() + cost <= self.max_memory / 2
+    }
+
+    pub fn add(&mut self, bytes: u64) {
+        self.bytes += bytes;
+        self.all.add(bytes);
+    }
+
+    pub fn subtract(&mut self, bytes: u64) {
+        self.bytes -= bytes;
+        self.all.subtract(bytes);
+    }
+
+    pub fn clear(&mut self) {
+        self.subtract(self.bytes);
+    }
+}
+
+impl Drop for Stock {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
 /// What an engine's messages, and what becomes some, take. Limits of clients have meters of their own.
 #[derive(Debug, Default)]
 pub struct Memory {
     pub messages: Meter,
+    pub(crate) stocks: Meter,   // of these, what no disk relieves
     pub(crate) layers: Meter,   // what is kept undecoded or unsealed
     pub(crate) partial: Meter,  // large messages that are being built
     pub(crate) reserved: Meter, // what is still to come of MPUBs that are kept whole

@@ -70,7 +70,7 @@ impl Engine {
             return key;
         }
         self.work.note(CREATION_UNITS);
-        let key = self.channels.insert(Channel::new(name, topic_key, Queue::in_memory()));
+        let key = self.channels.insert(Channel::new(name, topic_key, Queue::in_memory(), self.new_stock()));
         self.channels[key].queue = self.channel_queue(key, topic_key, name);
         if let Some(topic) = self.topics.get_mut(topic_key) {
             topic.channels.push(key);
@@ -206,6 +206,7 @@ impl Engine {
     /// Creates or changes a topic's bucket. False: `limit.version` is older than the one in force.
     pub fn set_bucket(&mut self, name: &str, limit: Limit, now: Nanos) -> bool {
         let key = self.topic_of(name);
+        let stock = self.new_stock();
         self.release_due(key, now);
         let names = self.name_room();
         let Some(topic) = self.topics.get_mut(key) else { return false };
@@ -214,7 +215,7 @@ impl Engine {
             Some(limiter) => limiter.set(limit, now),
             none => {
                 let trace = Trace::new(self.config.trace_entries, topic.next_trace, names);
-                *none = Some(Box::new(Limiter::new(limit, trace, now)));
+                *none = Some(Box::new(Limiter::new(limit, trace, stock, now)));
                 topic.generation += 1;
             }
         }
@@ -244,9 +245,10 @@ impl Engine {
             return self.set_bucket(name, limit, now);
         }
         let trace = Trace::new(self.config.trace_entries, 0, self.name_room());
+        let stock = self.new_stock();
         self.kept_limiters
             .entry(name.into())
-            .or_insert_with(|| Box::new(Limiter::new(limit, trace, now)))
+            .or_insert_with(|| Box::new(Limiter::new(limit, trace, stock, now)))
             .set(limit, now);
         true
     }

@@ -101,9 +101,9 @@ pub struct Engine {
     pub(crate) network_delay: NetworkDelay,
     pub(crate) departures: Departures,
 
-    pub refusal: Option<String>, // why publishes are refused just now
+    pub refusal: Option<String>,    // why publishes are refused just now
     pub(crate) takes_limited: bool, // not those to topics with a limit: they wait for it
-    pub list_is_final: bool,     // what there is of topics and channels is all that there will be
+    pub list_is_final: bool,        // what there is of topics and channels is all that there will be
     pub(crate) has_leases: bool,
 }
 

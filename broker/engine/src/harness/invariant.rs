@@ -1,4 +1,4 @@
-//! What holds after every turn of any sequence of operations: the meter is the sum over all queues; each message in
+//! What holds after every turn of any sequence of operations: the meters are sums over all queues; each message in
 //! flight is counted by its owner and by nobody else, and has a deadline that is armed; each consumer is in its
 //! channel's ring at most once, and exactly if it is marked as listed; a connection that wants a message is listed;
 //! keys that owners hold lead somewhere; nothing is past its due time.
@@ -7,7 +7,9 @@ use std::collections::HashMap;
 
 use crate::engine::Engine;
 use crate::keys::ConnKey;
+use crate::protocol::codec;
 use crate::queueing::message::{ENTRY_OVERHEAD, Message};
+use crate::queueing::queue::Queue;
 use crate::time::Nanos;
 
 /// What messages hold: themselves, and blocks that some of them share.
@@ -30,17 +32,25 @@ impl Held {
     }
 }
 
+/// What a queue without a disk keeps.
+fn ephemeral(name: &str, queue: &Queue) -> u64 {
+    if codec::is_ephemeral(name) { queue.memory().iter().map(Message::cost).sum() } else { 0 }
+}
+
 /// Panics where it is broken. After a turn, and those that it called for.
 pub fn check(engine: &Engine, now: Nanos) {
-    let mut held = Held::default();
+    let (mut held, mut stocks) = (Held::default(), 0);
     for topic in engine.topics.values() {
         held.note(topic.queue.memory().iter().chain(topic.queue.unwritten()).chain(&topic.restored));
+        stocks += ephemeral(&topic.name, &topic.queue);
         if let Some(limiter) = &topic.limiter {
             held.note(limiter.backlog.iter());
             assert_eq!(
                 limiter.backlog_bytes,
                 limiter.backlog.iter().map(|message| message.body_len() as u64).sum::<u64>()
             );
+            assert_eq!(limiter.stock.used(), limiter.backlog.iter().map(Message::cost).sum::<u64>());
+            stocks += limiter.stock.used();
             assert!(limiter.backlog.next_due().is_none_or(|due| due > now), "a message is due and still waits");
         }
         assert!(topic.channels.iter().all(|key| engine.channels.contains_key(*key)));
@@ -50,6 +60,9 @@ pub fn check(engine: &Engine, now: Nanos) {
         held.note(channel.queue.memory().iter().chain(channel.queue.unwritten()));
         held.note(channel.in_flight.values().map(|entry| &entry.message));
         held.note(channel.deferred.values());
+        assert_eq!(channel.stock.used(), channel.deferred.values().map(Message::cost).sum::<u64>());
+        stocks += channel.stock.used();
+        stocks += ephemeral(&channel.name, &channel.queue);
         assert!(engine.topics[channel.topic].channels.contains(&key));
         let waits = channel.starved && !channel.paused && !channel.ready.is_empty() && !channel.queue.is_empty();
         assert!(
@@ -82,5 +95,6 @@ pub fn check(engine: &Engine, now: Nanos) {
         }
     }
     assert_eq!(engine.memory.messages.used(), held.cost());
+    assert_eq!(engine.memory.stocks.used(), stocks);
     assert!(engine.poll_timeout().is_none_or(|at| at > now), "a timer is due");
 }

@@ -6,6 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::id::{MessageId, SEQUENCE_BITS};
 use crate::keys::{ConnKey, TopicKey};
+use crate::memory::Stock;
 use crate::queueing::message::Message;
 use crate::queueing::queue::Queue;
 use crate::queueing::zone_preference::Deliveries;
@@ -70,6 +71,7 @@ pub struct Channel {
     pub queue: Queue,
     pub in_flight: HashMap<MessageId, InFlight, BuildHasherDefault<IdHasher>>,
     pub deferred: BTreeMap<(Nanos, MessageId), Message>,
+    pub stock: Stock, // of what is deferred
     pub consumers: Vec<ConnKey>,
     pub ready: VecDeque<ConnKey>, // each consumer once (`Subscription::listed`); some may lack credit
     pub paused: bool,
@@ -98,13 +100,14 @@ impl NotYours {
 }
 
 impl Channel {
-    pub fn new(name: &str, topic: TopicKey, queue: Queue) -> Self {
+    pub fn new(name: &str, topic: TopicKey, queue: Queue, stock: Stock) -> Self {
         Self {
             name: name.into(),
             topic,
             queue,
             in_flight: HashMap::default(),
             deferred: BTreeMap::new(),
+            stock,
             consumers: Vec::new(),
             ready: VecDeque::new(),
             paused: false,
@@ -140,7 +143,10 @@ impl Channel {
 
     pub fn defer(&mut self, message: Message, due: Nanos) -> Nanos {
         let message = Message { frame: message.frame.detached(), ..message };
-        self.deferred.insert((due, message.id), message);
+        self.stock.add(message.cost());
+        if let Some(same) = self.deferred.insert((due, message.id), message) {
+            self.stock.subtract(same.cost()); // files that were written by hand can hold an id twice
+        }
         due
     }
 
@@ -153,7 +159,9 @@ impl Channel {
         let before = self.queue.len();
         for _ in 0..limit {
             let Some(entry) = self.deferred.first_entry().filter(|entry| entry.key().0 <= now) else { break };
-            self.queue.push_back(entry.remove());
+            let message = entry.remove();
+            self.stock.subtract(message.cost());
+            self.queue.push_back(message);
         }
         self.queue.len() > before
     }
@@ -191,6 +199,7 @@ impl Channel {
         self.queue.clear();
         self.in_flight.clear();
         self.deferred.clear();
+        self.stock.clear();
     }
 }
 

@@ -127,6 +127,11 @@ impl Message {
         Self { id, frame, attempts: 0, defer_ms, foreign: false, times, stored: None }
     }
 
+    /// What it takes in one queue, in bytes.
+    pub fn cost(&self) -> u64 {
+        cost_of(1, self.body_len() as u64, 1)
+    }
+
     /// Wall-clock instant of its publish.
     pub fn wall_ns(&self) -> i64 {
         codec::message_wall_ns(&self.frame)

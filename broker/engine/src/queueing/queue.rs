@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use crate::memory::Stock;
 use crate::queueing::disk_ticket::{Owner, Ticket};
 use crate::queueing::message::Message;
 use crate::queueing::shared_disk::Disk;
@@ -31,7 +32,7 @@ pub struct Queue {
 /// Destination of messages beyond the memory bound.
 #[derive(Debug)]
 enum Beyond {
-    Nowhere { dropped: u64 },
+    Nowhere { dropped: u64, stock: Option<Stock> },
     Disk(Box<Spill>),
 }
 
@@ -124,15 +125,15 @@ impl Spill {
 impl Queue {
     /// A queue bounded only by the engine's memory limit.
     pub fn in_memory() -> Self {
-        Self { memory: VecDeque::new(), room: usize::MAX, beyond: Beyond::Nowhere { dropped: 0 } }
+        Self { memory: VecDeque::new(), room: usize::MAX, beyond: Beyond::Nowhere { dropped: 0, stock: None } }
     }
 
-    /// A queue that drops messages beyond `room`.
-    pub fn ephemeral(room: usize) -> Self {
+    /// A queue that drops messages beyond `room`, or beyond what `stock` takes.
+    pub fn ephemeral(room: usize, stock: Stock) -> Self {
         // An ephemeral queue without any memory would be none: a turn may bring a portion before a consumer gets the
         // first.
         let room = if room == 0 { PORTION.messages as usize } else { room };
-        Self { memory: VecDeque::new(), room, beyond: Beyond::Nowhere { dropped: 0 } }
+        Self { memory: VecDeque::new(), room, beyond: Beyond::Nowhere { dropped: 0, stock: Some(stock) } }
     }
 
     pub(crate) fn on_disk(disk: Rc<Disk>, owner: Owner, name: String, room: usize) -> Self {
@@ -161,7 +162,7 @@ impl Queue {
     /// Messages dropped for lack of room.
     pub fn dropped(&self) -> u64 {
         match &self.beyond {
-            Beyond::Nowhere { dropped } => *dropped,
+            Beyond::Nowhere { dropped, .. } => *dropped,
             Beyond::Disk(_) => 0,
         }
     }
@@ -195,17 +196,32 @@ impl Queue {
     }
 
     pub fn push_back(&mut self, message: Message) {
-        if self.memory.len() < self.room {
+        if self.memory.len() < self.room && self.stocks_room_for(&message) {
+            self.stock_up(&message);
             self.memory.push_back(message);
         } else {
             self.overflow(message);
         }
     }
 
+    fn stock(&mut self) -> Option<&mut Stock> {
+        if let Beyond::Nowhere { stock, .. } = &mut self.beyond { stock.as_mut() } else { None }
+    }
+
+    fn stocks_room_for(&mut self, message: &Message) -> bool {
+        self.stock().is_none_or(|stock| stock.has_room_for(message.cost()))
+    }
+
+    fn stock_up(&mut self, message: &Message) {
+        if let Some(stock) = self.stock() {
+            stock.add(message.cost());
+        }
+    }
+
     #[cold]
     fn overflow(&mut self, message: Message) {
         match &mut self.beyond {
-            Beyond::Nowhere { dropped } => *dropped += 1,
+            Beyond::Nowhere { dropped, .. } => *dropped += 1,
             Beyond::Disk(spill) => {
                 self.room = 0;
                 let ticket = spill.disk.ticket();
@@ -233,11 +249,13 @@ impl Queue {
     /// Appends to memory, even beyond the bound. Requires `can_keep`.
     pub(crate) fn keep_back(&mut self, message: Message) {
         debug_assert!(self.can_keep());
+        self.stock_up(&message);
         self.memory.push_back(message);
     }
 
     /// Prepends to memory, even beyond the bound.
     pub fn push_front(&mut self, message: Message) {
+        self.stock_up(&message);
         self.memory.push_front(message);
     }
 
@@ -247,7 +265,11 @@ impl Queue {
     }
 
     pub fn pop_front(&mut self) -> Option<Message> {
-        self.memory.pop_front()
+        let message = self.memory.pop_front()?;
+        if let Some(stock) = self.stock() {
+            stock.subtract(message.cost());
+        }
+        Some(message)
     }
 
     #[cold]
@@ -376,6 +398,9 @@ impl Queue {
     /// Drops all messages, on disk too.
     pub fn clear(&mut self) {
         self.memory = VecDeque::new();
+        if let Some(stock) = self.stock() {
+            stock.clear();
+        }
         if let Beyond::Disk(spill) = &mut self.beyond {
             spill.tail = VecDeque::new();
             if let Some(files) = spill.files.take() {

@@ -7,7 +7,8 @@ use crate::keys::ChannelKey;
 use crate::limiter::backlog::{Backlog, Take};
 use crate::limiter::bucket::{Bucket, TOKEN};
 use crate::limiter::trace::{Entry, Trace};
-use crate::queueing::message::Message;
+use crate::memory::Stock;
+use crate::queueing::message::{Message, cost_of};
 use crate::queueing::queue::Queue;
 use crate::telemetry::arrival_bins::{History, Standing};
 use crate::telemetry::latency::{Latency, SLOT_NS};
@@ -63,6 +64,7 @@ pub struct Limiter {
     pub limit: Limit,
     pub backlog: Backlog<Message>,
     pub backlog_bytes: u64, // sum over the backlog
+    pub stock: Stock,       // the same with what an entry takes
     pub trace: Trace,
     pub lateness_max: Nanos, // actual release minus due
     pub starved_sent: bool,
@@ -79,12 +81,13 @@ pub struct Excess {
 }
 
 impl Limiter {
-    pub fn new(limit: Limit, trace: Trace, now: Nanos) -> Self {
+    pub fn new(limit: Limit, trace: Trace, stock: Stock, now: Nanos) -> Self {
         let bucket = Bucket::new(limit.rate_micro, limit.burst_micro, now, limit.full);
         Self {
             limit,
             backlog: Backlog::new(bucket, now),
             backlog_bytes: 0,
+            stock,
             trace,
             lateness_max: 0,
             starved_sent: false,
@@ -142,7 +145,8 @@ impl Limiter {
             return Err(Excess { retry_at: self.backlog.instant_for(count, at) });
         }
         let waiting = self.backlog.len() as u64 + u64::from(missing);
-        if waiting <= self.limit.max_backlog && self.backlog_bytes + bytes <= self.limit.max_backlog_bytes {
+        let has_room = self.stock.has_room_for(cost_of(u64::from(count), bytes, 1));
+        if waiting <= self.limit.max_backlog && self.backlog_bytes + bytes <= self.limit.max_backlog_bytes && has_room {
             return Ok(());
         }
         // At the bound, "delay" becomes "reject". A retry makes sense once as many waiting messages have left.
@@ -177,6 +181,7 @@ impl Limiter {
             }
             Take::Waits(due) => {
                 self.backlog_bytes += bytes;
+                self.stock.add(cost_of(1, bytes, 1));
                 self.trace.released(trace, due.unwrap_or(0), 0, version);
                 (None, due)
             }
@@ -232,7 +237,9 @@ impl Limiter {
             self.turn_history(due);
         }
         let (due, mut message) = self.backlog.pop_due(until)?;
-        self.backlog_bytes -= message.body_len() as u64;
+        let bytes = message.body_len() as u64;
+        self.backlog_bytes -= bytes;
+        self.stock.subtract(cost_of(1, bytes, 1));
         message.times.due = due;
         self.note_release(&message, due, now);
         Some(message)
@@ -242,6 +249,7 @@ impl Limiter {
     pub fn drop_waiting(&mut self) {
         self.backlog.clear();
         self.backlog_bytes = 0;
+        self.stock.clear();
     }
 
     /// Its topic is gone. The tokens stay as they are; what waited has paid nothing.

@@ -286,3 +286,79 @@ fn a_consumer_gets_no_messages_before_it_has_read_its_answers() {
     }
     assert_eq!(pair.channel()["depth"], 0);
 }
+
+/// Publishes 10 KB messages until one is refused; gives how many were taken, and the refusal.
+fn flood(pair: &mut Pair, topic: &str) -> (usize, Option<Frame>) {
+    let body = "x".repeat(10_000);
+    for count in 0..1_000 {
+        let answer = pair.publish(topic, &body);
+        if answer != ok() {
+            return (count, Some(answer));
+        }
+    }
+    (1_000, None)
+}
+
+#[test]
+fn backlogs_have_an_eighth_of_the_memory_each_and_half_together_so_that_others_publish_on() {
+    let mut pair = Pair::with(Config { max_memory_bytes: 800_000, ..Config::default() });
+    let topics = ["a", "b", "c", "d", "e"];
+    let mut taken = Vec::new();
+    for topic in topics {
+        pair.limit(topic, limit(0, 0, 1));
+        let (count, refusal) = flood(&mut pair, topic);
+        assert!(matches!(&refusal, Some(Frame::Error(text)) if text.starts_with("E_RATE_LIMITED")), "{refusal:?}");
+        taken.push(count);
+    }
+    assert_eq!(taken, [9, 9, 9, 9, 3], "10,162 bytes each");
+    assert_eq!(pair.publish("other", &"x".repeat(10_000)), ok());
+    pair.engine.delete_topic("a");
+    assert_eq!(flood(&mut pair, "e").0, 6);
+    pair.engine.clear_bucket("b", pair.now);
+    assert_eq!(pair.publish("other", &"x".repeat(10_000)), ok());
+}
+
+#[test]
+fn a_message_larger_than_an_eighth_of_the_memory_waits_alone() {
+    let mut pair = Pair::with(Config { max_memory_bytes: 40_000, ..Config::default() });
+    pair.limit("t", limit(1, 1, 1));
+    assert_eq!(flood(&mut pair, "t").0, 1);
+}
+
+#[test]
+fn an_unread_ephemeral_topic_drops_what_exceeds_an_eighth_of_the_memory() {
+    let mut pair = Pair::with(Config { max_memory_bytes: 800_000, ..Config::default() });
+    assert_eq!(flood(&mut pair, "t#ephemeral"), (1_000, None));
+    let consumer = pair.subscribe("t", "c#ephemeral", 0);
+    assert_eq!(flood(&mut pair, "t"), (1_000, None));
+    let snapshot = pair.snapshot();
+    assert_eq!(snapshot["topics"].as_array().map(Vec::len), Some(2), "{snapshot}");
+    assert!(pair.engine.memory_used() < 200_000);
+    assert_eq!(pair.publish("other", &"x".repeat(10_000)), ok());
+    pair.send(consumer, "RDY 100\n");
+    pair.advance(0);
+    assert_eq!(pair.bodies(consumer).len(), 9);
+}
+
+#[test]
+fn deferred_messages_have_an_eighth_of_the_memory() {
+    let mut pair = Pair::with(Config { max_memory_bytes: 800_000, ..Config::default() });
+    let consumer = pair.subscribe("t", "c", 100);
+    let mut answers = Vec::new();
+    for _ in 0..12 {
+        let key = pair.connect();
+        pair.send(key, dpub("t", 1_000, &"x".repeat(10_000)));
+        pair.advance(0);
+        answers.extend(pair.take(key));
+    }
+    let why = "what a topic defers may take 100000 bytes, an eighth of max_memory_bytes, and all together half";
+    assert_eq!(answers.iter().filter(|answer| **answer == ok()).count(), 9);
+    assert_eq!(answers.last(), Some(&error(&format!("E_DPUB_FAILED DPUB failed {why}"))));
+    assert_eq!(pair.publish("t", "at once"), ok());
+    pair.advance(NS_PER_S);
+    assert_eq!(pair.bodies(consumer).len(), 10);
+    let key = pair.connect();
+    pair.send(key, dpub("t", 1_000, "x"));
+    pair.advance(0);
+    assert_eq!(pair.take(key), [ok()]);
+}

@@ -132,7 +132,7 @@ fn a_text_of_empty_lines_however_long_is_no_message_and_is_answered() {
 fn mpubs_that_are_kept_for_a_bucket_together_take_no_more_than_memory_has_and_who_comes_first_has_it() {
     let limit_bytes = 1_600_000;
     let mut pair = Pair::with(Config { max_memory_bytes: limit_bytes, ..Config::default() });
-    pair.limit("t", large_limit());
+    pair.limit("t", Limit { burst_micro: 20_000_000_000, full: true, ..large_limit() });
     let calm = pair.connect();
     let asked: Vec<_> = (0..5).flat_map(|_| both_ports(&mut pair, 4_000)).collect();
     let clients: Vec<ConnKey> = asked.iter().map(|(key, _)| *key).collect();

@@ -3,10 +3,12 @@
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::keys::TopicKey;
+use crate::memory::Stock;
 use crate::protocol::errors::WireError;
 use crate::protocol::verb::Verb;
-use crate::queueing::message::ENTRY_OVERHEAD;
+use crate::queueing::message::{ENTRY_OVERHEAD, cost_of};
 use crate::queueing::publish::{Outcome, Source};
+use crate::queueing::topic::Topic;
 use crate::time::Nanos;
 
 impl Engine {
@@ -29,6 +31,21 @@ impl Engine {
     pub(crate) fn has_room_for(&self, cost: u64) -> bool {
         self.memory.messages.used() + self.memory.partial.used() + self.memory.reserved.used() + cost
             <= self.config.max_memory_bytes
+    }
+
+    pub(crate) fn new_stock(&self) -> Stock {
+        Stock::new(&self.memory.stocks, self.config.max_memory_bytes)
+    }
+
+    /// Why a topic takes no `count` messages to be deferred, of `bytes` together, if so: these stay in memory.
+    fn refusal_to_defer(&self, topic: &Topic, count: u32, bytes: u64) -> Option<String> {
+        let (cost, most) = (cost_of(u64::from(count), bytes, 1), self.config.max_memory_bytes / 8);
+        let stocks = || topic.channels.iter().filter_map(|key| self.channels.get(*key)).map(|channel| &channel.stock);
+        let used: u64 = stocks().map(Stock::used).sum();
+        if stocks().all(|stock| stock.has_room_for(cost)) && (used == 0 || used + cost <= most) {
+            return None;
+        }
+        Some(format!("what a topic defers may take {most} bytes, an eighth of max_memory_bytes, and all together half"))
     }
 
     /// How often what is published to a topic is copied: once a channel.
@@ -84,6 +101,16 @@ impl Engine {
             topic.counters.rejected += u64::from(count);
             return Outcome::Failed(self.memory_is_reached());
         }
+        let defers =
+            self.turn.messages.get(first).is_some_and(|message| message.as_ref().is_some_and(|one| one.defer_ms > 0));
+        if defers
+            && let Some(topic) = self.topics.get(key)
+            && let Some(why) = self.refusal_to_defer(topic, count, bytes)
+        {
+            self.topics[key].counters.rejected += u64::from(count);
+            return Outcome::Failed(why);
+        }
+        let Some(topic) = self.topics.get_mut(key) else { return Outcome::Failed("exiting".into()) };
         if let Some(limiter) = &topic.limiter
             && let Err(excess) = limiter.admit(count, bytes, effective)
         {

@@ -46,7 +46,7 @@ impl Engine {
 
     fn queue(&self, owner: Owner, name: &str, file: impl FnOnce() -> String) -> Queue {
         match &self.disk {
-            _ if codec::is_ephemeral(name) => Queue::ephemeral(self.config.mem_queue_size),
+            _ if codec::is_ephemeral(name) => Queue::ephemeral(self.config.mem_queue_size, self.new_stock()),
             None => Queue::in_memory(),
             Some(storage) => Queue::on_disk(Rc::clone(&storage.disk), owner, file(), self.config.mem_queue_size),
         }
@@ -252,6 +252,7 @@ impl Engine {
             unsaved.extend(topic.queue.save(Vec::new(), aside));
         }
         for channel in self.channels.values_mut() {
+            channel.stock.clear();
             let deferred = std::mem::take(&mut channel.deferred).into_iter();
             let aside = deferred.map(|((due, _), message)| (message, due + wall_offset)).collect();
             let mut in_flight: Vec<_> = channel.in_flight.drain().map(|(_, entry)| entry).collect();

@@ -61,7 +61,10 @@ impl Engine {
         let defer_ms = defer_ms(defer.as_deref(), self.config.max_req_timeout_ms)?;
         // One for a bucket was built as it came in, unless nobody knew how long it would be.
         let has_limit = self.has_limit(topic);
-        if body.len() >= LARGE_BYTES && self.refusal_of(topic).is_none() && (!has_limit || head.framing == Framing::Chunked) {
+        if body.len() >= LARGE_BYTES
+            && self.refusal_of(topic).is_none()
+            && (!has_limit || head.framing == Framing::Chunked)
+        {
             if let Some(why) = self.refusal_to_build(key, topic, body.len()) {
                 return Err((503, why.into()));
             }
