@@ -53,7 +53,8 @@ class Session(Protocol):
 class Term:
     """The time for which a session holds the lock.
 
-    ``won_ns``: when the question for the lock was sent. ``clock_ns`` goes on while the process is stopped.
+    ``won_ns``: when the question for the lock was sent. ``clock_ns`` goes on while the process is stopped, and
+    while the host is suspended.
     """
 
     def __init__(self, session: Session, won_ns: int, clock_ns: Callable[[], int]) -> None:
@@ -102,9 +103,9 @@ class Term:
 class Election:
     """Asks for the lock. ``open_session`` blocks, and raises Unavailable."""
 
-    def __init__(self, open_session: Callable[[], Session], clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
+    def __init__(self, open_session: Callable[[], Session], clock_ns: Callable[[], int] | None = None) -> None:
         self._open_session = open_session
-        self._clock_ns = clock_ns
+        self._clock_ns = clock_ns or _boot_ns
         self._session: Session | None = None
 
     async def ask(self) -> Term | None:
@@ -133,6 +134,11 @@ class Election:
         session, self._session = self._session, None
         if session is not None:
             session.close()
+
+
+def _boot_ns() -> int:
+    """CLOCK_BOOTTIME: it goes on while the host is suspended, as the server's clock does."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
 def _lasts_until(asked_ns: int) -> int:

@@ -1,6 +1,7 @@
 """Who leads: the time for which a lead is sure, on a simulated clock; the lock itself, on a real PostgreSQL."""
 
 import resource
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -52,6 +53,17 @@ async def test_a_lead_is_sure_for_the_timeout_from_the_question_and_no_longer():
     lock.advance(SESSION_TIMEOUT_S - 1e-9)
     assert term.is_sure
     lock.advance(1e-9)
+    assert not term.is_sure
+
+
+async def test_a_lead_is_over_after_its_host_was_suspended(monkeypatch):
+    lock, suspended_ns = Lock(), 0
+    boot_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    monkeypatch.setattr(time, "monotonic_ns", lambda: boot_ns)  # stands still meanwhile
+    monkeypatch.setattr(time, "clock_gettime_ns", lambda clock: boot_ns + suspended_ns * (clock == time.CLOCK_BOOTTIME))
+    term = await Election(lock.open).ask()
+    assert term.is_sure
+    suspended_ns = round(SESSION_TIMEOUT_S * 1e9)
     assert not term.is_sure
 
 
