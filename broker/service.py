@@ -121,6 +121,8 @@ class Broker:
         if self._config.distributors:
             self._holder.hold(state.topics, state.version)
         self._topic_list_writer.buckets.restore(saved.buckets or {}, self._holder.is_managed)
+        if self._synchronizer is not None:
+            self._synchronizer.remember(state)
         for name in metadata.restore(self._engine, saved):
             self._log.warning("the list of topics on disk has an invalid name", name=name)
         self._channel_discovery.skip(topic.name for topic in saved.topics or [])

@@ -18,6 +18,7 @@ class DistributorConfig:
 
     http_address: str = "127.0.0.1:4190"  # loopback: nothing is exposed by accident; port 0: any free one
     store: str = field(default="sqlite:///srtm.sqlite3", repr=False)  # a URL of PostgreSQL may have a password in it
+    adopt_brokers: bool = False  # take brokers of another cluster, and so drop the limits that they keep
     broadcast_address: str | None = None  # None: the host of http_address, or the host name where that is a wildcard
     tokens: Tokens | None = field(default=None, repr=False)  # None: no token is needed
     tls_cert: str | None = None  # PEM files; None: HTTP in clear

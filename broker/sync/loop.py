@@ -31,7 +31,6 @@ from srtm.concurrency.backoff import Backoff
 from srtm.concurrency.outage import Outage
 from srtm.control import (
     DeadNotice,
-    DesiredTopic,
     MeasurementRequest,
     SyncAnswer,
     SyncRequest,
@@ -104,10 +103,15 @@ class Synchronizer:
         self._applied: list[str] = []  # topics that the latest answer changed
         self._changed: dict[str, None] = {}  # topics that came, went or have other channels, oldest first
         self._measurements: list[MeasurementRequest] = []  # of the latest answer
-        self._saved: dict[str, DesiredTopic] = {}  # topics in the state file
+        self._saved = SyncState()  # what is in the state file
+        self._names_peers = True  # the next sync says which brokers the cluster had
         self._sent_ns = 0  # CLOCK_BOOTTIME of the latest request
         self.is_settled = False  # the latest answer changed nothing: what is in force here is acknowledged
         self.last_sync_s: float | None = None  # trio time of the latest answer
+
+    def remember(self, state: SyncState) -> None:
+        """At the start: the cluster that an earlier incarnation was a member of."""
+        self._saved = msgspec.structs.replace(state, version=0, topics=[])  # no topic here is in force
 
     def wake(self) -> None:
         """Sync at once, with reports."""
@@ -170,7 +174,7 @@ class Synchronizer:
                     self._broker.note_disowned(str(error))
                     self._give_up()
                 await self._distributors.choose_next(error.leader if isinstance(error, NotLeader) else None)
-                self._urgent = self._reports_wanted = True
+                self._urgent = self._reports_wanted = self._names_peers = True
                 failures += 1
                 if failures % len(self._distributors) == 0:  # every distributor was tried
                     await trio.sleep(backoff.next_s())
@@ -189,6 +193,7 @@ class Synchronizer:
             answer = await self._ask_and_wait(unassigned)
         if answer is None:
             return
+        self._names_peers = False
         self._unassigned.note_sent(unassigned)
         await self._apply(answer)
 
@@ -243,6 +248,9 @@ class Synchronizer:
             wait_s=wait_s,
             partial=not reports_all,
             takes_differences=True,
+            cluster=self._saved.cluster,
+            peers=self._saved.peers if self._names_peers else None,
+            names_peers=True,
         )
         if reports_all:
             self._reports.note(snapshot.take_raw_topics(self._engine), applied)
@@ -274,7 +282,7 @@ class Synchronizer:
             self._drain.begin(f"broker {self._broker.name} is draining: {where}", refuse_after_s=_REFUSE_AFTER_S)
         is_first = self.last_sync_s is None
         is_change = not answer.unchanged or is_first  # the first answer is one even if there is no topic
-        if is_change:
+        if is_change or answer.brokers is not None:
             await self._save(answer)
         self._holder.apply(answer, self._sent_ns)
         self._unassigned.follow(answer)
@@ -304,17 +312,31 @@ class Synchronizer:
 
         Raises Unavailable if the disk refuses. The answer is then not put in force, and is asked for again.
         """
-        topics = {name: topic for name, topic in self._saved.items() if answer.since and name not in answer.removed}
-        topics.update((topic.topic, held_over(topic)) for topic in answer.topics)
-        if self._holder.version and topics == self._saved:
+        state = self._state_after(answer)
+        if self._holder.version and state == msgspec.structs.replace(self._saved, version=answer.version):
             return
         try:
-            state = SyncState(has_synced=True, version=answer.version, topics=list(topics.values()))
             await trio.to_thread.run_sync(save_state, self._broker.directory, state)
         except OSError as error:
             where = self._broker.directory
             raise Unavailable(f"the desired state cannot be written to {where}: {error}") from None
-        self._saved = topics
+        self._saved = state
+
+    def _state_after(self, answer: SyncAnswer) -> SyncState:
+        """What is to be on disk once ``answer`` is in force."""
+        before = self._saved
+        topics = before.topics
+        if not answer.unchanged or not before.has_synced:
+            kept = {topic.topic: topic for topic in topics if answer.since and topic.topic not in answer.removed}
+            kept.update((topic.topic, held_over(topic)) for topic in answer.topics)
+            topics = list(kept.values())
+        return SyncState(
+            has_synced=True,
+            version=answer.version,
+            topics=topics,
+            cluster=answer.cluster or before.cluster,
+            peers=before.peers if answer.brokers is None else answer.brokers,
+        )
 
     def _log_trouble(self, error: SrtmError | None) -> None:
         """Log each reason once, not once a second."""

@@ -19,6 +19,8 @@ class SyncState(msgspec.Struct, frozen=True):
     has_synced: bool = False  # this broker is a member of a cluster that it has reached before
     version: int = 0  # of the desired state
     topics: list[DesiredTopic] = []  # topics with a limit, without their shares and publishers (``held_over``)
+    cluster: int = 0  # identity of the store that all of this is from; 0: an earlier version did not ask
+    peers: dict[str, str] = {}  # {broker: incarnation} of the cluster
 
 
 def load_state(directory: Path) -> SyncState:

@@ -185,14 +185,28 @@ class Leases:
         again = Holding(version, share, share, applied, lease_ms=self.lease_ms, longest_ms=self.lease_ms)
         return self._with({broker: again})
 
-    def doubted(self, broker: str, version: int) -> Leases:
+    def doubted(self, version: int, broker: str | None = None) -> Leases:
         """With nothing for any broker: ``broker`` has a share that is not recorded, so the store is older than that.
 
         No bound is known then. Nothing grows before every broker has acknowledged that it has nothing.
         """
-        unknown = Holding(version, NOTHING, self.envelope, lease_ms=self.lease_ms, longest_ms=None)
-        holdings = dict.fromkeys([*self.target, *self.holdings, broker], unknown)
+        brokers = [*self.target, *self.holdings, *([] if broker is None else [broker])]
+        holdings = dict.fromkeys(brokers, self._unknown(version))
         return replace(self, granted=True, holdings=holdings, pool=0, recalling=False)
+
+    def suspected(self, brokers: Collection[str], version: int) -> Leases:
+        """With any bound for each of ``brokers``: the store is older than what the cluster has.
+
+        They keep their shares. Nothing grows before each has acknowledged its own, or that it has none.
+        """
+        if self.pool:  # any broker may have anything of it
+            return self.doubted(version)._with({name: self._unknown(version) for name in brokers})
+        unknown = self._unknown(version)
+        return self._with({name: replace(unknown, share=self._share(name), lease_ms=self.lease_ms) for name in brokers})
+
+    def _unknown(self, version: int) -> Holding:
+        """That of a broker which may have anything, and is to have nothing."""
+        return Holding(version, NOTHING, self.envelope, lease_ms=self.lease_ms, longest_ms=None)
 
     def freed(self, broker: str) -> Leases:
         """Without ``broker``: it is dead, has dropped its bucket, or its lease is over. Others may get what it had."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -11,6 +11,7 @@ import trio
 from distributor.model.broker_lifecycle import BrokerEvent, BrokerState
 from distributor.model.cluster import Broker, Topic
 from distributor.model.incarnations import check_succession
+from distributor.model.older_store import brokers_of, check_cluster
 from distributor.model.state_change import StateChange
 from distributor.placement import planner
 from distributor.placement.reasons import no_room_for
@@ -28,9 +29,13 @@ from distributor.registry.maintenance import Maintenance
 from distributor.registry.room import Room
 from distributor.registry.state import ClusterState
 from distributor.registry.topic_change import with_shares_advanced
-from srtm.errors import BadInput, Conflict
+from srtm.errors import BadInput, Conflict, Unavailable
+from srtm.log import Log
 from srtm.topics.capacity import Capacity
 
+_LOG = Log("distributor")
+_MAX_LISTED = 20
+_MAX_LOST_CHANGES = 1 << 20  # of an older store: what others were told is behind no later version
 _MAX_CLAIMED_VERSION = 2**62  # a version that a broker may say it has; the store counts to 2**63
 
 
@@ -42,6 +47,7 @@ class BrokerRequests:
         self._room = room
         self._maintenance = maintenance
         self._applied: dict[str, AppliedUpdate] = {}  # {broker: its latest update}
+        self._foreign: dict[str, int] = {}  # {broker that was refused: its cluster}
 
     # What a broker says
 
@@ -56,20 +62,34 @@ class BrokerRequests:
             old = self._state.brokers.get(broker.name)
             if old is not None:
                 check_succession(old, broker, in_use=partial(self._is_in_use, old.name))
+            self._check_cluster(update)
             store_is_older = self._catch_up_with(update)
+            unknown, suspects = self._unheard(update, store_is_older)
             changes = self._state.table.changes.count
             before = self._state.topics
-            changed = self._topics_after(update, old)
+            changed = self._topics_after(update, old, suspects)
             acknowledged = broker == old and all(is_acknowledgement(before[new.name], new) for new in changed)
-            if acknowledged and not store_is_older:
+            if acknowledged and not store_is_older and not unknown:
                 state.show_acknowledged(changed)
             else:
-                await state.commit(self._change_by(update, old, changed))
+                await state.commit(self._change_by(update, old, changed, unknown))
+            state.saw_older_store |= store_is_older
             self._applied[broker.name] = AppliedUpdate(update, changes)
             self._state.liveness.hear(broker.name, 0.0)  # before anybody looks whether its leases are over
         if broker != old:
             self._maintenance.end_grace(broker.name)
             self._maintenance.wake()
+
+    def _check_cluster(self, update: BrokerUpdate) -> None:
+        """Check that the broker is of this cluster, and log once if it is not. Raises Conflict."""
+        name, adopts = update.broker.name, self._state.config.adopt_brokers
+        try:
+            check_cluster(name, update.cluster, self._state.identity, adopts=adopts)
+        except Conflict as error:
+            if self._foreign.get(name) != update.cluster:
+                _LOG.warning("a broker is refused", reason=error)
+            self._foreign[name] = update.cluster
+            raise
 
     def _catch_up_with(self, update: BrokerUpdate) -> bool:
         """Whether the store is older than what the broker was told. Then no version may be handed out twice."""
@@ -77,13 +97,42 @@ class BrokerRequests:
         ahead = max(update.have_version, max(update.applied.values(), default=0))
         if ahead > max(self._state.version, _MAX_CLAIMED_VERSION):
             raise BadInput("have_version", ahead, f"must be at most {_MAX_CLAIMED_VERSION}: no cluster counts so far")
-        is_older = update.have_version > self._state.desired_version(name) or ahead > self._state.version
+        is_older = (
+            update.have_version > self._state.desired_version(name)
+            or self._state.found_version < ahead <= self._state.first_version
+            or ahead > self._state.version
+        )
+        if is_older and update.names_peers and update.peers is None:
+            raise Unavailable(f"the store is older than what broker {name} was told: it has to name the others")
         if is_older:
-            self._state.version = max(self._state.version, ahead)
+            others_may_be_ahead = 0 if self._state.saw_older_store else _MAX_LOST_CHANGES
+            self._state.version = max(self._state.version, ahead) + others_may_be_ahead
             self._state.desired.forget(name)
         return is_older
 
-    def _topics_after(self, update: BrokerUpdate, old: Broker | None) -> list[Topic]:
+    def _unheard(self, update: BrokerUpdate, store_is_older: bool) -> tuple[list[Broker], set[str]]:
+        """(brokers that the store does not know, all that may have more than is stored), of an older store."""
+        state, name = self._state, update.broker.name
+        is_news = store_is_older or (state.saw_older_store and name not in self._applied)
+        if not is_news:
+            return [], set()
+        is_ours = update.cluster in (0, state.identity)
+        others = {peer: one for peer, one in (update.peers or {}).items() if peer != name}
+        unknown = brokers_of(others, state.brokers) if is_ours else []
+        suspects = {broker.name for broker in unknown}
+        if not state.saw_older_store:
+            suspects |= state.brokers.keys() - state.dead_brokers() - {name}
+            waits = f"nothing grows before these were heard: {_listed(suspects)}" if suspects else "it counts now"
+            _LOG.warning("the store is older than what brokers were told", broker=name, so=waits)
+        lost = [topic for topic in update.applied if state.managed_topic(topic) is None]
+        if lost and store_is_older:
+            rule = "unlimited until they are submitted again"
+            _LOG.warning(
+                "the store does not know topics that a broker limits", broker=name, topics=_listed(lost), so=rule
+            )
+        return unknown, suspects
+
+    def _topics_after(self, update: BrokerUpdate, old: Broker | None, suspects: Collection[str]) -> list[Topic]:
         """The topics that ``update`` changes."""
         name, last = update.broker.name, self._applied.get(update.broker.name)
         others = self._state.table.changes.since(last.changes) if last is not None else ()
@@ -92,22 +141,26 @@ class BrokerRequests:
             live=self._state.live() | {name},
             is_restart=_is_restart(update, old),
             other_dead=self._state.dead_brokers() - {name} if old is not None and old.dead else None,
+            suspects=suspects,
             limits=self._room.limits_now,
         )
         changed = []
+        last = None if suspects else last  # they may have a share of any topic
         for topic in affected_topics(last, update, self._state.topics, others, self._state.table.pending_removals):
             updated = apply_broker_update(topic, update, context)  # the same object if nothing changed
             if updated is not topic:
                 changed.append(updated)
         return changed
 
-    def _change_by(self, update: BrokerUpdate, old: Broker | None, topics: Sequence[Topic]) -> StateChange:
+    def _change_by(
+        self, update: BrokerUpdate, old: Broker | None, topics: Sequence[Topic], unknown: Sequence[Broker]
+    ) -> StateChange:
         broker = update.broker
         event = BrokerEvent.START if old is None or _is_restart(update, old) else BrokerEvent.SYNC
         is_live = self._state.state_after(broker.name, event) is BrokerState.LIVE
         decision = f"{broker.name} is back from the dead" if old is not None and old.dead else ""
         draining = {broker.name: False} if is_live and broker.name in self._state.draining else {}
-        return StateChange(topics=topics, brokers=[broker], draining=draining, decision=decision)
+        return StateChange(topics=topics, brokers=[broker, *unknown], draining=draining, decision=decision)
 
     async def declare_dead(self, name: str, incarnation: str) -> None:
         """Record the proof that one incarnation of a broker ended. It is not heard again.
@@ -231,3 +284,9 @@ class BrokerRequests:
 
 def _is_restart(update: BrokerUpdate, old: Broker | None) -> bool:
     return old is not None and update.broker.incarnation != old.incarnation
+
+
+def _listed(names: Collection[str]) -> str:
+    """Some of ``names``."""
+    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+    return ", ".join(sorted(names)[:_MAX_LISTED]) + more

@@ -24,6 +24,9 @@ class BrokerUpdate:
     applied: Mapping[str, int]  # {topic: version of the share in force}
     held: Mapping[str, tuple[int, int]]  # {topic: rate and burst in force where that version is a recall}, micro
     channels: Mapping[str, tuple[str, ...]]  # {topic: its channels on all brokers, as known now}
+    cluster: int = 0  # identity of the store that the broker knows; 0: none
+    peers: Mapping[str, str] | None = None  # {broker: incarnation} that the cluster had; None: it does not say now
+    names_peers: bool = False  # it can say
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,7 @@ class UpdateContext:
     live: Collection[str]
     is_restart: bool  # another incarnation of the broker was known
     other_dead: Collection[str] | None = None  # the other dead brokers, if this one was dead until now; else None
+    suspects: Collection[str] = ()  # brokers that may have more than is stored
     limits: Callable[[Topic], Mapping[str, float]] = lambda _topic: {}  # {broker: msg/s that it can serve}
 
 
@@ -86,12 +90,16 @@ def apply_broker_update(topic: Topic, update: BrokerUpdate, context: UpdateConte
 
 
 def _after_removal(topic: Topic, update: BrokerUpdate, context: UpdateContext) -> Leases:
-    has_dropped_bucket = context.is_restart or update.have_version >= topic.version
+    # With an older store it may have one under a version that was given twice.
+    knows_removal = update.have_version >= topic.version and topic.name not in update.applied
+    has_dropped_bucket = context.is_restart or knows_removal
     return topic.leases.freed(update.broker.name) if has_dropped_bucket else topic.leases
 
 
 def _leases_after(topic: Topic, update: BrokerUpdate, context: UpdateContext) -> Leases:
     name, leases = update.broker.name, _acknowledged(topic, update, context)
+    if context.suspects:
+        leases = leases.suspected(context.suspects, context.version)
     other_dead = context.other_dead
     if other_dead is not None and name in topic.placement.brokers and name not in leases.target:
         # The broker is back: with its publishers it gets a share again.
@@ -105,7 +113,7 @@ def _acknowledged(topic: Topic, update: BrokerUpdate, context: UpdateContext) ->
     name, leases = update.broker.name, topic.leases
     applied = update.applied.get(topic.name, 0)
     if applied > topic.holding(name).version:
-        return leases.doubted(name, context.version)
+        return leases.doubted(context.version, name)
     if context.is_restart and name in leases.holdings:
         return leases.reissued(name, context.version)
     return leases.acknowledged(name, applied, _amount(update.held.get(topic.name, (0, 0))))

@@ -6,12 +6,15 @@ Two locks. ``writing`` is held for the time of a commit. ``placing`` is held whi
 take seconds in a worker thread. Only its holder changes specs and placements, so a plan still holds when it is
 committed. Leases and brokers may have changed meanwhile: read them again under ``writing``. Take ``placing`` first.
 
-One version counts everything: specs, placements, shares and desired states. It only grows, and is stored.
+One version counts everything: specs, placements, shares and desired states. It only grows, and is stored. Each leader
+begins somewhere behind what it found, by chance. So a broker that was told a version in between knows of changes that
+the store has lost; and what two leaders tell that found the same has other versions.
 """
 
 from __future__ import annotations
 
 import itertools
+import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -37,6 +40,7 @@ from srtm.errors import NotFound
 from srtm.topics.capacity import Capacity
 
 REMOVED_KEPT_S = 86_400.0  # a broker that comes back within a day is told to purge what was removed
+_MAX_SKIPPED = 1 << 30  # versions; a cluster makes far fewer changes between two leaders
 
 
 class ClusterState:
@@ -50,7 +54,9 @@ class ClusterState:
         self.leads = True  # a standby shows what is stored, and hears no broker
         self.leader_url: str | None = None  # known to standbys
         # Stored
+        self.identity = 0  # of the store
         self.version = 0
+        self.found_version = self.first_version = 0  # found in the store, and with which this process began
         self.brokers: dict[str, Broker] = {}
         self.table = TopicTable()
         self.decisions: dict[str, list[Decision]] = {}  # {topic: its log, oldest first}
@@ -64,6 +70,8 @@ class ClusterState:
         self.share_log = ShareLog()
         self.being_fitted: set[str] = set()  # topics for whose publishers only their fitting looks for a place
         self.arranged_s: dict[str, float] = {}  # {topic: trio time at which its fitting placed it last}
+        self.saw_older_store = False  # a broker was told more than was stored
+        self.incarnations: dict[str, str] = {}  # {broker: incarnation} that are not dead; a new one when it changes
         self._acknowledged: set[str] = set()  # topics of which brokers have acknowledged more than is stored
         self._store = store
 
@@ -73,7 +81,12 @@ class ClusterState:
 
     def reset(self, stored: Stored) -> None:
         """Replace everything by ``stored``."""
-        self.version, self.brokers = stored.version, dict(stored.brokers)
+        self.identity, self.brokers = stored.identity, dict(stored.brokers)
+        self.found_version = stored.version
+        self.first_version = stored.version + (1 + secrets.randbelow(_MAX_SKIPPED) if stored.version else 0)
+        self.version = self.first_version
+        self.saw_older_store = False
+        self._note_incarnations()
         self.table.reset(stored.topics)
         self.decisions = dict(stored.decisions)
         self.capacities = dict(stored.capacities)
@@ -292,11 +305,18 @@ class ClusterState:
         self.headroom.changes.note([*other_mcap, *change.capacities])
         self.brokers.update({broker.name: broker for broker in change.brokers})
         self.brokers.pop(change.forgotten_broker, None)
+        if change.brokers or change.forgotten_broker:
+            self._note_incarnations()
         self.desired.forget(change.forgotten_broker)
         capacities = {**self.capacities, **change.capacities}
         self.capacities = {name: figures for name, figures in capacities.items() if figures}
         draining = self.draining | change.draining.keys()
         self.draining = {name for name in draining if change.draining.get(name, True)}
+
+    def _note_incarnations(self) -> None:
+        now = {name: broker.incarnation for name, broker in self.brokers.items() if not broker.dead}
+        if now != self.incarnations:
+            self.incarnations = now
 
     def _publish_logs(self, change: StateChange, log: Mapping[str, Decision], old_topics: Mapping[str, Topic]) -> None:
         for name, entry in log.items():

@@ -32,6 +32,7 @@ class Stored:
     """All that was stored, as of ``edition``."""
 
     edition: Edition
+    identity: int  # of the store, from its beginning on
     version: int
     draining: set[str]  # names of brokers
     brokers: dict[str, Broker]
@@ -217,6 +218,7 @@ def _stored(found: _Found) -> Stored:
     ]
     return Stored(
         edition=found.edition,
+        identity=numbers.get(store.IDENTITY, 0),
         version=numbers.get(_VERSION, 0),
         draining={name.removeprefix(_DRAINING) for name in numbers if name.startswith(_DRAINING)},
         brokers={row["name"]: _broker(row) for row in found.brokers},

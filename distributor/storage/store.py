@@ -11,6 +11,7 @@ know it changes nothing. (With SQLite there is only one distributor, which leads
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -41,6 +42,7 @@ from srtm.errors import NotLeader, Unavailable
 
 _T = TypeVar("_T")
 
+IDENTITY = "identity"  # setting: a random number that a store has for good, and its copies too
 _LEADER = "leader"
 _MAX_NAMED = 1000  # topics in one statement: both databases limit the number of parameters
 _PREPARING = 0x5352_544D_0001  # advisory lock of PostgreSQL, held while tables are created
@@ -295,6 +297,8 @@ def _prepare(connection: Connection) -> None:
     elif found != SCHEMA_VERSION:
         migrate(connection, found)
         connection.execute(settings.update().where(settings.c.name == "schema").values(value=SCHEMA_VERSION))
+    if connection.execute(select(settings).where(settings.c.name == IDENTITY)).first() is None:
+        connection.execute(settings.insert().values(name=IDENTITY, value=1 + secrets.randbits(62)))
     if connection.execute(select(leadership)).first() is None:
         connection.execute(leadership.insert().values(name=_LEADER, term=0, url=""))
 

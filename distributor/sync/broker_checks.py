@@ -18,6 +18,7 @@ _ADDRESS = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})")
 _MAX_TEXT = 300  # characters; host names have at most 253
 _MAX_CORES = 2**31
 _MAX_CLAIMS = 4
+_MAX_PEERS = 10_000
 
 
 def checked_broker(name: str, request: SyncRequest) -> Broker:
@@ -41,7 +42,8 @@ def checked_broker(name: str, request: SyncRequest) -> Broker:
         _check_machine(request.machine)
     _check_claims(request.claims or [])
     _check_versions(request.have_version, request.applied)
-    for field in ("number", "reports_since", "remembered"):
+    _check_peers(request.peers or {})
+    for field in ("number", "reports_since", "remembered", "cluster"):
         _check_not_negative(field, getattr(request, field))
     return Broker(
         name=name,
@@ -68,6 +70,14 @@ def _check_claims(claims: list[str]) -> None:
         raise BadInput("claims", len(claims), f"must be at most {_MAX_CLAIMS}")
     for claim in claims:
         _check_text("claims", claim)
+
+
+def _check_peers(peers: Mapping[str, str]) -> None:
+    if len(peers) > _MAX_PEERS:
+        raise BadInput("peers", len(peers), f"must be at most {_MAX_PEERS}")
+    for name, incarnation in peers.items():
+        check_broker_name("peers", name)
+        _check_text("peers", incarnation)
 
 
 def _check_text(field: str, text: str) -> None:

@@ -68,6 +68,9 @@ class SyncService:
                 applied=request.applied,
                 held=request.held,
                 channels=self._changed_channels(name, reports, basis) if reports is not None and is_newer else {},
+                cluster=request.cluster,
+                peers=request.peers,
+                names_peers=request.names_peers,
             )
         )
         session = self._session(name)
@@ -298,7 +301,16 @@ class SyncService:
             self._desired_state(name, request, moves),
             measurements=requested,
             reported=reports.number if reports is not None and is_known else 0,
+            cluster=self._registry.identity,
+            brokers=self._news_of_brokers(name, request),
         )
+
+    def _news_of_brokers(self, name: str, request: SyncRequest) -> dict[str, str] | None:
+        """The brokers of the cluster, unless ``name`` was told the same before."""
+        session, now = self._session(name), self._registry.incarnations
+        told = request.peers if request.peers is not None else session.told_brokers
+        session.told_brokers = now
+        return None if told is now or told == now else now
 
     async def _wait_for_news(self, name: str, have_version: int, wait_s: float, token: object) -> list[Move]:
         """Wait until the desired state, moves or measurements are new to the broker. Returns the moves.

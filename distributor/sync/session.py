@@ -37,6 +37,7 @@ class BrokerSession:
     reported_s: float = 0.0  # trio time at which all of them were true
     ignored_reports: int = 0  # since this process started
     channel_basis: ChannelBasis | None = None  # with which this broker's channels were worked out last
+    told_brokers: dict[str, str] | None = None  # in the latest answer; None: nothing
     measurements: list[MeasurementRequest] = field(default_factory=list)  # named in the latest answer
     unassigned: dict[UnassignedPublisher, int] = field(default_factory=dict)  # {publisher: moves sent}
     misplaced: MisplacedPublishers = field(default_factory=MisplacedPublishers)

@@ -108,7 +108,9 @@ def active(registry: Registry) -> list[Broker]:
     return [
         broker
         for name, broker in sorted(registry.brokers.items())
-        if not broker.dead and (not registry.leads or registry.liveness.silent_s(name) <= limit_s)
+        if not broker.dead
+        and broker.tcp_address
+        and (not registry.leads or registry.liveness.silent_s(name) <= limit_s)
     ]
 
 

@@ -64,6 +64,10 @@ def distributor(
         str,
         typer.Option(metavar="URL", help="sqlite:///PATH, or postgresql://... for a leader with standbys."),
     ] = "sqlite:///srtm.sqlite3",
+    adopt_brokers: Annotated[
+        bool,
+        typer.Option("--adopt-brokers", help="Take brokers of another cluster, and so drop the limits that they keep."),
+    ] = False,
     broadcast_address: Annotated[
         str | None, typer.Option(metavar="HOST", help="Host that others connect to while this distributor leads.")
     ] = None,
@@ -113,6 +117,7 @@ def distributor(
     config = DistributorConfig(
         http_address=http_address,
         store=store,
+        adopt_brokers=adopt_brokers,
         broadcast_address=broadcast_address,
         tokens=_tokens(token, tokens),
         tls_cert=tls_cert,

@@ -46,6 +46,11 @@ class SyncRequest(Control, frozen=True):
     # What one process of one running kernel alone can hold: the lock of its data directory, its port. None: a broker of
     # an earlier version. Whoever holds the same one proves that the holder before it has ended.
     claims: list[str] | None = None
+    cluster: int = 0  # ``SyncAnswer.cluster`` that the data directory knows; 0: none
+    # {broker: incarnation} that the cluster had when this broker was told last. It says so again after every sync
+    # without an answer: the next leader may have an older store. None: as before, or a broker of an earlier version.
+    peers: dict[str, str] | None = None
+    names_peers: bool = False  # whether the broker knows what ``peers`` is
     wait_s: float = 0.0
 
 
@@ -122,6 +127,8 @@ class SyncAnswer(Control, frozen=True):
     moves: list[Move] = []
     draining: bool = False  # take no new messages, deliver the others, end
     measurements: list[MeasurementRequest] = []  # all that are to run, even if ``unchanged``
+    cluster: int = 0  # identity of the store; 0: an earlier version
+    brokers: dict[str, str] | None = None  # {broker: incarnation} that the cluster has; None: as told before
     purged: list[str] = []  # topics removed since ``have_version``, to be deleted with their messages
 
 

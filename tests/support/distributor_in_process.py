@@ -49,6 +49,8 @@ class FakeBroker:
     accepting: bool = True
     draining: bool = False  # as told
     takes_differences: bool = True
+    cluster: int = 0
+    peers: dict[str, str] = field(default_factory=dict)  # {broker: incarnation}, as told
     held: dict[str, tuple[int, int]] = field(default_factory=dict)  # {topic: in force, micro}
     fulls: list[str] = field(default_factory=list)  # topics whose bucket started full here, each time that it did
 
@@ -73,6 +75,9 @@ class FakeBroker:
             held={name: self.held[name] for name, topic in self.topics.items() if topic.share.recall},
             topics=self.reports,
             strangers=self.strangers,
+            cluster=self.cluster,
+            peers=self.peers,
+            names_peers=True,
             wait_s=wait_s,
         )
         self.strangers = []
@@ -84,7 +89,8 @@ class FakeBroker:
             self.fulls += [name for name in new.keys() - self.topics.keys() if new[name].share.full]
             self.topics = new
             self.held = {name: self._amounts(topic.share, self.held.get(name, (0, 0))) for name, topic in new.items()}
-        self.version = answer.version
+        self.version, self.cluster = answer.version, answer.cluster
+        self.peers = self.peers if answer.brokers is None else answer.brokers
         self.draining = answer.draining
         return answer
 

@@ -44,6 +44,8 @@ class FakeDistributor:
         self.takes_reports = False  # as differences
         self.differs = None  # the one topic that is told as a difference
         self.closed = False
+        self.cluster = 0
+        self.brokers = None  # as the next answers tell them
 
     async def aclose(self):
         self.closed = True
@@ -73,7 +75,14 @@ class FakeDistributor:
                 await self.changed.wait()
         moves, self.moves = self.moves, []
         reported = asked.number if self.takes_reports else 0
-        answer = SyncAnswer(version=self.version, moves=moves, draining=self.draining, reported=reported)
+        answer = SyncAnswer(
+            version=self.version,
+            moves=moves,
+            draining=self.draining,
+            reported=reported,
+            cluster=self.cluster,
+            brokers=self.brokers,
+        )
         if asked.have_version == self.version:
             return 200, msgspec.json.encode(msgspec.structs.replace(answer, unchanged=True))
         if self.differs is not None and asked.have_version:
@@ -85,6 +94,7 @@ class FakeDistributor:
 class Rig:
     def __init__(self, directory, *distributors):
         self.disowned = []
+        self.directory = directory
         self.engine = FakeEngine()
         self.holder = LeaseHolder(self.engine)
         self.distributors = distributors
@@ -457,6 +467,44 @@ async def test_while_no_distributor_answers_shares_stay_and_the_pauses_grow_to_a
     assert rig.holder.applied == {"t": 3}
     assert sum("no sync" in line for line in rig.lines) == 1  # said once, not every second
     assert not any(call[0] in ("clear_bucket", "set_accepting") and call[1] is False for call in rig.engine.calls)
+
+
+async def test_a_new_leader_is_told_whom_the_cluster_had_and_the_next_incarnation_knows_it(
+    tmp_path, nursery, mock_clock
+):
+    distributor = FakeDistributor(version=1)
+    distributor.cluster, distributor.brokers = 77, {"b1": "1", "b2": "4"}
+    rig = Rig(tmp_path, distributor)
+    nursery.start_soon(rig.sync.run)
+    await settle()
+    first, second = (asked for _, asked in rig.requests)
+    assert (first.cluster, first.peers, first.names_peers) == (0, {}, True)
+    assert (second.cluster, second.peers) == (77, None)
+    distributor.brokers, known = None, load_state(tmp_path)
+    assert (known.cluster, known.peers) == (77, {"b1": "1", "b2": "4"})
+    distributor.down = Unavailable("no answer")
+    mock_clock.jump(PERIOD_S)
+    await settle()
+    distributor.down = None
+    mock_clock.jump(PERIOD_S)
+    await settle()
+    assert rig.requests[-2][1].peers == {"b1": "1", "b2": "4"}
+    assert rig.requests[-1][1].peers is None
+    later = Rig(tmp_path, FakeDistributor(version=2))
+    later.sync.remember(known)
+    nursery.start_soon(later.sync.run)
+    await settle()
+    assert (later.requests[0][1].cluster, later.requests[0][1].peers) == (77, {"b1": "1", "b2": "4"})
+    assert load_state(tmp_path) == SyncState(True, 2, [], 77, {"b1": "1", "b2": "4"})
+
+
+async def test_brokers_that_come_and_go_are_on_disk_though_no_topic_changes(rig, nursery, mock_clock):
+    nursery.start_soon(rig.sync.run)
+    await settle()
+    rig.distributors[0].brokers = {"b1": "1"}
+    mock_clock.jump(2 * PERIOD_S)
+    await settle()
+    assert load_state(rig.directory) == SyncState(True, rig.distributors[0].version, [held_over(TOPIC)], 0, {"b1": "1"})
 
 
 async def test_each_of_several_distributors_that_are_away_is_named_once(tmp_path, nursery, mock_clock):
