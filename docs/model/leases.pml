@@ -5,6 +5,9 @@
  * margin. A message older than L ticks renews nothing. What the distributor issues is stored before it is told; what brokers acknowledge is stored with the next change,
  * or a little later, so that a takeover may forget it; what is only observed (silence) starts anew with a takeover. Two leaders at a time are the election's to prevent, and a deposed one neither answers nor stores.
  *
+ * A broker that begins again is another process, and only after the earlier one: `restart` is of one that is not up. A second one of a name, on a copy of the data
+ * directory or with the address of the first, is refused (distributor/model/incarnations.py), which is no step.
+ *
  * Names are those of distributor/leases.py and broker/lease_holder.py. Every step prints itself; tests/model replays such runs through that code.
  */
 #define N 2

@@ -177,7 +177,7 @@ def forgetting(broker: FakeBroker) -> Callable[[], None]:
 
 async def test_a_store_that_lost_changes_is_noticed_though_others_took_their_place_since(
     tmp_path: Path,
-    autojump_clock: object,  # noqa: ARG001 - a plan waits for brokers
+    autojump_clock: object,  # a plan waits for brokers
 ) -> None:
     """As after a failover to a standby that is behind (PostgreSQL without ``synchronous_commit``)."""
     a, b = await history(tmp_path / "store", tmp_path / "copy")

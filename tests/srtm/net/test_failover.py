@@ -39,3 +39,19 @@ async def test_only_the_latest_foreign_leader_is_kept_also_where_the_change_is_c
     assert distributors.first.base_url == "http://d4:1"
     assert {one.base_url for one in distributors} == {"http://d1:1", "http://d4:1"}
     assert [one.closed for one in made] == [True, True, False]
+
+
+async def test_the_token_goes_to_no_leader_in_clear_that_was_named_over_tls() -> None:
+    said: list[str] = []
+    made: list[Known] = []
+
+    def connect(url: str) -> Known:
+        made.append(Known(url))
+        return made[-1]
+
+    distributors = Distributors([Known("https://d1:1"), Known("https://d2:1")], connect, Log("b1", said.append))
+    await distributors.choose_next("http://d3:1")
+    assert (made, distributors.first.base_url) == ([], "https://d2:1")
+    assert "names http://d3:1, without TLS" in said[0]
+    await distributors.choose_next("https://d3:1")
+    assert distributors.first.base_url == "https://d3:1"
