@@ -1,11 +1,11 @@
 //! NSQ protocol V2: bytes to commands and back, IDENTIFY, what an auth server grants, the errors of the wire.
 //!
-//! Pure: imports `config`, `id` and `time`. Begin with `codec`. Another protocol would be a folder beside this one, as
-//! `http` is:
-//! its port in `io::listener` and `io::reactor`, what its commands do in a folder of `engine`.
+//! Pure: imports `config`, `id` and `time`. Begin with `codec`. MQTT's bytes are in the folder `mqtt`, HTTP's in `http`.
+//! A protocol has its port in `io::listener` and `io::reactor`; what its commands do is in a folder of `engine`.
 
 pub mod codec;
 pub mod errors;
 pub mod grants;
 pub mod identify;
+pub mod mqtt;
 pub mod verb;
