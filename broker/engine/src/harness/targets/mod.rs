@@ -6,6 +6,7 @@ mod auth;
 mod commands;
 mod identify;
 mod layers;
+mod mqtt;
 mod operations;
 mod queues;
 mod requests;
@@ -14,11 +15,12 @@ mod segments;
 pub type Target = fn(&[u8]);
 
 /// By name; the name of its corpus, too.
-pub const ALL: [(&str, Target); 8] = [
+pub const ALL: [(&str, Target); 9] = [
     ("commands", commands::run),
     ("identify", identify::run),
     ("requests", requests::run),
     ("layers", layers::run),
+    ("mqtt", mqtt::run),
     ("auth", auth::run),
     ("operations", operations::run),
     ("queues", queues::run),
