@@ -24,6 +24,7 @@ mod layers;
 mod leases;
 mod left_command;
 mod measurement;
+mod mqtt;
 mod random_operations;
 mod reference;
 mod small_reads;
