@@ -142,7 +142,7 @@ impl Channel {
     }
 
     pub fn defer(&mut self, message: Message, due: Nanos) -> Nanos {
-        let message = Message { frame: message.frame.detached(), ..message };
+        let message = message.detached();
         self.stock.add(message.cost());
         if let Some(same) = self.deferred.insert((due, message.id), message) {
             self.stock.subtract(same.cost()); // files that were written by hand can hold an id twice

@@ -70,14 +70,12 @@ impl Frame {
         Self { block: block.clone(), start, end, meter: meter.clone() }
     }
 
-    /// This frame for long storage, in its own block if it would keep a much larger one alive.
-    pub fn detached(self) -> Self {
-        if self.block.len() <= 2 * self.len() {
-            return self;
-        }
-        let block = Block::Shared(Rc::from(&*self));
-        self.meter.add(block.len() as u64);
-        Self::new(&block, 0, block.len() as u32, &self.meter)
+    /// What stands in front of a frame that has attributes: these, and their length in 4 bytes.
+    fn prefix(&self) -> &[u8] {
+        let before = &self.block[..self.start as usize];
+        let Some((rest, len)) = before.split_last_chunk::<4>() else { return &[] };
+        let len = u32::from_be_bytes(*len) as usize;
+        rest.len().checked_sub(len).map_or(&[], |from| &before[from..])
     }
 
     /// Address and size in bytes of its block.
@@ -117,6 +115,7 @@ pub struct Message {
     pub attempts: u16,
     pub defer_ms: u32, // DPUB: deferral in each channel, from its arrival there
     pub foreign: bool, // of an earlier incarnation: its times do not compare with ours
+    attributed: bool,  // attributes stand in front of its frame
     pub times: Times,
     pub(crate) stored: Option<Rc<Receipt>>, // read from disk; the record stays until the last copy is dropped
 }
@@ -124,7 +123,33 @@ pub struct Message {
 impl Message {
     fn new(id: MessageId, frame: Frame, arrival: Nanos, defer_ms: u32) -> Self {
         let times = Times { arrival, due: arrival, queued: arrival, trace: NO_TRACE };
-        Self { id, frame, attempts: 0, defer_ms, foreign: false, times, stored: None }
+        Self { id, frame, attempts: 0, defer_ms, foreign: false, attributed: false, times, stored: None }
+    }
+
+    /// What another protocol than NSQ says of it besides its body (`protocol::mqtt::attributes`). Empty: nothing.
+    pub fn attributes(&self) -> &[u8] {
+        if !self.attributed {
+            return &[];
+        }
+        let prefix = self.frame.prefix();
+        &prefix[..prefix.len().saturating_sub(ATTRIBUTES_LEN)]
+    }
+
+    pub fn body(&self) -> &[u8] {
+        &self.frame[codec::MESSAGE_HEADER..]
+    }
+
+    /// The same for long storage, in a block of its own if it would keep a much larger one alive.
+    pub fn detached(self) -> Self {
+        let prefix = if self.attributed { self.frame.prefix() } else { &[] };
+        if self.frame.block.len() <= 2 * (prefix.len() + self.frame.len()) {
+            return self;
+        }
+        let (start, bytes) = (prefix.len() as u32, [prefix, &self.frame].concat());
+        let block = Block::Shared(Rc::from(bytes));
+        self.frame.meter.add(block.len() as u64);
+        let frame = Frame::new(&block, start, block.len() as u32, &self.frame.meter);
+        Self { frame, ..self }
     }
 
     /// What it takes in one queue, in bytes.
@@ -140,7 +165,8 @@ impl Message {
     /// A message read from disk at `now`.
     pub fn from_disk(builder: &mut Builder, meter: &Meter, read: Read<'_>, now: Nanos) -> Self {
         let Read { record, receipt, foreign } = read;
-        let message = builder.alone(meter, record.id, record.wall_ns, record.body, now, record.defer_ms);
+        let frame = Alone { id: record.id, wall_ns: record.wall_ns, attributes: record.attributes, body: record.body };
+        let message = builder.alone(meter, frame, now, record.defer_ms);
         let times = if foreign { message.times } else { record.times };
         Self { attempts: record.attempts, foreign, times, stored: Some(receipt), ..message }
     }
@@ -154,7 +180,8 @@ impl Message {
             defer_ms: self.defer_ms,
             times: self.times,
             until_wall_ns,
-            body: &self.frame[codec::MESSAGE_HEADER..],
+            attributes: self.attributes(),
+            body: self.body(),
         }
     }
 
@@ -163,74 +190,109 @@ impl Message {
     }
 }
 
+/// Bytes of the length of attributes.
+const ATTRIBUTES_LEN: usize = 4;
+
+/// Bytes of a frame and of what stands in front of it.
+fn room(attributes: &[u8], body: &[u8]) -> usize {
+    let prefix = if attributes.is_empty() { 0 } else { attributes.len() + ATTRIBUTES_LEN };
+    prefix + codec::MESSAGE_HEADER + body.len()
+}
+
+/// A message to build in a block of its own.
+#[derive(Debug, Clone, Copy)]
+pub struct Alone<'a> {
+    pub id: MessageId,
+    pub wall_ns: i64,
+    pub attributes: &'a [u8],
+    pub body: &'a [u8],
+}
+
+/// A frame in the block under construction.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    id: MessageId,
+    start: u32,
+    end: u32,
+    attributed: bool,
+}
+
 /// Builds messages, those of one publish in shared blocks; reuses its buffers.
 #[derive(Debug, Default)]
 pub struct Builder {
-    bytes: Vec<u8>,         // consecutive frames
+    bytes: Vec<u8>,         // consecutive frames, each behind its attributes
     large: Option<Vec<u8>>, // one frame that becomes a block without a copy
-    ends: Vec<(MessageId, u32)>,
+    spans: Vec<Span>,
 }
 
 impl Builder {
     /// Whether a body of `len` bytes fits into the present block; if not, the caller must `take` it first.
     pub fn has_room(&self, len: usize) -> bool {
-        self.ends.is_empty() || self.large.is_none() && self.bytes.len() + codec::MESSAGE_HEADER + len <= BLOCK
+        self.spans.is_empty() || self.large.is_none() && self.bytes.len() + codec::MESSAGE_HEADER + len <= BLOCK
     }
 
     /// Adds a message. False: it is large, and the system refused the memory.
     pub fn add(&mut self, id: MessageId, wall_ns: i64, body: &[u8]) -> bool {
+        self.add_with(&[], id, wall_ns, body)
+    }
+
+    /// Adds a message that has attributes, unless they are empty.
+    pub fn add_with(&mut self, attributes: &[u8], id: MessageId, wall_ns: i64, body: &[u8]) -> bool {
         let mut frame = Vec::new();
-        let there = body.len() < LARGE_BYTES || frame.try_reserve_exact(codec::MESSAGE_HEADER + body.len()).is_ok();
+        let there = body.len() < LARGE_BYTES || frame.try_reserve_exact(room(attributes, body)).is_ok();
         if there {
-            self.add_in(frame, id, wall_ns, body);
+            self.add_in(frame, Alone { id, wall_ns, attributes, body });
         }
         there
     }
 
     /// Adds a message; builds a large one in `frame`.
-    fn add_in(&mut self, mut frame: Vec<u8>, id: MessageId, wall_ns: i64, body: &[u8]) {
-        if body.len() >= LARGE_BYTES {
-            frame.reserve_exact(codec::MESSAGE_HEADER + body.len());
-            codec::build_message(&mut frame, wall_ns, id, body);
-            return self.add_frame(id, frame);
+    fn add_in(&mut self, mut frame: Vec<u8>, message: Alone<'_>) {
+        let Alone { id, wall_ns, attributes, body } = message;
+        let is_large = body.len() >= LARGE_BYTES;
+        let bytes = if is_large { &mut frame } else { &mut self.bytes };
+        let attributed = !attributes.is_empty();
+        if is_large {
+            bytes.reserve_exact(room(attributes, body));
         }
-        codec::build_message(&mut self.bytes, wall_ns, id, body);
-        self.ends.push((id, self.bytes.len() as u32));
+        if attributed {
+            bytes.extend_from_slice(attributes);
+            bytes.extend_from_slice(&(attributes.len() as u32).to_be_bytes());
+        }
+        let start = bytes.len() as u32;
+        codec::build_message(bytes, wall_ns, id, body);
+        self.spans.push(Span { id, start, end: bytes.len() as u32, attributed });
+        if is_large {
+            self.large = Some(frame);
+        }
     }
 
     /// Adds a complete large frame built elsewhere. The builder must be empty.
     pub fn add_frame(&mut self, id: MessageId, frame: Vec<u8>) {
-        self.ends.push((id, frame.len() as u32));
+        self.spans.push(Span { id, start: 0, end: frame.len() as u32, attributed: false });
         self.large = Some(frame);
     }
 
     /// Moves all added messages, in order, into `into` in one block. Small messages need no other allocation.
     pub fn take(&mut self, into: &mut Vec<Option<Message>>, meter: &Meter, arrival: Nanos, defer_ms: u32) {
-        if self.ends.is_empty() {
+        if self.spans.is_empty() {
             return;
         }
-        let (block, mut start) = (self.block(meter), 0);
-        into.extend(self.ends.drain(..).map(|(id, end)| {
+        let block = self.block(meter);
+        into.extend(self.spans.drain(..).map(|Span { id, start, end, attributed }| {
             let frame = Frame::new(&block, start, end, meter);
-            start = end;
-            Some(Message::new(id, frame, arrival, defer_ms))
+            Some(Message { attributed, ..Message::new(id, frame, arrival, defer_ms) })
         }));
     }
 
     /// One message in a block of its own.
-    pub fn alone(
-        &mut self,
-        meter: &Meter,
-        id: MessageId,
-        wall_ns: i64,
-        body: &[u8],
-        arrival: Nanos,
-        defer_ms: u32,
-    ) -> Message {
-        self.add_in(Vec::new(), id, wall_ns, body);
-        self.ends.clear();
+    pub fn alone(&mut self, meter: &Meter, message: Alone<'_>, arrival: Nanos, defer_ms: u32) -> Message {
+        self.add_in(Vec::new(), message);
         let block = self.block(meter);
-        Message::new(id, Frame::new(&block, 0, block.len() as u32, meter), arrival, defer_ms)
+        let (start, attributed) = self.spans.pop().map_or((0, false), |span| (span.start, span.attributed));
+        self.spans.clear();
+        let frame = Frame::new(&block, start, block.len() as u32, meter);
+        Message { attributed, ..Message::new(message.id, frame, arrival, defer_ms) }
     }
 
     fn block(&mut self, meter: &Meter) -> Block {
@@ -262,10 +324,41 @@ mod tests {
         messages
     }
 
+    fn alone(meter: &Meter, attributes: &[u8]) -> Message {
+        let message = Alone { id: MessageId(1), wall_ns: 0, attributes, body: b"body" };
+        Builder::default().alone(meter, message, 0, 0)
+    }
+
+    #[test]
+    fn attributes_stay_with_their_message_and_out_of_its_frame() {
+        let meter = Meter::default();
+        let plain = alone(&meter, b"");
+        let message = alone(&meter, b"name");
+        assert_eq!((message.attributes(), message.body()), (&b"name"[..], &b"body"[..]));
+        assert_eq!((&*message.frame, plain.attributes()), (&*plain.frame, &b""[..]));
+        let (mut builder, mut messages) = (Builder::default(), Vec::new());
+        for (id, attributes) in [(1, "a"), (2, ""), (3, "of the third")] {
+            builder.add_with(attributes.as_bytes(), MessageId(id), 0, &[id as u8; 900]);
+        }
+        builder.add_with(&[7; 99], MessageId(4), 0, &[4; 10]);
+        builder.take(&mut messages, &meter, 0, 0);
+        let last = messages.pop().flatten().expect("the last").detached();
+        drop(messages.drain(3..));
+        let all: Vec<&[u8]> = messages.iter().flatten().map(Message::attributes).collect();
+        assert_eq!(all, [b"a", &b""[..], b"of the third"]);
+        assert_eq!((last.attributes(), last.body()), (&[7; 99][..], &[4; 10][..]), "in a block of its own");
+        builder.add_with(b"large", MessageId(5), 0, &vec![5; LARGE_BYTES]);
+        builder.take(&mut messages, &meter, 0, 0);
+        let large = messages.pop().flatten().expect("the large one");
+        assert_eq!((large.attributes(), large.body_len()), (&b"large"[..], LARGE_BYTES));
+        drop((plain, message, last, large, messages));
+        assert_eq!(meter.used(), 0);
+    }
+
     #[test]
     fn the_meter_is_back_at_zero_when_every_copy_is_gone() {
         let meter = Meter::default();
-        let message = Builder::default().alone(&meter, MessageId(1), 0, b"body", 0, 0);
+        let message = alone(&meter, b"");
         assert_eq!(meter.used(), cost_of(1, 4, 1));
         let copy = message.clone();
         assert_eq!(meter.used(), cost_of(1, 4, 2), "their frame is one");
@@ -278,11 +371,11 @@ mod tests {
         let meter = Meter::default();
         let mut messages = three(&meter, [10, 20, 30]).into_iter().flatten();
         let (first, rest) = (messages.next().expect("one"), messages);
-        let frame = first.frame.detached();
-        assert_eq!(frame[codec::MESSAGE_HEADER..], [1; 10]);
+        let kept = first.detached();
+        assert_eq!(kept.body(), [1; 10]);
         drop(rest);
         assert_eq!(meter.used(), cost_of(1, 10, 1));
-        let again = frame.detached();
+        let again = kept.detached();
         assert_eq!(meter.used(), cost_of(1, 10, 1), "it is alone already");
         drop(again);
         assert_eq!(meter.used(), 0);

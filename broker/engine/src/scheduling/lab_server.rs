@@ -109,10 +109,11 @@ impl ServiceTime for LabServer {
 mod tests {
     use super::*;
     use crate::memory::Meter;
-    use crate::queueing::message::Builder;
+    use crate::queueing::message::{Alone, Builder};
 
     fn message(number: u64) -> Message {
-        Builder::default().alone(&Meter::default(), crate::id::MessageId(number), 0, b"x", 0, 0)
+        let message = Alone { id: crate::id::MessageId(number), wall_ns: 0, attributes: b"", body: b"x" };
+        Builder::default().alone(&Meter::default(), message, 0, 0)
     }
 
     #[test]

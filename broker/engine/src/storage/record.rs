@@ -1,8 +1,8 @@
 //! One message on disk: a fixed head, then the body; all integers little-endian.
 //!
-//! `marker(4) length(4) crc(4) | attempts(2) reserved(2) defer_ms(4) arrival(8) due(8) queued(8) trace(8) until(8)
+//! `marker(4) length(4) crc(4) | attempts(2) flags(2) defer_ms(4) arrival(8) due(8) queued(8) trace(8) until(8)
 //! id(8) wall(8) body`. `length` counts the bytes after the crc. The crc covers `length` and these bytes, seeded with
-//! the segment's salt.
+//! the segment's salt. Flag 1: in front of the body stand the length of attributes (4), and these.
 
 use crate::id::MessageId;
 use crate::time::Nanos;
@@ -21,14 +21,18 @@ pub struct Record<'a> {
     pub wall_ns: i64, // accepted
     pub attempts: u16,
     pub defer_ms: u32,
-    pub times: Times,       // of the clock of the incarnation that wrote the segment
-    pub until_wall_ns: i64, // deferred until; 0: not deferred
+    pub times: Times,         // of the clock of the incarnation that wrote the segment
+    pub until_wall_ns: i64,   // deferred until; 0: not deferred
+    pub attributes: &'a [u8], // empty: none
     pub body: &'a [u8],
 }
 
+const ATTRIBUTED: u16 = 1;
+
 impl Record<'_> {
     pub fn size(&self) -> usize {
-        HEAD + self.body.len()
+        let attributes = if self.attributes.is_empty() { 0 } else { 4 + self.attributes.len() };
+        HEAD + attributes + self.body.len()
     }
 }
 
@@ -38,7 +42,8 @@ pub fn encode(out: &mut Vec<u8>, record: &Record<'_>, salt: u32) {
     out.extend_from_slice(&((record.size() - CRC_END) as u32).to_le_bytes());
     out.extend_from_slice(&[0; 4]);
     out.extend_from_slice(&record.attempts.to_le_bytes());
-    out.extend_from_slice(&[0; 2]);
+    let attributed = !record.attributes.is_empty();
+    out.extend_from_slice(&(u16::from(attributed) * ATTRIBUTED).to_le_bytes());
     out.extend_from_slice(&record.defer_ms.to_le_bytes());
     let Times { arrival, due, queued, trace } = record.times;
     for time in [arrival, due, queued] {
@@ -48,6 +53,10 @@ pub fn encode(out: &mut Vec<u8>, record: &Record<'_>, salt: u32) {
     out.extend_from_slice(&record.until_wall_ns.to_le_bytes());
     out.extend_from_slice(&record.id.0.to_le_bytes());
     out.extend_from_slice(&record.wall_ns.to_le_bytes());
+    if attributed {
+        out.extend_from_slice(&(record.attributes.len() as u32).to_le_bytes());
+        out.extend_from_slice(record.attributes);
+    }
     out.extend_from_slice(record.body);
     let crc = checksum(&out[start..], salt);
     out[start + 8..start + CRC_END].copy_from_slice(&crc.to_le_bytes());
@@ -76,6 +85,12 @@ pub fn decode(bytes: &[u8], salt: u32) -> Option<Record<'_>> {
         return None;
     }
     let time = |at: usize| u64_at(head, at) as i64;
+    let (attributes, body) = if u16::from_le_bytes([head[14], head[15]]) & ATTRIBUTED == 0 {
+        (&[][..], &record[HEAD..])
+    } else {
+        let (len, rest) = record[HEAD..].split_first_chunk::<4>()?;
+        rest.split_at_checked(u32::from_le_bytes(*len) as usize)?
+    };
     Some(Record {
         attempts: u16::from_le_bytes([head[12], head[13]]),
         defer_ms: u32_at(head, 16),
@@ -83,7 +98,8 @@ pub fn decode(bytes: &[u8], salt: u32) -> Option<Record<'_>> {
         until_wall_ns: time(52),
         id: MessageId(u64_at(head, 60)),
         wall_ns: time(68),
-        body: &record[HEAD..],
+        attributes,
+        body,
     })
 }
 
@@ -115,6 +131,7 @@ mod tests {
         defer_ms: 90_000,
         times: Times { arrival: -1, due: 2, queued: 3, trace: 4 },
         until_wall_ns: 5,
+        attributes: b"",
         body: b"body",
     };
 
@@ -131,6 +148,11 @@ mod tests {
         assert_eq!(decode(&bytes, 42), Some(RECORD));
         bytes.extend_from_slice(b"more");
         assert_eq!(decode(&bytes, 42), Some(RECORD));
+        let attributed = Record { attributes: b"attributes", ..RECORD };
+        let mut bytes = Vec::new();
+        encode(&mut bytes, &attributed, 42);
+        assert_eq!(bytes.len(), attributed.size());
+        assert_eq!(decode(&bytes, 42), Some(attributed));
     }
 
     #[test]

@@ -105,6 +105,7 @@ fn record(id: u64, body: &str) -> Record<'_> {
         defer_ms: 0,
         times: TIMES,
         until_wall_ns: 0,
+        attributes: b"",
         body: body.as_bytes(),
     }
 }
