@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from broker.config import ARRIVAL_CLOCKS, LIMITS, TLS_REQUIRED, TLS_VERSIONS, BrokerConfig, EngineConfig
+from broker.mqtt_options import add_mqtt, mqtt_settings
 from srtm.errors import BadInput, SrtmError
 from srtm.net.tls_trust import ca_file
 from srtm.net.tokens import Tokens, read_token
@@ -60,6 +61,8 @@ def parse_config(given: argparse.Namespace) -> BrokerConfig:
         tcp_address=given.tcp_address,
         http_address=given.http_address,
         https_address=given.https_address,
+        mqtt_address=given.mqtt_address,
+        mqtt_allow_anonymous=given.mqtt_allow_anonymous,
         http_idle_timeout_ms=round(_number("http_idle_timeout", given.http_idle_timeout) * 1000),
         data_path=given.data_path,
         mcap=_number("mcap", given.mcap),
@@ -77,7 +80,7 @@ def parse_config(given: argparse.Namespace) -> BrokerConfig:
         token=_token(given),
         tokens=Tokens.read("tokens", given.tokens) if given.tokens else None,
         ca_file=ca_file(given.ca_file),
-        engine=msgspec.structs.replace(engine, **limits),
+        engine=msgspec.structs.replace(engine, **limits, **mqtt_settings(given)),
     )
 
 
@@ -161,6 +164,7 @@ def _parser() -> argparse.ArgumentParser:
         "--auth-http-request-method", default="get", metavar="METHOD", help="get or post (default: %(default)s)"
     )
     _add_tls(parser)
+    add_mqtt(parser)
     parser.add_argument("--broadcast-address", metavar="HOST", help="what others are told to connect to")
     parser.add_argument(
         "--max-memory", default="1g", metavar="BYTES", help="bound of queued messages, e.g. 512m (default: %(default)s)"

@@ -13,7 +13,15 @@ import msgspec
 from srtm.control import check_broker_name
 from srtm.errors import BadInput
 from srtm.log import LEVELS
-from srtm.net.address import format_address, is_socket_path, listen_address, parse_address, parse_peer, resolvable
+from srtm.net.address import (
+    format_address,
+    is_loopback,
+    is_socket_path,
+    listen_address,
+    parse_address,
+    parse_peer,
+    resolvable,
+)
 from srtm.net.http_client import parse_http_url
 from srtm.net.tokens import Tokens, checked_token
 from srtm.units import LARGEST
@@ -31,6 +39,14 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     arrival_clock: str = "kernel"  # or "packet": exact even if several messages lay unread; needs CAP_NET_RAW
     http_address: str = ""  # "": off
     https_address: str = ""  # "": off
+    mqtt_address: str = ""  # "": off
+    mqtt_topic: str = "default"  # of names that no topic has
+    mqtt_max_keep_alive_s: int = 0  # that 5.0's clients are told; 0: as they wish
+    mqtt_receive_maximum: int = 256  # publishes of QoS 2 that a client may leave unreleased
+    mqtt_max_in_flight: int = 64  # deliveries of QoS 1 and 2 that a client may leave unacknowledged
+    mqtt_max_queued: int = 10_000  # messages that wait for a session
+    mqtt_max_subscriptions: int = 10_000  # of a session
+    mqtt_max_session_expiry_s: int = 604_800  # 7 days
     http_idle_timeout_ms: int = 0  # 0: for ever
     http_token: str = ""  # that /pub and /mpub ask for; "": none
     realtime: bool = False  # real-time priority for its thread; needs CAP_SYS_NICE
@@ -84,6 +100,16 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     topology_zone: str = ""
     topology_aware: bool = False  # prefer consumers in the same zone
 
+
+# {setting: least and largest value}
+MQTT_BOUNDS = {
+    "mqtt_max_keep_alive_s": (0, 65_535),
+    "mqtt_receive_maximum": (1, 65_535),
+    "mqtt_max_in_flight": (1, 65_535),
+    "mqtt_max_queued": (1, 10**9),
+    "mqtt_max_subscriptions": (1, 10**9),
+    "mqtt_max_session_expiry_s": (0, (1 << 32) - 1),
+}
 
 TLS_POLICIES = ("", "require", "require-verify")
 TLS_REQUIRED = ("false", "true", "tcp-https")
@@ -158,6 +184,8 @@ class BrokerConfig:
     tcp_address: str = "127.0.0.1:4150"
     http_address: str = "127.0.0.1:4151"  # "": off
     https_address: str = ""  # used if there is a certificate; "": off
+    mqtt_address: str = ""  # "": off
+    mqtt_allow_anonymous: bool = False  # also beyond loopback
     http_idle_timeout_ms: int = 0  # 0: for ever, as nsqd; closing would race with the client's next request
     data_path: str = "."
     mcap: float = 0.0  # msg/s; 0: not stated
@@ -193,6 +221,8 @@ class BrokerConfig:
         for name, address in (("http_address", self.http_address), ("https_address", self.https_address)):
             if address:
                 listen_address(name, address)
+        if self.mqtt_address:
+            self._check_mqtt()
         if self.distributors:  # they tell clients where to connect to
             parse_address("tcp_address", self.tcp_address)
             parse_address("http_address", self.http_address)
@@ -233,6 +263,27 @@ class BrokerConfig:
             if not 0 <= getattr(self.engine, name) <= MAX_LIMIT:
                 raise BadInput(name, getattr(self.engine, name), f"must be 0 (no limit of its own) to {MAX_LIMIT}")
         self._check_streams()
+
+    def _check_mqtt(self) -> None:
+        """Check the MQTT port. Its clients are not authenticated, so nobody else may reach it unasked."""
+        listen_address("mqtt_address", self.mqtt_address)
+        if self.auth_http_addresses:
+            raise BadInput(
+                "mqtt_address", self.mqtt_address, "must not be given with auth servers, which it cannot ask"
+            )
+        if self.engine.tls_required != "false":
+            raise BadInput("mqtt_address", self.mqtt_address, "must not be given where TLS is required: it has none")
+        if not (self.mqtt_allow_anonymous or is_loopback(self.mqtt_address)):
+            rule = "must be on loopback, for its clients are not authenticated; --mqtt-allow-anonymous allows it"
+            raise BadInput("mqtt_address", self.mqtt_address, rule)
+        if not re.fullmatch(r"[.a-zA-Z0-9_-]{1,64}", self.engine.mqtt_topic):
+            raise BadInput(
+                "mqtt_topic", self.engine.mqtt_topic, "must be the name of a topic: 1 to 64 of . a-z A-Z 0-9 _ -"
+            )
+        for name, (least, most) in MQTT_BOUNDS.items():
+            value = getattr(self.engine, name)
+            if not least <= value <= most:
+                raise BadInput(name, value, f"must be {least} to {most}")
 
     def _check_streams(self) -> None:
         """Check TLS and compression. The engine checks the contents of the files."""

@@ -30,6 +30,7 @@ def engine_settings(config: BrokerConfig, state: SyncState) -> EngineConfig:
         tcp_address=listen_address("tcp_address", config.tcp_address),
         http_address=_optional_address("http_address", config.http_address),
         https_address=_optional_address("https_address", config.https_address if config.tls_cert else ""),
+        mqtt_address=_optional_address("mqtt_address", config.mqtt_address),
         http_idle_timeout_ms=config.http_idle_timeout_ms,
         http_token=config.token or "",
         node_id=zlib.crc32(config.name.encode()) % 1024 if config.node_id is None else config.node_id,

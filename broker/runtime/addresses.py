@@ -14,6 +14,7 @@ class Ports(NamedTuple):
     tcp: int
     http: int
     https: int
+    mqtt: int
 
 
 class BoundAddresses(NamedTuple):
@@ -22,6 +23,7 @@ class BoundAddresses(NamedTuple):
     tcp: str
     http: str
     https: str
+    mqtt: str
 
 
 def bound_addresses(settings: EngineConfig, ports: Ports) -> BoundAddresses:
@@ -30,6 +32,7 @@ def bound_addresses(settings: EngineConfig, ports: Ports) -> BoundAddresses:
         _with_port(settings.tcp_address, ports.tcp),
         _with_port(settings.http_address, ports.http),
         _with_port(settings.https_address, ports.https),
+        _with_port(settings.mqtt_address, ports.mqtt),
     )
 
 

@@ -35,6 +35,17 @@ def is_socket_path(text: str) -> bool:
     return "/" in text
 
 
+def is_loopback(text: str) -> bool:
+    """Whether nothing beyond this machine reaches an address to listen on: a Unix socket, or a loopback host."""
+    if is_socket_path(text):
+        return True
+    host, _ = parse_address("address", text)
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def listen_address(field: str, text: str) -> str:
     """Return the path of a Unix socket unchanged, or ``HOST:PORT`` with 0.0.0.0 for no host. Raises BadInput."""
     return text if is_socket_path(text) else format_address(*parse_address(field, text))

@@ -23,6 +23,11 @@ from tests.support.broker_service import config
         ({"https_address": "h"}, "https_address"),
         ({"tcp_address": "/run/b.sock", "distributors": ("http://d:1",)}, "tcp_address"),
         ({"http_address": "", "distributors": ("http://d:1",)}, "http_address"),
+        ({"mqtt_address": "h"}, "mqtt_address"),
+        ({"mqtt_address": "0.0.0.0:1883"}, "mqtt_address"),
+        ({"mqtt_address": "127.0.0.1:1883", "auth_http_addresses": ("a:1",)}, "mqtt_address"),
+        ({"mqtt_address": "127.0.0.1:1883", "engine": EngineConfig(mqtt_topic="a/b")}, "mqtt_topic"),
+        ({"mqtt_address": "127.0.0.1:1883", "engine": EngineConfig(mqtt_max_in_flight=0)}, "mqtt_max_in_flight"),
         ({"http_idle_timeout_ms": -1}, "http_idle_timeout"),
         ({"mcap": -1.0}, "mcap"),
         ({"mcap": 1e305}, "mcap"),
@@ -43,6 +48,12 @@ def test_bad_settings_name_field_and_value(tmp_path, changes, field):
     with pytest.raises(BadInput) as caught:
         config(tmp_path, **changes)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1883", "[::1]:1883", "localhost:1883", "/run/mqtt.sock"])
+def test_mqtt_is_for_this_machine_alone_unless_anybody_may_use_it(tmp_path, address):
+    assert config(tmp_path, mqtt_address=address).mqtt_address == address
+    assert config(tmp_path, mqtt_address=":1883", mqtt_allow_anonymous=True).mqtt_address == ":1883"
 
 
 @pytest.mark.parametrize(
@@ -71,6 +82,8 @@ def test_sizes_have_units(text, size):
         (["--name", "b", "--max-memory", "1x"], "srtm broker: max_memory: '1x': must be a whole number"),
         (["--name", "b", "--sync-timeout", "2"], "srtm broker: sync_timeout: '2': must be a duration with units"),
         (["--name", "b", "--mem-queue-size", "-1"], "srtm broker: mem_queue_size: '-1': must be a whole number"),
+        (["--name", "b", "--mqtt-max-queued", "many"], "srtm broker: mqtt_max_queued: 'many': must be a whole number"),
+        (["--name", "b", "--mqtt-address", ":1883"], "srtm broker: mqtt_address: ':1883': must be on loopback"),
         (["--name", "b", "--tcp-address", "x"], "srtm broker: tcp_address: 'x': must be HOST:PORT"),
     ],
 )

@@ -68,8 +68,17 @@ async def test_the_address_that_cannot_be_had_is_named(tmp_path, monkeypatch):
 
 async def test_http_may_be_off_and_addresses_may_be_paths(tmp_path, engines, nursery):
     bound = await nursery.start(service.serve, config(tmp_path, tcp_address="/run/nsqd.sock", http_address=""))
-    assert bound == ("/run/nsqd.sock", "", "")
+    assert bound == ("/run/nsqd.sock", "", "", "")
     assert (engines[0].config["tcp_address"], engines[0].config["http_address"]) == ("/run/nsqd.sock", "")
+    nursery.cancel_scope.cancel()
+
+
+async def test_mqtt_is_off_unless_it_has_an_address(tmp_path, engines, nursery):
+    for number, address in enumerate(("", "127.0.0.1:1883")):
+        data = tmp_path / str(number)
+        data.mkdir()
+        bound = await nursery.start(service.serve, config(data, mqtt_address=address))
+        assert (bound.mqtt, engines[number].config["mqtt_address"]) == (address, address)
     nursery.cancel_scope.cancel()
 
 

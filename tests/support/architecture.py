@@ -64,7 +64,8 @@ ARROWS = {
         "broker.snapshot broker.startup broker.stats broker.sync srtm._native srtm.control srtm.net"
     ),
     "broker.process": "broker.config broker.service",
-    "broker.__main__": "broker.config broker.process srtm.net",
+    "broker.mqtt_options": "broker.config",
+    "broker.__main__": "broker.config broker.mqtt_options broker.process srtm.net",
     "broker.nsqd_main": "broker.nsqd broker.process",
     # distributor
     "distributor": "",

@@ -53,11 +53,11 @@ class FakeEngine:
         self._events: list[dict[str, Any]] = []
         self._eventfd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
-    def start(self) -> tuple[int | None, int | None, int | None]:
+    def start(self) -> tuple[int | None, int | None, int | None, int | None]:
         if self.start_error:
             raise self.start_error
-        tcp, http, https = (self.config.get(name, "") for name in ("tcp_address", "http_address", "https_address"))
-        return None if "/" in tcp else 4150, 4151 if http else None, 4152 if https else None
+        tcp, http, https, mqtt = (self.config.get(f"{name}_address", "") for name in ("tcp", "http", "https", "mqtt"))
+        return None if "/" in tcp else 4150, 4151 if http else None, 4152 if https else None, 1883 if mqtt else None
 
     def stop(self, _patience_ms: int) -> bool:
         if self.unsaved:

@@ -71,6 +71,14 @@ pub struct Config {
     pub arrival_clock: ClockSource,
     pub http_address: String,
     pub https_address: String,
+    pub mqtt_address: String,
+    pub mqtt_topic: String,            // of names that no topic owns
+    pub mqtt_max_keep_alive_s: u16,    // that 5.0's clients are told; 0: as they wish
+    pub mqtt_receive_maximum: u16,     // publishes of QoS 2 that a client may leave unreleased
+    pub mqtt_max_in_flight: u16,       // deliveries of QoS 1 and 2 that a client may leave unacknowledged
+    pub mqtt_max_queued: usize,        // messages that wait for a session
+    pub mqtt_max_subscriptions: usize, // of a session
+    pub mqtt_max_session_expiry_s: u32,
     pub http_idle_timeout_ms: u64,
     pub http_token: String,
     pub realtime: bool,
@@ -172,6 +180,14 @@ impl Default for Config {
             arrival_clock: ClockSource::Kernel,
             http_address: String::new(),
             https_address: String::new(),
+            mqtt_address: String::new(),
+            mqtt_topic: "default".into(),
+            mqtt_max_keep_alive_s: 0,
+            mqtt_receive_maximum: 256,
+            mqtt_max_in_flight: 64,
+            mqtt_max_queued: 10_000,
+            mqtt_max_subscriptions: 10_000,
+            mqtt_max_session_expiry_s: 604_800,
             http_idle_timeout_ms: 0,
             http_token: String::new(),
             realtime: false,

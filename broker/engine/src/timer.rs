@@ -5,7 +5,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::keys::{ChannelKey, ConnKey, TopicKey};
+use crate::keys::{ChannelKey, ConnKey, SessionKey, TopicKey};
 use crate::time::Nanos;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,6 +18,8 @@ pub enum Timer {
     MessageTimeout(ConnKey),
     /// When a connection is to get a heartbeat, or has been silent for too long, or has lingered long enough.
     Connection(ConnKey),
+    /// When a session without a connection ends.
+    Session(SessionKey),
     /// When files need a sync or a retry.
     Disk,
     /// When a message has been served (`scheduling::service_time`).

@@ -26,6 +26,9 @@ type Trace<'py> = (
     Bound<'py, PyBytes>,
 );
 
+/// Ports of TCP, HTTP, HTTPS and MQTT, of those that have one.
+type Ports = (Option<u16>, Option<u16>, Option<u16>, Option<u16>);
+
 /// Id, method, target, headers, body, and whether it came over TLS.
 type Request<'py> = (u64, String, String, Vec<(String, String)>, Bound<'py, PyBytes>, bool);
 
@@ -64,9 +67,9 @@ impl Engine {
         })
     }
 
-    fn start(&self, py: Python<'_>) -> PyResult<(Option<u16>, Option<u16>, Option<u16>)> {
+    fn start(&self, py: Python<'_>) -> PyResult<Ports> {
         let ports = py.detach(|| self.0.start()).map_err(start_error)?;
-        Ok((ports.tcp, ports.http, ports.https))
+        Ok((ports.tcp, ports.http, ports.https, ports.mqtt))
     }
 
     fn stop(&self, py: Python<'_>, patience_ms: u64) -> bool {

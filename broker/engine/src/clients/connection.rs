@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 
 use crate::clients::mpub_progress::Progress;
+use crate::clients::mqtt_client::MqttClient;
 use crate::clients::partial_message::Building;
 use crate::clients::pending_input::{InputEvent, InputState, KeptReads};
 use crate::clients::publisher_topics::PublishedTopics;
@@ -79,6 +80,7 @@ pub struct Connection {
     pub terms: Terms,
     pub(crate) deficit: Deficit,
     pub http: Option<Box<Http>>,                // a connection of the HTTP port
+    pub mqtt: Option<Box<MqttClient>>,          // a connection of the MQTT port
     pub layers: Option<Box<Layers>>,            // TLS, compression: between the socket and everything here
     pub sliced: Option<Box<Progress>>,          // of the MPUB that `input` begins with
     pub(crate) seen: Seen,                      // of the same, before its first slice
@@ -123,6 +125,7 @@ impl Connection {
             auth: None,
             published: PublishedTopics::default(),
             http: None,
+            mqtt: None,
             input: Vec::new(),
             input_charge: None,
             unfinished_since: None,
@@ -232,7 +235,7 @@ impl Connection {
 
     /// Whether it has too many unread answers to run more commands. Unread output of a consumer may be messages.
     pub fn leaves_answers(&self, max_msg_size: usize) -> bool {
-        let messages = if self.subscription.is_some() { HIGH_WATER + max_msg_size } else { 0 };
+        let messages = if self.subscription.is_some() || self.mqtt.is_some() { HIGH_WATER + max_msg_size } else { 0 };
         self.pending() > MAX_UNREAD_ANSWERS + messages
     }
 
@@ -251,6 +254,24 @@ impl Connection {
             let end = self.stream_offset + self.output.len() as u64;
             self.marks.push_back(Mark { end, ..mark });
         }
+    }
+
+    /// Appends a delivery as it goes out, under its own packet identifier: where that is, and which.
+    pub fn deliver_bytes(&mut self, bytes: &[u8], id: Option<(usize, u16)>, mark: Option<Mark>) {
+        let start = self.output.len();
+        self.output.extend_from_slice(bytes);
+        if let Some((at, id)) = id {
+            self.output[start + at..start + at + 2].copy_from_slice(&id.to_be_bytes());
+        }
+        if let Some(mark) = mark {
+            let end = self.stream_offset + self.output.len() as u64;
+            self.marks.push_back(Mark { end, ..mark });
+        }
+    }
+
+    /// Whether deliveries may be written. What a client leaves unread is bounded; answers have a bound of their own.
+    pub fn takes_deliveries(&self) -> bool {
+        self.phase == Phase::Open && self.pending() < HIGH_WATER
     }
 
     /// The publish that its input begins with is refused.
@@ -345,6 +366,9 @@ impl Connection {
         }
         if let Some(http) = &self.http {
             return http.deadline(self.blocked_since, self.input_state.waits());
+        }
+        if let Some(mqtt) = self.mqtt.as_ref().filter(|_| self.phase == Phase::Open) {
+            return mqtt.deadline(self.last_command, self.blocked_since, self.input_state.waits());
         }
         let interval = self.heartbeat_ns();
         let ends = self.phase == Phase::Flushing || self.eof;

@@ -5,6 +5,7 @@
 
 pub mod connection;
 pub mod mpub_progress;
+pub mod mqtt_client;
 pub mod partial_message;
 pub mod pending_input;
 pub mod publisher_topics;

@@ -2,6 +2,7 @@
 
 use crate::http::answer::Exchange;
 use crate::protocol::errors::WireError;
+use crate::protocol::mqtt::packet::Qos;
 use crate::queueing::publish::Publish;
 use crate::transport::types::Step;
 
@@ -16,8 +17,10 @@ pub(crate) enum Reply {
     Start(Step),    // what follows goes through another layer
     /// The same for a publish by HTTP.
     Published(usize, Exchange),
-    /// An answer by HTTP, as it goes out.
-    Http(Vec<u8>),
+    /// The same for a PUBLISH by MQTT: its packet identifier and QoS.
+    Mqtt(usize, u16, Qos),
+    /// An answer by HTTP or MQTT, as it goes out.
+    Raw(Vec<u8>),
 }
 
 impl Reply {
@@ -29,7 +32,9 @@ impl Reply {
     /// The publish that it answers.
     pub fn index(&self) -> Option<usize> {
         match self {
-            Self::Publish(index) | Self::Slice(index) | Self::Published(index, _) => Some(*index),
+            Self::Publish(index) | Self::Slice(index) | Self::Published(index, _) | Self::Mqtt(index, ..) => {
+                Some(*index)
+            }
             _ => None,
         }
     }

@@ -133,6 +133,7 @@ impl Engine {
     pub fn pause_topic(&mut self, name: &str, paused: bool, now: Nanos) -> bool {
         let Some(key) = self.topic_key(name) else { return false };
         self.topics[key].paused = paused;
+        self.route_waiting(key, now);
         self.fan_out_queue(key, now);
         true
     }
@@ -140,6 +141,7 @@ impl Engine {
     pub fn release_topic(&mut self, name: &str, now: Nanos) -> bool {
         let Some(key) = self.topic_key(name) else { return false };
         self.topics[key].held = false;
+        self.route_waiting(key, now);
         self.fan_out_queue(key, now);
         for channel in self.topics[key].channels.clone() {
             self.mark_channel(channel);

@@ -38,7 +38,11 @@ impl Engine {
         conn.input_charge = None;
         let unfinished_since = conn.unfinished_since.take();
         let stamps = stamps.behind(input.len());
-        let whole = if let Some(http) = &conn.http { http.announced_len() } else { codec::announced_len(&input) };
+        let whole = match (&conn.http, &conn.mqtt) {
+            (Some(http), _) => http.announced_len(),
+            (None, Some(mqtt)) => mqtt.announced_len(&input),
+            (None, None) => codec::announced_len(&input),
+        };
         make_room(&mut input, bytes.len(), whole, self.room_to_promise());
         input.extend_from_slice(bytes);
         let used = self.run_commands(key, &input, stamps, now);
@@ -71,17 +75,21 @@ impl Engine {
         let len = input.len();
         conn.input = input;
         let (speaks_http, is_watched) = (conn.http.is_some(), conn.unfinished_since.is_some());
+        let speaks_mqtt = conn.mqtt.is_some();
         if is_watched {
             self.arm_connection(key);
         }
         if self.is_waiting(key) {
             return; // it is we who keep it, and no more than `KeptReads::is_full` allows
         }
-        if !speaks_http && let Some(error) = self.refusal_of_announced(key) {
+        if !speaks_http
+            && !speaks_mqtt
+            && let Some(error) = self.refusal_of_announced(key)
+        {
             return self.refuse(key, error);
         }
         let Some(why) = self.keeps_too_much(key, len) else {
-            if len > QUANTUM_BYTES {
+            if len > QUANTUM_BYTES && !speaks_mqtt {
                 self.build_unfinished(key);
             }
             return;

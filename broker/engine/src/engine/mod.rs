@@ -18,6 +18,7 @@ pub mod http;
 pub mod input;
 pub mod leases;
 pub mod limits;
+pub mod mqtt;
 pub mod session;
 pub mod snapshot;
 pub mod timeouts;
@@ -40,6 +41,8 @@ use crate::http::Service;
 use crate::id::IdMaker;
 use crate::keys::{ChannelKey, ConnKey, TopicKey};
 use crate::memory::Memory;
+use crate::mqtt::Hub;
+use crate::mqtt::forms::Fan;
 use crate::protocol::codec;
 use crate::protocol::grants::Patterns;
 use crate::protocol::identify::Identity;
@@ -89,6 +92,8 @@ pub struct Engine {
     pub(crate) disk: Option<Storage>,
     pub tls: Handshakes,
     pub(crate) http: Service,
+    pub mqtt: Hub,
+    pub(crate) fan: Fan, // the message that goes to MQTT's subscribers
     pub(crate) server: Server,
 
     pub(crate) ids: IdMaker,
@@ -142,6 +147,8 @@ impl Engine {
             network_delay: NetworkDelay::default(),
             sampler: 0x2545_f491_4f6c_dd1d,
             http: Service::default(),
+            mqtt: Hub::default(),
+            fan: Fan::default(),
         }
     }
 
@@ -239,6 +246,7 @@ impl Engine {
         }
         record(&mut self.topics, alike, now);
         self.list_if_ready(key);
+        self.list_if_owed(key);
     }
 
     /// The socket takes bytes again.
@@ -310,8 +318,10 @@ impl Engine {
         if !self.turn.replies.is_empty() {
             self.send_replies(now); // who is refused must get that before its stream ends
         }
+        self.handle_left(now);
         self.fan_out_rest(now);
         let answered = self.schedule.dirty_conns.len();
+        self.send_owed(now);
         self.deliver_all(now);
         self.schedule.dirty_conns.rotate_left(answered); // deliveries go first
         self.tend_disk(now);
@@ -386,6 +396,7 @@ impl Engine {
             self.http.connections -= 1;
             http.owed().map(|id| self.http.asked.remove(&id));
         }
+        self.schedule.left.extend(conn.mqtt.as_mut().and_then(|mqtt| mqtt.session.take()));
         let Some(sub) = conn.subscription.take() else { return };
         let Some(channel) = self.channels.get_mut(sub.channel) else { return };
         channel.remove_consumer(key);

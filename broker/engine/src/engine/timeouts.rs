@@ -37,6 +37,7 @@ impl Engine {
                     }
                 }
                 Timer::Deferred(key) => self.handle_deferred(key, at, now),
+                Timer::Session(key) => self.handle_session_timer(key, at, now),
                 Timer::Disk => self.handle_disk_timer(at),
                 Timer::ServiceTime => self.handle_served(at, now),
                 Timer::WatchList => self.handle_watch_list(at, now),
@@ -55,12 +56,13 @@ impl Engine {
     /// Removes stale entries of owners that are gone or armed earlier: a storm of short connections must not leave a
     /// minute's entries.
     fn drop_stale_timers(&mut self) {
-        let owners = 2 * self.conns.len() + self.channels.len() + self.topics.len();
+        let owners = 2 * self.conns.len() + self.channels.len() + self.topics.len() + self.mqtt.sessions.len();
         if self.timers.entries() < 1_024 + 2 * owners {
             return;
         }
         self.timers.retain(|at, timer| match timer {
             Timer::Release(key) => self.topics.get(key).is_some_and(|topic| topic.armed.is_for(at)),
+            Timer::Session(key) => self.mqtt.sessions.get(key).is_some_and(|session| session.armed.is_for(at)),
             Timer::Disk => self.disk.as_ref().is_some_and(|storage| storage.armed.is_for(at)),
             Timer::ServiceTime => self.server.is_due_at(at),
             Timer::WatchList => self.watch_list.is_due_at(at),
@@ -150,6 +152,10 @@ impl Engine {
             let text = format!("unfinished command: not whole within {} s", UNFINISHED_NS / 1_000_000_000);
             return self.refuse(key, WireError::invalid(text));
         }
+        if self.is_silent(key, now) {
+            return self.end_silent(key, now);
+        }
+        let Some(conn) = self.conns.get_mut(key) else { return };
         let overdue = conn.phase == Phase::Lingering && conn.linger_until <= now;
         if overdue || conn.silence_deadline().is_some_and(|deadline| deadline <= now) {
             if let Some(limit) = offence(conn) {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::clients::reply::Reply;
-use crate::keys::{ChannelKey, ConnKey, TopicKey};
+use crate::keys::{ChannelKey, ConnKey, SessionKey, TopicKey};
 use crate::queueing::message::Message;
 use crate::queueing::publish::Publish;
 
@@ -40,6 +40,8 @@ pub(crate) struct Schedule {
     pub fan_out: Vec<TopicKey>, // have more to move to their channels
     pub due: Vec<DueTimers>,    // go on in the next turn
     pub dirty_conns: Vec<ConnKey>,
+    pub owing: Vec<SessionKey>, // have something to send
+    pub left: Vec<SessionKey>,  // have lost their connections
     pub dirty_channels: VecDeque<ChannelKey>,
     pub closed: Vec<ConnKey>,
     pub resumed: Vec<ConnKey>,   // were deferred, or had more to decode than one turn takes
@@ -52,6 +54,8 @@ impl Schedule {
         self.dirty_channels.is_empty()
             && self.undecoded.is_empty()
             && self.fan_out.is_empty()
+            && self.owing.is_empty()
+            && self.left.is_empty()
             && self.due.is_empty()
             && self.resumed.is_empty()
     }

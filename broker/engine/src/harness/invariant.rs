@@ -87,6 +87,10 @@ pub fn check(engine: &Engine, now: Nanos) {
         }
         assert!(channel.ready.iter().all(|consumer| channel.consumers.contains(consumer)));
     }
+    for outgoing in engine.mqtt.sessions.values().filter_map(|session| session.outgoing.as_ref()) {
+        held.note(outgoing.queue.memory().iter().chain(outgoing.queue.unwritten()));
+        held.note(outgoing.in_flight.iter().filter_map(|entry| entry.message.as_ref()));
+    }
     for (key, conn) in &engine.conns {
         held.note(conn.sliced.iter().flat_map(|sliced| sliced.kept()));
         if let Some(sub) = &conn.subscription {

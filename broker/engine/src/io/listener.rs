@@ -1,4 +1,4 @@
-//! Listeners: the NSQ, HTTP and HTTPS ports, each a TCP address or the path of a Unix socket.
+//! Listeners: the NSQ, HTTP, HTTPS and MQTT ports, each a TCP address or the path of a Unix socket.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -18,6 +18,14 @@ pub enum Speaks {
     Nsq,
     Http,
     Https,
+    Mqtt,
+}
+
+impl Speaks {
+    /// Whether Python answers some of what is asked there.
+    pub fn is_http(self) -> bool {
+        matches!(self, Self::Http | Self::Https)
+    }
 }
 
 #[derive(Debug)]
@@ -38,6 +46,7 @@ pub struct Ports {
     pub tcp: Option<u16>,
     pub http: Option<u16>,
     pub https: Option<u16>,
+    pub mqtt: Option<u16>,
 }
 
 /// Listen on every address of `config` that is not empty: all or none.
@@ -55,7 +64,8 @@ pub fn listen_all(config: &Config) -> Result<(Vec<Listener>, Ports), StartError>
     let tcp = listen("tcp_address", &config.tcp_address, Speaks::Nsq)?;
     let http = listen("http_address", &config.http_address, Speaks::Http)?;
     let https = listen("https_address", &config.https_address, Speaks::Https)?;
-    Ok((listeners, Ports { tcp, http, https }))
+    let mqtt = listen("mqtt_address", &config.mqtt_address, Speaks::Mqtt)?;
+    Ok((listeners, Ports { tcp, http, https, mqtt }))
 }
 
 impl Listener {

@@ -7,6 +7,8 @@ pub enum Verb {
     Pub,
     Mpub,
     Dpub,
+    /// MQTT's PUBLISH.
+    Publish,
 }
 
 impl Verb {
@@ -15,6 +17,7 @@ impl Verb {
             Self::Pub => "PUB",
             Self::Mpub => "MPUB",
             Self::Dpub => "DPUB",
+            Self::Publish => "PUBLISH",
         }
     }
 
@@ -25,7 +28,7 @@ impl Verb {
 
     pub fn failed(self) -> &'static str {
         match self {
-            Self::Pub => errors::E_PUB_FAILED,
+            Self::Pub | Self::Publish => errors::E_PUB_FAILED,
             Self::Mpub => errors::E_MPUB_FAILED,
             Self::Dpub => errors::E_DPUB_FAILED,
         }

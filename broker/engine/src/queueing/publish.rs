@@ -16,6 +16,7 @@ pub(crate) struct Asked<'a> {
     pub topic: &'a str,
     pub defer_ms: u32,
     pub stamp: Nanos,
+    pub attributes: &'a [u8], // of its messages; empty: none
 }
 
 /// Origin of a publish.
@@ -36,6 +37,7 @@ pub struct Publish {
     pub count: u32,
     pub bytes: u64,
     pub outcome: Outcome,
+    pub unheard: bool,                 // it was released, and nobody wanted it
     pub(crate) fate: Option<Rc<Fate>>, // set if a message overflowed to disk
 }
 

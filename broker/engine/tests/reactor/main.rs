@@ -3,5 +3,6 @@
 mod client;
 mod http;
 mod lifetime;
+mod mqtt;
 mod serving;
 mod unruly;

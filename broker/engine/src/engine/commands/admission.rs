@@ -61,10 +61,11 @@ impl Engine {
         self.turn.decided = self.turn.publishes.len();
         order.sort_by_key(|&index| self.turn.publishes[index].stamp);
         for &index in &order {
+            self.fan.unheard = false;
             let outcome = self.decide(index, now);
             let fate = self.take_fate();
             let publish = &mut self.turn.publishes[index];
-            (publish.outcome, publish.fate) = (outcome, fate);
+            (publish.outcome, publish.fate, publish.unheard) = (outcome, fate, self.fan.unheard);
             // What was refused gives its memory back before the next is decided.
             self.turn.messages[publish.first..publish.first + publish.count as usize].fill_with(|| None);
         }

@@ -89,8 +89,10 @@ impl Engine {
             return Ok(Sliced::Later);
         };
         let mut behind = rest;
-        let index =
-            self.collect(Asked { key, verb: Verb::Mpub, topic, defer_ms: 0, stamp }, behind.by_ref().take(len))?;
+        let index = self.collect(
+            Asked { key, verb: Verb::Mpub, topic, defer_ms: 0, stamp, attributes: b"" },
+            behind.by_ref().take(len),
+        )?;
         progress.note(rest, behind);
         if progress.left > 0 {
             self.reply(key, Reply::Slice(index));

@@ -25,6 +25,7 @@ use crate::memory::LARGE_BYTES;
 use crate::protocol::codec::{self, Command, Context, ParseError, State};
 use crate::protocol::errors::{self, WireError};
 use crate::protocol::identify;
+use crate::protocol::mqtt::reason::Reason;
 use crate::protocol::verb::Verb;
 use crate::queueing::channel::{Channel, InFlight, NotYours};
 use crate::queueing::publish::{Asked, Outcome, Publish};
@@ -40,6 +41,9 @@ impl Engine {
         let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.takes_commands()) else { return 0 };
         if conn.http.is_some() {
             return self.run_requests(key, bytes, stamps, now);
+        }
+        if conn.mqtt.is_some() {
+            return self.run_packets(key, bytes, stamps, now);
         }
         let (before, bound) = (self.work.units, self.work.begin(&mut conn.deficit));
         let used = self.run_until(bound, key, bytes, stamps, now);
@@ -168,14 +172,15 @@ impl Engine {
 
     fn execute(&mut self, key: ConnKey, command: Command<'_>, stamp: Nanos, now: Nanos) -> Result<(), WireError> {
         match command {
-            Command::Pub { topic, body } => {
-                self.publish_from(Asked { key, verb: Verb::Pub, topic, defer_ms: 0, stamp }, std::iter::once(body))
-            }
+            Command::Pub { topic, body } => self.publish_from(
+                Asked { key, verb: Verb::Pub, topic, defer_ms: 0, stamp, attributes: b"" },
+                std::iter::once(body),
+            ),
             Command::Mpub { topic, bodies } => {
-                self.publish_from(Asked { key, verb: Verb::Mpub, topic, defer_ms: 0, stamp }, bodies)
+                self.publish_from(Asked { key, verb: Verb::Mpub, topic, defer_ms: 0, stamp, attributes: b"" }, bodies)
             }
             Command::Dpub { topic, defer_ms, body } => self.publish_from(
-                Asked { key, verb: Verb::Dpub, topic, defer_ms: defer_ms as u32, stamp },
+                Asked { key, verb: Verb::Dpub, topic, defer_ms: defer_ms as u32, stamp, attributes: b"" },
                 std::iter::once(body),
             ),
             Command::Fin(id, word) => {
@@ -212,6 +217,9 @@ impl Engine {
 
     pub(crate) fn refuse(&mut self, key: ConnKey, error: WireError) {
         self.work.note(REFUSAL_UNITS);
+        if self.conns.get(key).is_some_and(|conn| conn.mqtt.is_some()) {
+            return self.end_mqtt(key, Reason::QUOTA_EXCEEDED, &error.text);
+        }
         if error.fatal {
             self.end_input_of(key);
         }
@@ -219,7 +227,7 @@ impl Engine {
     }
 
     /// Ends the commands of a connection. If it left bytes in the kernel, the reactor drops them and all that follow.
-    fn end_input_of(&mut self, key: ConnKey) {
+    pub(crate) fn end_input_of(&mut self, key: ConnKey) {
         if self.conns.get_mut(key).is_some_and(Connection::end_input) {
             self.schedule.resumed.push(key);
         }
@@ -254,12 +262,17 @@ impl Engine {
             Reply::Response(data) => conn.respond(data),
             Reply::Json(data) => conn.respond(&data),
             Reply::Error(error) => conn.fail(&error.to_string()),
-            Reply::Http(answer) => conn.append(answer),
+            Reply::Raw(answer) => conn.append(answer),
             Reply::Start(step) => {
                 if conn.start(step).is_err() {
                     self.close(key);
                 }
                 return false;
+            }
+            Reply::Mqtt(_, id, qos) => {
+                let Some(publish) = publish else { return false };
+                publish.settle();
+                self.answer_mqtt_publish(key, publish, id, qos, now);
             }
             Reply::Publish(_) | Reply::Slice(_) | Reply::Published(..) => {
                 let Some(publish) = publish else { return false };

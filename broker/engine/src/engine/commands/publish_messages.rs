@@ -19,6 +19,13 @@ use crate::time::Nanos;
 /// client could make up ids for ever.
 const MAX_UNASSIGNED: usize = 100_000;
 
+/// When messages of a publish came, and how long each channel defers them.
+#[derive(Debug, Clone, Copy)]
+struct Timing {
+    defer_ms: u32,
+    stamp: Nanos,
+}
+
 /// Messages made from a publish.
 #[derive(Debug, Default)]
 struct Framed {
@@ -45,11 +52,11 @@ impl Engine {
         asked: Asked<'_>,
         bodies: impl Iterator<Item = &'a [u8]>,
     ) -> Result<usize, String> {
-        let Asked { key, verb, topic, defer_ms, stamp } = asked;
+        let Asked { key, verb, topic, defer_ms, stamp, attributes } = asked;
         let (topic, source) = self.source(key, topic)?;
         let mut messages = std::mem::take(&mut self.turn.messages);
         let first = messages.len();
-        let framed = self.frame(key, bodies, defer_ms, stamp, &mut messages);
+        let framed = self.frame(key, bodies, Timing { defer_ms, stamp }, attributes, &mut messages);
         self.turn.messages = messages;
         let Framed { bytes, units, paid } = framed?;
         let copied = units.saturating_mul(self.copies(Some(topic))).saturating_sub(paid);
@@ -74,7 +81,7 @@ impl Engine {
         stamp: Nanos,
         kept: &mut Vec<Option<Message>>,
     ) -> Result<u64, String> {
-        let framed = self.frame(key, bodies, 0, stamp, kept)?;
+        let framed = self.frame(key, bodies, Timing { defer_ms: 0, stamp }, &[], kept)?;
         self.work.note(framed.units - framed.paid);
         Ok(framed.bytes)
     }
@@ -149,8 +156,8 @@ impl Engine {
         &mut self,
         conn: ConnKey,
         bodies: impl Iterator<Item = &'a [u8]>,
-        defer_ms: u32,
-        stamp: Nanos,
+        Timing { defer_ms, stamp }: Timing,
+        attributes: &[u8],
         into: &mut Vec<Option<Message>>,
     ) -> Result<Framed, String> {
         let first = into.len();
@@ -166,7 +173,7 @@ impl Engine {
                     self.builder.add_frame(id, built.finish(wall_ns, id, body));
                     framed.paid += message_units(body.len());
                 }
-                None if self.builder.add(id, wall_ns, body) => {}
+                None if self.builder.add_with(attributes, id, wall_ns, body) => {}
                 None => {
                     into.truncate(first);
                     return Err(no_memory_for(body.len()));
@@ -200,6 +207,7 @@ impl Engine {
             count,
             bytes,
             outcome: Outcome::Undecided,
+            unheard: false,
             fate: None,
         });
         self.turn.publishes.len() - 1

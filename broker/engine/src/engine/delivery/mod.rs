@@ -37,7 +37,7 @@ impl Engine {
     /// Releases messages of this turn that came together. If all go to one channel's queue, their common state is
     /// looked up once.
     pub(crate) fn release_all(&mut self, key: TopicKey, messages: Range<usize>, now: Nanos) {
-        let straight = self.server.is_none();
+        let straight = self.server.is_none() && self.mqtt.filters.is_empty();
         let topic = self.topics.get_mut(key).filter(|topic| straight && topic.flows() && topic.queue.is_empty());
         let only = topic.and_then(|topic| if let [only] = topic.channels[..] { Some((topic, only)) } else { None });
         let Some((topic, only)) = only else {
@@ -65,13 +65,18 @@ impl Engine {
         let Some(topic) = self.topics.get_mut(key) else { return };
         message.times.queued = now;
         if topic.flows() && topic.queue.is_empty() {
-            self.fan_out(key, message, now);
-        } else {
+            return self.fan_out(key, message, now);
+        }
+        let waits = topic.paused || topic.held || !topic.channels.is_empty();
+        if waits || !self.is_taken_by_mqtt(key, &message, now) {
+            let Some(topic) = self.topics.get_mut(key) else { return };
             topic.queue.push_back(message);
         }
     }
 
     fn fan_out(&mut self, key: TopicKey, message: Message, now: Nanos) {
+        self.route(key, &message, now);
+        self.fan.unheard = false;
         let Some(topic) = self.topics.get(key) else { return };
         let Some((&last, others)) = topic.channels.split_last() else { return };
         for &channel in others {

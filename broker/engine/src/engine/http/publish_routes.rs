@@ -72,7 +72,11 @@ impl Engine {
                 return Ok(false);
             }
         }
-        self.http_publish(Asked { key, verb: Verb::Pub, topic, defer_ms, stamp }, std::iter::once(body), exchange)
+        self.http_publish(
+            Asked { key, verb: Verb::Pub, topic, defer_ms, stamp, attributes: b"" },
+            std::iter::once(body),
+            exchange,
+        )
     }
 
     /// What the head of a `/pub` that would be taken says of a large message, of which not all has come.
@@ -124,9 +128,11 @@ impl Engine {
         };
         let batch = Batch { key, topic, stamp, bound, exchange: Some(exchange) };
         match self.run_slice(batch, bodies).map_err(|why| (503, why.into()))? {
-            Sliced::Whole => {
-                self.http_publish(Asked { key, verb: Verb::Mpub, topic, defer_ms: 0, stamp }, bodies, exchange)
-            }
+            Sliced::Whole => self.http_publish(
+                Asked { key, verb: Verb::Mpub, topic, defer_ms: 0, stamp, attributes: b"" },
+                bodies,
+                exchange,
+            ),
             sliced => Ok(sliced == Sliced::Done),
         }
     }

@@ -159,7 +159,7 @@ impl Engine {
         let http = self.conns.get_mut(key)?.http.as_mut()?;
         (http.wanted, http.coming, http.lines) = (end, coming, lines);
         if bytes.len() == head.len && head.expects_continue {
-            self.turn.replies.push((key, Reply::Http(CONTINUE.to_vec())));
+            self.turn.replies.push((key, Reply::Raw(CONTINUE.to_vec())));
         }
         None
     }
@@ -171,7 +171,7 @@ impl Engine {
         let http = self.conns.get_mut(key)?.http.as_mut()?;
         http.chunks = Some(Chunks { head: bytes.to_vec(), body: Chunked::default(), limit, _charge: charge });
         if head.expects_continue {
-            self.turn.replies.push((key, Reply::Http(CONTINUE.to_vec())));
+            self.turn.replies.push((key, Reply::Raw(CONTINUE.to_vec())));
         }
         Some(head.len)
     }
@@ -362,7 +362,7 @@ impl Engine {
         self.http.date.set(self.clock.wall(now).div_euclid(1_000_000_000));
         let mut out = Vec::new();
         write(&mut out, &self.http.date);
-        self.turn.replies.push((key, Reply::Http(out)));
+        self.turn.replies.push((key, Reply::Raw(out)));
         if exchange.closes() {
             self.end_requests(key);
         }

@@ -112,7 +112,7 @@ impl ArrivalClock for PacketClock {
 
 /// Whether packets carry the bytes of its commands: those of a TLS stream are elsewhere in them.
 fn is_clocked(speaks: Speaks) -> bool {
-    matches!(speaks, Speaks::Nsq | Speaks::Http)
+    matches!(speaks, Speaks::Nsq | Speaks::Http | Speaks::Mqtt)
 }
 
 /// The numbers of the ports whose arrivals packets can tell.

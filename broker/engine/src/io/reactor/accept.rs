@@ -42,6 +42,7 @@ impl Reactor {
                         Speaks::Nsq => self.engine.handle_accept(&remote, now),
                         Speaks::Http => self.engine.handle_accept_http(&remote, now),
                         Speaks::Https => self.engine.handle_accept_https(&remote, now),
+                        Speaks::Mqtt => self.engine.handle_accept_mqtt(&remote, now),
                     };
                     if self.epoll.add_edges(fd.as_raw_fd(), key.data().as_ffi()).is_err() {
                         self.engine.handle_broken(key);
@@ -94,7 +95,7 @@ impl Reactor {
     pub(super) fn set_http_ports(&mut self) -> std::io::Result<()> {
         match self.engine.http_stage() {
             Stage::Bound => {}
-            Stage::Closing => self.ports.retain(|port| port.listener.speaks == Speaks::Nsq),
+            Stage::Closing => self.ports.retain(|port| !port.listener.speaks.is_http()),
             Stage::Open => {
                 for (port, token) in self.ports.iter_mut().zip(LISTENER..).filter(|(port, _)| !port.accepts) {
                     port.accepts = true;
@@ -123,7 +124,7 @@ fn refuse(engine: &mut Engine, fd: &OwnedFd, speaks: Speaks, unwanted: &Unwanted
     let text = match speaks {
         Speaks::Nsq => unwanted.frame(),
         Speaks::Http => engine.unwanted_by_http(unwanted, now),
-        Speaks::Https => return, // what it could read would take a handshake
+        Speaks::Https | Speaks::Mqtt => return, // what they could read would take a handshake, or a CONNECT
     };
     // It is closed next, whatever becomes of the text.
     let _ = socket::send(fd.as_raw_fd(), &text);

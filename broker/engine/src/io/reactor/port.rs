@@ -4,7 +4,7 @@ use std::os::fd::AsRawFd;
 
 use super::LISTENER;
 use crate::arrival::unread_since::Unread;
-use crate::io::listener::{Listener, Speaks};
+use crate::io::listener::Listener;
 use crate::io::socket::Epoll;
 use crate::time::Nanos;
 
@@ -21,7 +21,7 @@ pub(super) fn listened_to(listeners: Vec<Listener>, epoll: &Epoll, waiting: Unre
     let ports: Vec<Port> = listeners
         .into_iter()
         .map(|listener| Port {
-            accepts: listener.speaks == Speaks::Nsq,
+            accepts: !listener.speaks.is_http(),
             listener,
             waiting,
             rests_until: None,

@@ -102,11 +102,13 @@ fn publish_remaining(version: Version, publish: PublishHead<'_>, payload: usize)
     2 + publish.topic.len() + id + properties + payload
 }
 
-/// Writes a PUBLISH. The caller has checked that it is not longer than a packet may be.
-pub fn publish(out: &mut Vec<u8>, version: Version, publish: PublishHead<'_>, payload: &[u8]) {
+/// Writes a PUBLISH; returns where its packet identifier is, or would be. The caller has checked that it is not longer
+/// than a packet may be.
+pub fn publish(out: &mut Vec<u8>, version: Version, publish: PublishHead<'_>, payload: &[u8]) -> usize {
     let bits = u8::from(publish.dup) << 3 | (publish.qos as u8) << 1 | u8::from(publish.retain);
     head(out, PUBLISH | bits, publish_remaining(version, publish, payload.len()));
     binary(out, publish.topic.as_bytes());
+    let id_at = out.len();
     if publish.qos != Qos::AtMostOnce {
         out.extend_from_slice(&publish.id.to_be_bytes());
     }
@@ -114,6 +116,7 @@ pub fn publish(out: &mut Vec<u8>, version: Version, publish: PublishHead<'_>, pa
         write_properties(out, publish.properties);
     }
     out.extend_from_slice(payload);
+    id_at
 }
 
 /// Writes a PUBACK, PUBREC, PUBREL or PUBCOMP; the code only where it says something (section 3.4.2.1).

@@ -1,4 +1,7 @@
-//! MQTT: its bytes beside another implementation's, and the vectors of Mosquitto's suite.
+//! MQTT: its bytes beside another implementation's, the vectors of Mosquitto's suite, and clients in memory.
 
+mod client;
+mod connections;
+mod delivery;
 mod round_trip;
 mod vectors;

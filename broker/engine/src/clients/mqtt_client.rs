@@ -1,0 +1,85 @@
+//! What a connection of the MQTT port has besides its two streams.
+
+use crate::keys::SessionKey;
+use crate::protocol::mqtt::decode::header;
+use crate::protocol::mqtt::property::{self, Properties};
+use crate::protocol::mqtt::version::Version;
+use crate::time::{NS_PER_S, Nanos, PATIENCE_NS};
+
+/// How long a client may take from its connection to its CONNECT.
+const CONNECT_NS: Nanos = 10 * NS_PER_S;
+
+#[derive(Debug)]
+pub struct MqttClient {
+    pub version: Version,
+    pub session: Option<SessionKey>, // None: no CONNECT was accepted, or it has ended
+    pub is_connected: bool,          // a CONNECT was accepted
+    pub keep_alive_ns: Nanos,        // 1.5 times what was agreed; 0: none
+    pub longest_packet: u32,         // bytes that the client takes
+    pub explains: bool,              // reason strings and user properties are wanted (Request Problem Information)
+    pub receipts: bool,              // acknowledgements say how long the message waits
+    aliases: Vec<Box<str>>,          // "": not set
+}
+
+/// Topic Aliases that a client may set (5.0, section 3.2.2.3.8).
+pub const TOPIC_ALIASES: u16 = 10;
+
+impl MqttClient {
+    pub fn new() -> Self {
+        Self {
+            version: Version::V3_1_1,
+            session: None,
+            is_connected: false,
+            keep_alive_ns: 0,
+            longest_packet: u32::MAX,
+            explains: false,
+            receipts: false,
+            aliases: Vec::new(),
+        }
+    }
+
+    /// The name that an alias stands for. `topic`: that it is to stand for from now on; "": it is only asked for.
+    pub fn alias<'a>(&'a mut self, alias: u16, topic: &'a str) -> Option<&'a str> {
+        let at = usize::from(alias).checked_sub(1).filter(|at| *at < usize::from(TOPIC_ALIASES))?;
+        if topic.is_empty() {
+            return self.aliases.get(at).map(|name| &**name).filter(|name| !name.is_empty());
+        }
+        if self.aliases.len() <= at {
+            self.aliases.resize_with(at + 1, Box::default);
+        }
+        if *self.aliases[at] != *topic {
+            self.aliases[at] = topic.into();
+        }
+        Some(topic)
+    }
+
+    /// Takes over what the properties of a CONNECT say of the connection.
+    pub fn agree(&mut self, properties: Properties<'_>) {
+        self.longest_packet = properties.number(property::MAXIMUM_PACKET_SIZE).unwrap_or(u32::MAX);
+        self.explains = properties.number(property::REQUEST_PROBLEM_INFORMATION) != Some(0);
+        self.receipts = self.explains && properties.user("srtm-receipts") == Some("1");
+    }
+
+    /// Bytes of the packet that input begins with, if they are known.
+    pub fn announced_len(&self, input: &[u8]) -> Option<usize> {
+        header(input, Some(self.version), usize::MAX).ok().flatten().map(|header| header.len)
+    }
+
+    /// When to look at the connection: it has not sent its CONNECT, was silent for too long, or reads nothing.
+    pub fn deadline(&self, last_heard: Nanos, blocked_since: Option<Nanos>, waits: bool) -> Option<Nanos> {
+        let heard = match (self.is_connected, self.keep_alive_ns) {
+            (false, _) => Some(last_heard + CONNECT_NS),
+            (true, 0) => None,
+            (true, span) => Some(last_heard + span),
+        };
+        let patience = if self.keep_alive_ns > 0 { self.keep_alive_ns } else { PATIENCE_NS };
+        let blocked = blocked_since.map(|since| since + patience);
+        heard.filter(|_| !waits).into_iter().chain(blocked).min()
+    }
+}
+
+impl Default for MqttClient {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,226 @@
+//! CONNECT, and the life of sessions: made, taken over, kept for a while, ended.
+
+use crate::clients::mqtt_client::TOPIC_ALIASES;
+use crate::clients::reply::Reply;
+use crate::engine::Engine;
+use crate::keys::{ConnKey, SessionKey};
+use crate::mqtt::session::{ENDS_WITH_CONNECTION, NEVER_EXPIRES, Session};
+use crate::protocol::identify::Identity;
+use crate::protocol::mqtt::encode::{self, Written};
+use crate::protocol::mqtt::packet::Connect;
+use crate::protocol::mqtt::property;
+use crate::protocol::mqtt::reason::{Fault, Reason};
+use crate::protocol::mqtt::version::Version;
+use crate::scheduling::work_budget::IDENTIFY_UNITS;
+use crate::time::{NS_PER_S, Nanos};
+use crate::timer::Timer;
+
+impl Engine {
+    pub(crate) fn connect(&mut self, key: ConnKey, connect: &Connect<'_>, now: Nanos) -> Result<(), Fault> {
+        self.work.note(IDENTIFY_UNITS);
+        let version = connect.version;
+        if let Some((reason, text)) = self.refusal_of_connect(connect) {
+            self.refuse_connect(key, version, reason, &text);
+            return Ok(());
+        }
+        let assigned =
+            connect.client_id.is_empty().then(|| format!("srtm-{:016x}", self.ids.next(self.clock.wall(now)).0));
+        let client_id = assigned.as_deref().unwrap_or(connect.client_id);
+        let known = self.mqtt.by_client.get(client_id).copied();
+        if let Some(session) = known {
+            self.take_over(session, now);
+        }
+        let known = known.filter(|session| self.mqtt.sessions.contains_key(*session));
+        if let Some(session) = known.filter(|_| connect.clean_start) {
+            self.end_session(session);
+        }
+        let known = known.filter(|_| !connect.clean_start);
+        let session = known.unwrap_or_else(|| self.mqtt.sessions.insert(Session::new(client_id, key)));
+        self.mqtt.by_client.insert(client_id.into(), session);
+        let expiry_s = self.agree_on_session(session, key, connect);
+        let keep_alive_s = self.keep_alive_s(connect);
+        let Some(conn) = self.conns.get_mut(key) else { return Ok(()) };
+        let mut identity = Identity::unknown(&self.config);
+        (identity.client_id, identity.heartbeat_ms) = (assigned.is_none().then(|| client_id.into()), None);
+        identity.user_agent = user_agent(version).into();
+        conn.identify(identity);
+        conn.last_command = now;
+        if let Some(mqtt) = &mut conn.mqtt {
+            (mqtt.version, mqtt.session, mqtt.is_connected) = (version, Some(session), true);
+            mqtt.keep_alive_ns = Nanos::from(keep_alive_s) * NS_PER_S * 3 / 2;
+            mqtt.agree(connect.properties);
+        }
+        let accepted = Accepted { assigned, expiry_s, keep_alive_s, is_present: known.is_some() };
+        self.answer_connect(key, connect, &accepted);
+        self.arm_connection(key);
+        self.resend(session);
+        Ok(())
+    }
+
+    /// Why a CONNECT that is sound is refused, if it is.
+    fn refusal_of_connect(&self, connect: &Connect<'_>) -> Option<(Reason, String)> {
+        if let Some(reason) = &self.refusal {
+            return Some((Reason::SERVER_UNAVAILABLE, reason.clone()));
+        }
+        if connect.properties.text(property::AUTHENTICATION_METHOD).is_some() {
+            return Some((Reason::BAD_AUTHENTICATION_METHOD, "no authentication method is offered".into()));
+        }
+        let needs_id = match connect.version {
+            Version::V3_1 => true,
+            Version::V3_1_1 => !connect.clean_start,
+            Version::V5 => false,
+        };
+        let text = "a session that is kept needs a client id [MQTT-3.1.3-8 of 3.1.1]";
+        (needs_id && connect.client_id.is_empty()).then(|| (Reason::CLIENT_ID_INVALID, text.into()))
+    }
+
+    /// The session's new terms; gives for how long it is kept, in seconds, if that is not what was asked for.
+    fn agree_on_session(&mut self, key: SessionKey, conn: ConnKey, connect: &Connect<'_>) -> Option<u32> {
+        let asked = match connect.version {
+            Version::V5 => connect.properties.number(property::SESSION_EXPIRY).unwrap_or(ENDS_WITH_CONNECTION),
+            _ if connect.clean_start => ENDS_WITH_CONNECTION,
+            _ => NEVER_EXPIRES,
+        };
+        let window = connect.properties.number(property::RECEIVE_MAXIMUM).unwrap_or(u32::from(u16::MAX));
+        let window = window.min(u32::from(self.config.mqtt_max_in_flight)).max(1) as u16;
+        let session = self.mqtt.sessions.get_mut(key)?;
+        (session.conn, session.expiry_s) = (Some(conn), asked.min(self.config.mqtt_max_session_expiry_s));
+        session.window = window;
+        if let Some(outgoing) = &mut session.outgoing {
+            outgoing.window = window;
+        }
+        session.forget_repeats();
+        (session.expiry_s != asked).then_some(session.expiry_s)
+    }
+
+    /// Keep alive in seconds. A client of 3.1.1 cannot be told another one: it gets its own.
+    fn keep_alive_s(&self, connect: &Connect<'_>) -> u16 {
+        let (asked, most) = (connect.keep_alive_s, self.config.mqtt_max_keep_alive_s);
+        if connect.version == Version::V5 && most > 0 && (asked == 0 || asked > most) { most } else { asked }
+    }
+
+    /// Writes the CONNACK at once: no delivery may come before it.
+    fn answer_connect(&mut self, key: ConnKey, connect: &Connect<'_>, accepted: &Accepted) {
+        let mut properties = Written::default();
+        properties
+            .two(property::RECEIVE_MAXIMUM, self.config.mqtt_receive_maximum)
+            .two(property::TOPIC_ALIAS_MAXIMUM, TOPIC_ALIASES)
+            .four(property::MAXIMUM_PACKET_SIZE, self.longest_packet() as u32)
+            .byte(property::RETAIN_AVAILABLE, 0)
+            .byte(property::SHARED_AVAILABLE, 0);
+        if let Some(id) = &accepted.assigned {
+            properties.text(property::ASSIGNED_CLIENT_ID, id);
+        }
+        if let Some(expiry_s) = accepted.expiry_s {
+            properties.four(property::SESSION_EXPIRY, expiry_s);
+        }
+        if accepted.keep_alive_s != connect.keep_alive_s {
+            properties.two(property::SERVER_KEEP_ALIVE, accepted.keep_alive_s);
+        }
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        let Some(mqtt) = &conn.mqtt else { return };
+        if mqtt.receipts {
+            properties.user("srtm", "1");
+        }
+        let (mut out, most) = (Vec::new(), mqtt.longest_packet as usize);
+        encode::connack(&mut out, connect.version, accepted.is_present, Reason::SUCCESS, &properties);
+        if out.len() > most {
+            self.schedule.left.extend(conn.mqtt.as_mut().and_then(|mqtt| mqtt.session.take()));
+            self.end_input_of(key); // it takes no packet that could say more
+        } else {
+            conn.output().extend_from_slice(&out);
+        }
+        self.mark_dirty(key);
+    }
+
+    pub(crate) fn refuse_connect(&mut self, key: ConnKey, version: Version, reason: Reason, text: &str) {
+        let mut properties = Written::default();
+        if version == Version::V5 && text.len() < 1_024 {
+            properties.text(property::REASON_STRING, text);
+        }
+        let mut out = Vec::new();
+        encode::connack(&mut out, version, false, reason, &properties);
+        self.turn.replies.push((key, Reply::Raw(out)));
+        self.end_input_of(key);
+        self.mark_dirty(key);
+    }
+
+    /// Another connection brings the same client id: the older one ends [MQTT-3.1.4-3].
+    fn take_over(&mut self, session: SessionKey, now: Nanos) {
+        let Some(conn) = self.mqtt.sessions.get(session).and_then(|session| session.conn) else { return };
+        self.end_mqtt(conn, Reason::SESSION_TAKEN_OVER, "another connection has the same client id");
+        self.schedule.left.retain(|left| *left != session);
+        self.detach(session, now);
+    }
+
+    /// A client has ended its connection as it should.
+    pub(crate) fn leave(&mut self, key: ConnKey, now: Nanos) {
+        let session = self.conns.get_mut(key).and_then(|conn| conn.mqtt.as_mut()?.session.take());
+        if let Some(session) = session {
+            self.detach(session, now);
+        }
+    }
+
+    /// Sessions whose connections broke, or were ended.
+    pub(crate) fn handle_left(&mut self, now: Nanos) {
+        for session in std::mem::take(&mut self.schedule.left) {
+            self.detach(session, now);
+        }
+    }
+
+    /// A session is without a connection: it ends now, or later.
+    fn detach(&mut self, key: SessionKey, now: Nanos) {
+        let Some(session) = self.mqtt.sessions.get_mut(key) else { return };
+        session.conn = None;
+        match session.expiry_s {
+            ENDS_WITH_CONNECTION => self.end_session(key),
+            NEVER_EXPIRES => {}
+            seconds => {
+                let at = now + Nanos::from(seconds) * NS_PER_S;
+                session.ends_at = at;
+                self.timers.arm(&mut session.armed, at, Timer::Session(key));
+            }
+        }
+    }
+
+    pub(crate) fn handle_session_timer(&mut self, key: SessionKey, at: Nanos, now: Nanos) {
+        let Some(session) = self.mqtt.sessions.get_mut(key) else { return };
+        if !session.armed.fire(at) || session.conn.is_some() {
+            return;
+        }
+        if session.ends_at > now {
+            let at = session.ends_at;
+            return self.timers.arm(&mut session.armed, at, Timer::Session(key));
+        }
+        self.end_session(key);
+    }
+
+    /// Forgets a session and all that it has.
+    pub(crate) fn end_session(&mut self, key: SessionKey) {
+        self.unsubscribe_all(key);
+        let Some(mut session) = self.mqtt.sessions.remove(key) else { return };
+        if let Some(outgoing) = &mut session.outgoing {
+            outgoing.queue.clear();
+        }
+        if self.mqtt.by_client.get(&session.client_id) == Some(&key) {
+            self.mqtt.by_client.remove(&session.client_id);
+        }
+    }
+}
+
+/// What a CONNECT got that it did not say itself.
+#[derive(Debug)]
+struct Accepted {
+    assigned: Option<String>,
+    expiry_s: Option<u32>, // if it is not what was asked for
+    keep_alive_s: u16,
+    is_present: bool,
+}
+
+fn user_agent(version: Version) -> &'static str {
+    match version {
+        Version::V3_1 => "MQTT 3.1",
+        Version::V3_1_1 => "MQTT 3.1.1",
+        Version::V5 => "MQTT 5.0",
+    }
+}

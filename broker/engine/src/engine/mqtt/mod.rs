@@ -1,0 +1,12 @@
+//! MQTT on the engine: packets of a connection, sessions, subscriptions, and the way of a message to its subscribers.
+//!
+//! Imports everything below the engine, and the engine. Begin with `packets`: what each packet does. A PUBLISH becomes
+//! a publish of the turn like any other (`publishing`); what is released goes to subscribers at once (`routing`), or
+//! into the queue of a session, from which acknowledgements let it go (`windows`).
+
+pub mod connecting;
+pub mod packets;
+pub mod publishing;
+pub mod routing;
+pub mod subscribing;
+pub mod windows;

@@ -1,0 +1,241 @@
+//! PUBLISH: a publish of the turn, and the acknowledgement that its outcome becomes.
+
+use crate::clients::reply::Reply;
+use crate::engine::Engine;
+use crate::keys::{ConnKey, SessionKey};
+use crate::mqtt::session::Arrival;
+use crate::protocol::codec;
+use crate::protocol::mqtt::attributes::{Attributes, origin_of};
+use crate::protocol::mqtt::encode::{self, Written};
+use crate::protocol::mqtt::packet::{AckKind, Publish as PublishPacket, Qos};
+use crate::protocol::mqtt::property;
+use crate::protocol::mqtt::reason::{Fault, Reason};
+use crate::protocol::mqtt::topic_filter::matches;
+use crate::protocol::mqtt::version::Version;
+use crate::protocol::verb::Verb;
+use crate::queueing::publish::{Asked, Outcome, Publish};
+use crate::time::{NS_PER_S, Nanos};
+
+impl Engine {
+    pub(crate) fn take_publish(
+        &mut self,
+        key: ConnKey,
+        session: SessionKey,
+        publish: PublishPacket<'_>,
+        stamp: Nanos,
+        now: Nanos,
+    ) -> Result<(), Fault> {
+        let name = self.name_of(key, publish)?;
+        self.mqtt.counters.published += 1;
+        if !may_be_published(&name) {
+            self.acknowledge_publish(key, publish.qos, publish.id, Reason::NOT_AUTHORIZED, Written::default());
+            return Ok(());
+        }
+        if publish.qos == Qos::ExactlyOnce {
+            let most = usize::from(self.config.mqtt_receive_maximum);
+            let Some(session) = self.mqtt.sessions.get_mut(session) else { return Ok(()) };
+            match session.receive(publish.id, digest(publish, &name), most) {
+                Arrival::New => {}
+                Arrival::Known => {
+                    self.acknowledge_publish(key, publish.qos, publish.id, Reason::SUCCESS, Written::default());
+                    return Ok(());
+                }
+                Arrival::Excess => return Err(Fault::protocol("a PUBLISH came again and again on one connection")),
+                Arrival::TooMany => {
+                    let rule = "more is unreleased than the Receive Maximum allows [MQTT-3.3.4-7]";
+                    return Err(Fault::new(Reason::RECEIVE_MAXIMUM_EXCEEDED, rule));
+                }
+            }
+        }
+        let refusal = self.refusal.clone();
+        let collected = match refusal {
+            Some(reason) => Err(reason),
+            None => self.collect_mqtt(key, session, publish, &name, stamp, now),
+        };
+        match collected {
+            Ok(index) => self.turn.replies.push((key, Reply::Mqtt(index, publish.id, publish.qos))),
+            Err(why) => self.refuse_publish(key, publish.qos, publish.id, &why),
+        }
+        Ok(())
+    }
+
+    /// The name of a PUBLISH, by its alias if it has none itself.
+    fn name_of(&mut self, key: ConnKey, publish: PublishPacket<'_>) -> Result<String, Fault> {
+        let invalid = Fault::new(Reason::TOPIC_ALIAS_INVALID, "a Topic Alias is above the maximum [MQTT-3.3.2-9]");
+        let Some(alias) = publish.properties.number(property::TOPIC_ALIAS) else {
+            let unnamed = Fault::protocol("a PUBLISH needs a name or a Topic Alias (section 3.3.2.1)");
+            return if publish.topic.is_empty() { Err(unnamed) } else { Ok(publish.topic.to_owned()) };
+        };
+        let Some(mqtt) = self.conns.get_mut(key).and_then(|conn| conn.mqtt.as_mut()) else { return Err(invalid) };
+        let known = mqtt.alias(alias as u16, publish.topic).map(str::to_owned);
+        known.ok_or(if publish.topic.is_empty() { UNKNOWN_ALIAS } else { invalid })
+    }
+
+    fn collect_mqtt(
+        &mut self,
+        key: ConnKey,
+        session: SessionKey,
+        publish: PublishPacket<'_>,
+        name: &str,
+        stamp: Nanos,
+        now: Nanos,
+    ) -> Result<usize, String> {
+        if publish.payload.len() > self.config.max_msg_size as usize {
+            return Err(format!("a payload of {} bytes is longer than max_msg_size", publish.payload.len()));
+        }
+        let (properties, expiry_s) = passed_on(publish);
+        let attributes = Attributes {
+            origin: self.mqtt.sessions.get(session).map_or(0, |session| session.origin),
+            expires_wall_ns: expiry_s.map_or(0, |seconds| self.clock.wall(now) + i64::from(seconds) * NS_PER_S),
+            qos: publish.qos,
+            retain: publish.retain,
+            name,
+            properties: &properties,
+        };
+        let mut bytes = std::mem::take(&mut self.fan.attributes);
+        bytes.clear();
+        attributes.encode(&mut bytes);
+        let topic = self.topic_of_name(name).to_owned();
+        let asked = Asked { key, verb: Verb::Publish, topic: &topic, defer_ms: 0, stamp, attributes: &bytes };
+        let index = self.collect(asked, std::iter::once(publish.payload));
+        self.fan.attributes = bytes;
+        index
+    }
+
+    /// The topic that a name belongs to: the one of that name, if there is one, or that of all other names.
+    pub(crate) fn topic_of_name<'a>(&'a self, name: &'a str) -> &'a str {
+        let is_own = codec::name(name.as_bytes()).is_some() && self.topic_names.contains_key(name);
+        if is_own { name } else { &self.config.mqtt_topic }
+    }
+
+    /// Writes the answer to a PUBLISH that was decided.
+    pub(crate) fn answer_mqtt_publish(&mut self, key: ConnKey, publish: &Publish, id: u16, qos: Qos, now: Nanos) {
+        let Some(mqtt) = self.mqtt_client(key) else { return };
+        let (version, receipts, explains) = (mqtt.version, mqtt.receipts, mqtt.explains);
+        let mut properties = Written::default();
+        let reason = match &publish.outcome {
+            Outcome::Done { wait_ns, fill } => {
+                if receipts {
+                    wait_ns.iter().for_each(|wait_ns| _ = properties.user("srtm-wait-ns", &wait_ns.to_string()));
+                    properties.user("srtm-fill", &format!("{fill:.6}"));
+                }
+                let is_told = publish.unheard && qos == Qos::AtLeastOnce;
+                if is_told { Reason::NO_MATCHING_SUBSCRIBERS } else { Reason::SUCCESS }
+            }
+            Outcome::Limited { retry_at } => {
+                let retry_ms = Outcome::retry_ms(*retry_at, now);
+                if explains {
+                    properties
+                        .text(property::REASON_STRING, &format!("retry after {retry_ms} ms"))
+                        .user("srtm-retry-ms", &retry_ms.to_string());
+                }
+                Reason::QUOTA_EXCEEDED
+            }
+            refused => return self.refuse_publish(key, qos, id, &refused.error(publish, now).text),
+        };
+        if reason.is_refusal() && version != Version::V5 {
+            return self.refuse_publish(key, qos, id, "the topic's limit is reached");
+        }
+        self.write_publish_answer(key, qos, id, reason, &properties);
+    }
+
+    /// A PUBLISH is refused. Versions before 5.0 have no word for that: the connection ends, and the client sends again
+    /// what was not acknowledged [MQTT-4.4.0-1 of 3.1.1].
+    fn refuse_publish(&mut self, key: ConnKey, qos: Qos, id: u16, why: &str) {
+        let Some(mqtt) = self.mqtt_client(key) else { return };
+        if qos == Qos::AtMostOnce {
+            self.mqtt.counters.refused += 1;
+            return;
+        }
+        if mqtt.version != Version::V5 {
+            return self.end_mqtt(key, Reason::QUOTA_EXCEEDED, why);
+        }
+        let mut properties = Written::default();
+        if mqtt.explains && why.len() < 1_024 {
+            properties.text(property::REASON_STRING, why);
+        }
+        self.acknowledge_publish(key, qos, id, Reason::QUOTA_EXCEEDED, properties);
+    }
+
+    /// Answers a PUBLISH behind the answers that are due before it.
+    fn acknowledge_publish(&mut self, key: ConnKey, qos: Qos, id: u16, reason: Reason, properties: Written) {
+        if let Some(out) = self.publish_answer(key, qos, id, reason, &properties) {
+            self.turn.replies.push((key, Reply::Raw(out)));
+        }
+    }
+
+    fn write_publish_answer(&mut self, key: ConnKey, qos: Qos, id: u16, reason: Reason, properties: &Written) {
+        let Some(out) = self.publish_answer(key, qos, id, reason, properties) else { return };
+        if let Some(conn) = self.conns.get_mut(key) {
+            conn.output().extend_from_slice(&out);
+        }
+        self.mark_dirty(key);
+    }
+
+    fn publish_answer(
+        &mut self,
+        key: ConnKey,
+        qos: Qos,
+        id: u16,
+        reason: Reason,
+        properties: &Written,
+    ) -> Option<Vec<u8>> {
+        let kind = match qos {
+            Qos::AtMostOnce => return None,
+            Qos::AtLeastOnce => AckKind::Puback,
+            Qos::ExactlyOnce => AckKind::Pubrec,
+        };
+        let mqtt = self.mqtt_client(key)?;
+        let (version, session, most) = (mqtt.version, mqtt.session, mqtt.longest_packet as usize);
+        if kind == AckKind::Pubrec
+            && reason.is_refusal()
+            && let Some(session) = session.and_then(|session| self.mqtt.sessions.get_mut(session))
+        {
+            session.release(id); // the exchange is over (section 4.3.3)
+        }
+        let mut out = Vec::new();
+        encode::ack(&mut out, version, kind, id, reason, properties);
+        if out.len() > most {
+            out.clear();
+            encode::ack(&mut out, version, kind, id, reason, &Written::default());
+        }
+        Some(out)
+    }
+
+    /// PUBREL: the identifier is free again, whether it was known or not.
+    pub(crate) fn release_received(&mut self, key: ConnKey, session: SessionKey, id: u16) {
+        if let Some(session) = self.mqtt.sessions.get_mut(session) {
+            session.release(id);
+        }
+        let Some(version) = self.mqtt_client(key).map(|mqtt| mqtt.version) else { return };
+        let mut out = Vec::new();
+        encode::ack(&mut out, version, AckKind::Pubcomp, id, Reason::SUCCESS, &Written::default());
+        self.turn.replies.push((key, Reply::Raw(out)));
+    }
+}
+
+const UNKNOWN_ALIAS: Fault = Fault::protocol("a Topic Alias was not set on this connection (section 3.3.2.3.4)");
+
+/// Names that begin with `$SYS` are the broker's, but for those under which bridges tell their state; those that begin
+/// with `$share` are filters.
+fn may_be_published(name: &str) -> bool {
+    let is_ours = name == "$SYS" || name.starts_with("$SYS/") || name.starts_with("$share/");
+    !is_ours || matches("$SYS/broker/connection/+/state", name)
+}
+
+/// What stands for the content of a PUBLISH that may come again.
+fn digest(publish: PublishPacket<'_>, name: &str) -> u64 {
+    let payload = u64::from(crc32c::crc32c(publish.payload));
+    origin_of(name) ^ payload << 16 ^ publish.payload.len() as u64 ^ u64::from(publish.retain) << 63
+}
+
+/// Properties that subscribers get as they came, and for how many seconds the message may live.
+fn passed_on(publish: PublishPacket<'_>) -> (Vec<u8>, Option<u32>) {
+    let mut passed = Vec::new();
+    for (id, _, span) in publish.properties.spans() {
+        if !matches!(id, property::TOPIC_ALIAS | property::MESSAGE_EXPIRY) {
+            passed.extend_from_slice(span);
+        }
+    }
+    (passed, publish.properties.number(property::MESSAGE_EXPIRY))
+}

@@ -1,0 +1,319 @@
+//! All subscriptions, in a trie over the levels of their patterns.
+//!
+//! A level's text is kept once, under a number (`Symbols`); an edge leads from a node and a symbol to a node. A name is
+//! followed along its own levels and, at each node, along `+` and `#`.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use crate::keys::SessionKey;
+use crate::protocol::mqtt::packet::Options;
+use crate::protocol::mqtt::topic_filter::{is_reserved, levels};
+
+/// Who wants messages of a pattern, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Subscriber {
+    pub session: SessionKey,
+    pub slot: u32, // of the session's list of subscriptions
+    pub id: u32,   // Subscription Identifier; 0: none
+    pub options: Options,
+}
+
+/// Where a subscription is: the node of its pattern, and its place there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    pub node: u32,
+    pub position: u32,
+}
+
+const ROOT: u32 = 0;
+const PLUS: u32 = 0;
+const HASH: u32 = 1;
+
+#[derive(Debug, Default)]
+struct Node {
+    parent: u32,
+    symbol: u32,
+    children: u32,
+    subscribers: Vec<Subscriber>,
+}
+
+#[derive(Debug)]
+pub struct FilterTrie {
+    nodes: Vec<Node>,
+    free: Vec<u32>,
+    edges: HashMap<(u32, u32), u32>, // {(node, symbol): node}
+    symbols: Symbols,
+    count: usize, // of subscribers
+}
+
+impl Default for FilterTrie {
+    fn default() -> Self {
+        let symbols = Symbols::default();
+        Self { nodes: vec![Node::default()], free: Vec::new(), edges: HashMap::new(), symbols, count: 0 }
+    }
+}
+
+impl FilterTrie {
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The node of a pattern that somebody has subscribed to.
+    pub fn node_of(&self, pattern: &str) -> Option<u32> {
+        levels(pattern).try_fold(ROOT, |node, level| {
+            let symbol = self.symbols.find(level)?;
+            self.edges.get(&(node, symbol)).copied()
+        })
+    }
+
+    /// Adds a subscriber; the pattern is sound.
+    pub fn insert(&mut self, pattern: &str, subscriber: Subscriber) -> Place {
+        let node = levels(pattern).fold(ROOT, |node, level| self.child(node, level));
+        let subscribers = &mut self.nodes[node as usize].subscribers;
+        if subscribers.is_empty() {
+            subscribers.reserve_exact(1); // most patterns have one subscriber
+        }
+        subscribers.push(subscriber);
+        self.count += 1;
+        Place { node, position: subscribers.len() as u32 - 1 }
+    }
+
+    fn child(&mut self, parent: u32, level: &str) -> u32 {
+        let known = self.symbols.find(level).and_then(|symbol| self.edges.get(&(parent, symbol)).copied());
+        if let Some(node) = known {
+            return node;
+        }
+        let symbol = self.symbols.take(level);
+        let new = Node { parent, symbol, ..Node::default() };
+        let node = match self.free.pop() {
+            Some(free) => {
+                self.nodes[free as usize] = new;
+                free
+            }
+            None => {
+                self.nodes.push(new);
+                self.nodes.len() as u32 - 1
+            }
+        };
+        self.edges.insert((parent, symbol), node);
+        self.nodes[parent as usize].children += 1;
+        node
+    }
+
+    pub fn get(&self, place: Place) -> Option<&Subscriber> {
+        self.nodes.get(place.node as usize)?.subscribers.get(place.position as usize)
+    }
+
+    pub fn get_mut(&mut self, place: Place) -> Option<&mut Subscriber> {
+        self.nodes.get_mut(place.node as usize)?.subscribers.get_mut(place.position as usize)
+    }
+
+    /// Removes a subscriber. Another one may have taken its place: it is returned.
+    pub fn remove(&mut self, place: Place) -> Option<Subscriber> {
+        let subscribers = &mut self.nodes.get_mut(place.node as usize)?.subscribers;
+        if place.position as usize >= subscribers.len() {
+            return None;
+        }
+        subscribers.swap_remove(place.position as usize);
+        self.count -= 1;
+        let moved = subscribers.get(place.position as usize).copied();
+        self.prune(place.node);
+        moved
+    }
+
+    /// Removes a node that leads nowhere any more, and those above it.
+    fn prune(&mut self, mut node: u32) {
+        while node != ROOT {
+            let Node { parent, symbol, children, subscribers } = &mut self.nodes[node as usize];
+            if *children > 0 || !subscribers.is_empty() {
+                return;
+            }
+            *subscribers = Vec::new();
+            let (parent, symbol) = (*parent, *symbol);
+            self.edges.remove(&(parent, symbol));
+            self.symbols.give_back(symbol);
+            self.free.push(node);
+            self.nodes[parent as usize].children -= 1;
+            node = parent;
+        }
+    }
+
+    /// The pattern of a node.
+    pub fn pattern(&self, mut node: u32) -> String {
+        let mut parts = Vec::new();
+        while node != ROOT {
+            let Node { parent, symbol, .. } = &self.nodes[node as usize];
+            parts.push(self.symbols.text(*symbol));
+            node = *parent;
+        }
+        parts.reverse();
+        parts.join("/")
+    }
+
+    /// Adds the subscribers of all patterns that match a name to `found`. Returns from how many patterns they come: a
+    /// session may be there once for each.
+    pub fn matching(&self, name: &str, found: &mut Vec<Subscriber>) -> usize {
+        let mut patterns = 0;
+        let mut take = |node: u32| {
+            let subscribers = &self.nodes[node as usize].subscribers;
+            patterns += usize::from(!subscribers.is_empty());
+            found.extend_from_slice(subscribers);
+        };
+        let wild = !is_reserved(name);
+        let mut open: Vec<(u32, Option<&str>)> = vec![(ROOT, Some(name))];
+        while let Some((node, rest)) = open.pop() {
+            let any = wild || node != ROOT;
+            if any && let Some(&all) = self.edges.get(&(node, HASH)) {
+                take(all);
+            }
+            let Some(rest) = rest else {
+                take(node);
+                continue;
+            };
+            let (level, behind) = rest.split_once('/').map_or((rest, None), |(level, behind)| (level, Some(behind)));
+            if any && let Some(&one) = self.edges.get(&(node, PLUS)) {
+                open.push((one, behind));
+            }
+            let own = self.symbols.find(level).and_then(|symbol| self.edges.get(&(node, symbol)));
+            if let Some(&own) = own {
+                open.push((own, behind));
+            }
+        }
+        patterns
+    }
+}
+
+/// Texts of levels, each once.
+#[derive(Debug)]
+struct Symbols {
+    numbers: HashMap<Rc<str>, u32>,
+    texts: Vec<(Rc<str>, u32)>, // and how many nodes have each
+    free: Vec<u32>,
+}
+
+impl Default for Symbols {
+    fn default() -> Self {
+        let mut symbols = Self { numbers: HashMap::new(), texts: Vec::new(), free: Vec::new() };
+        symbols.take("+"); // PLUS and HASH stay for good
+        symbols.take("#");
+        symbols
+    }
+}
+
+impl Symbols {
+    fn find(&self, text: &str) -> Option<u32> {
+        self.numbers.get(text).copied()
+    }
+
+    fn text(&self, symbol: u32) -> &str {
+        &self.texts[symbol as usize].0
+    }
+
+    fn take(&mut self, text: &str) -> u32 {
+        if let Some(symbol) = self.find(text) {
+            self.texts[symbol as usize].1 += 1;
+            return symbol;
+        }
+        let kept: Rc<str> = text.into();
+        let symbol = match self.free.pop() {
+            Some(free) => {
+                self.texts[free as usize] = (Rc::clone(&kept), 1);
+                free
+            }
+            None => {
+                self.texts.push((Rc::clone(&kept), 1));
+                self.texts.len() as u32 - 1
+            }
+        };
+        self.numbers.insert(kept, symbol);
+        symbol
+    }
+
+    fn give_back(&mut self, symbol: u32) {
+        let (text, users) = &mut self.texts[symbol as usize];
+        *users -= 1;
+        if *users == 0 {
+            self.numbers.remove(text);
+            *text = "".into();
+            self.free.push(symbol);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+    use slotmap::SlotMap;
+
+    use super::*;
+    use crate::protocol::mqtt::topic_filter::{Filter, matches};
+
+    fn subscriber(session: SessionKey) -> Subscriber {
+        Subscriber { session, slot: 0, id: 0, options: Options::default() }
+    }
+
+    fn sessions(trie: &FilterTrie, name: &str) -> BTreeSet<SessionKey> {
+        let mut found = Vec::new();
+        trie.matching(name, &mut found);
+        let all: BTreeSet<SessionKey> = found.iter().map(|subscriber| subscriber.session).collect();
+        assert_eq!(all.len(), found.len(), "one subscription is found once");
+        all
+    }
+
+    const LEVEL: &str = "(a|b|[$]x||[+])";
+
+    proptest! {
+        #[test]
+        fn the_trie_finds_whom_the_plain_rule_finds(
+            patterns in prop::collection::vec((prop::collection::vec(LEVEL, 1..5), any::<bool>()), 1..40),
+            names in prop::collection::vec(prop::collection::vec("(a|b|c|[$]x|)", 1..6), 1..20),
+            gone in any::<u64>(),
+        ) {
+            let mut keys: SlotMap<SessionKey, ()> = SlotMap::with_key();
+            let mut trie = FilterTrie::default();
+            let mut there: Vec<(String, SessionKey, Place)> = Vec::new();
+            for (levels, all) in patterns {
+                let pattern = if all { format!("{}/#", levels.join("/")) } else { levels.join("/") };
+                if Filter::parse(&pattern).is_none() {
+                    continue;
+                }
+                let session = keys.insert(());
+                let place = trie.insert(&pattern, subscriber(session));
+                prop_assert_eq!(trie.node_of(&pattern), Some(place.node));
+                prop_assert_eq!(trie.pattern(place.node), pattern.as_str());
+                there.push((pattern, session, place));
+            }
+            for round in 0..2 {
+                for name in &names {
+                    let name = name.join("/");
+                    let wanted: BTreeSet<SessionKey> =
+                        there.iter().filter(|(pattern, ..)| matches(pattern, &name)).map(|(_, session, _)| *session).collect();
+                    prop_assert_eq!(sessions(&trie, &name), wanted, "{}", name);
+                }
+                prop_assert_eq!(trie.len(), there.len());
+                let mut at = 0;
+                while at < there.len() {
+                    if round == 0 && gone >> (at % 64) & 1 == 0 {
+                        at += 1;
+                        continue;
+                    }
+                    let (_, _, place) = there.remove(at);
+                    if let Some(moved) = trie.remove(place) {
+                        let other = there.iter_mut().find(|(_, session, _)| *session == moved.session).expect("the one that moved");
+                        other.2.position = place.position;
+                    }
+                }
+            }
+            prop_assert!(trie.is_empty() && trie.edges.is_empty());
+            prop_assert_eq!(trie.free.len(), trie.nodes.len() - 1, "every node is free again");
+            prop_assert_eq!(trie.symbols.numbers.len(), 2);
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! MQTT's sessions and subscriptions, without connections: who wants which names, and what a session is still owed.
+//!
+//! Imports `protocol`, `queueing`, `keys`, `time` and `timer`. Begin with `Hub`; `filter_trie` finds subscribers, `forms`
+//! has the bytes that they share, and `session` what one client has, also while it is away.
+
+pub mod filter_trie;
+pub mod forms;
+pub mod outgoing;
+pub mod session;
+
+use std::collections::HashMap;
+
+use slotmap::SlotMap;
+
+use crate::keys::SessionKey;
+use crate::mqtt::filter_trie::FilterTrie;
+use crate::mqtt::session::Session;
+
+/// All that the clients of the MQTT port have in common.
+#[derive(Debug, Default)]
+pub struct Hub {
+    pub sessions: SlotMap<SessionKey, Session>,
+    pub by_client: HashMap<Box<str>, SessionKey>,
+    pub filters: FilterTrie,
+    pub counters: Counters,
+}
+
+/// Since the start.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Counters {
+    pub published: u64,
+    pub delivered: u64,
+    pub dropped: u64, // deliveries: their client did not read, or its session was full
+    pub expired: u64,
+    pub refused: u64, // publishes of QoS 0, which nobody can be told
+}

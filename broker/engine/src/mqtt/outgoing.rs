@@ -1,0 +1,120 @@
+//! Messages of QoS 1 and 2 that a session is owed: those that wait, and those that its client has not acknowledged.
+
+use std::collections::VecDeque;
+
+use crate::protocol::mqtt::packet::{AckKind, Qos};
+use crate::queueing::message::Message;
+use crate::queueing::queue::Queue;
+
+/// What is under way to a client under one packet identifier.
+#[derive(Debug)]
+pub struct InFlight {
+    pub id: u16,
+    pub qos: Qos,
+    pub message: Option<Message>, // None: its PUBREC came, and PUBREL is out
+}
+
+/// What an acknowledgement does (figure 4.3 of the standard).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// The exchange is over; there is room for the next message.
+    Ended,
+    /// PUBREL is due.
+    Release,
+    /// There is no such exchange.
+    Unknown,
+    /// It does not fit the state of its exchange.
+    Wrong,
+}
+
+#[derive(Debug)]
+pub struct Outgoing {
+    pub queue: Queue,
+    pub in_flight: VecDeque<InFlight>, // in the order in which they were sent
+    pub window: u16,                   // so many may be in flight
+    pub resends: bool,                 // what is in flight comes again, on a new connection
+    pub listed: bool,                  // in the engine's list of sessions with something to send
+    last_id: u16,
+}
+
+impl Outgoing {
+    pub fn new(queue: Queue, window: u16) -> Self {
+        Self { queue, in_flight: VecDeque::new(), window, resends: false, listed: false, last_id: 0 }
+    }
+
+    pub fn has_room(&self) -> bool {
+        self.in_flight.len() < usize::from(self.window)
+    }
+
+    /// Takes a message into flight; returns its packet identifier, which no other one has.
+    pub fn begin(&mut self, message: Message, qos: Qos) -> u16 {
+        loop {
+            self.last_id = self.last_id.checked_add(1).unwrap_or(1);
+            let id = self.last_id;
+            if self.in_flight.iter().all(|other| other.id != id) {
+                self.in_flight.push_back(InFlight { id, qos, message: Some(message) });
+                return id;
+            }
+        }
+    }
+
+    /// Acknowledgements come in order nearly always, and cost no search then.
+    pub fn acknowledge(&mut self, kind: AckKind, id: u16, is_refusal: bool) -> Step {
+        let Some(at) = self.in_flight.iter().position(|entry| entry.id == id) else { return Step::Unknown };
+        let entry = &mut self.in_flight[at];
+        match (kind, entry.qos, entry.message.is_some()) {
+            (AckKind::Puback, Qos::AtLeastOnce, _) | (AckKind::Pubcomp, Qos::ExactlyOnce, false) => {}
+            (AckKind::Pubrec, Qos::ExactlyOnce, true) if is_refusal => {}
+            (AckKind::Pubrec, Qos::ExactlyOnce, _) => {
+                entry.message = None;
+                return Step::Release;
+            }
+            _ => return Step::Wrong,
+        }
+        self.in_flight.remove(at);
+        Step::Ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::MessageId;
+    use crate::memory::Meter;
+    use crate::queueing::message::{Alone, Builder};
+
+    fn message() -> Message {
+        let alone = Alone { id: MessageId(1), wall_ns: 0, attributes: b"", body: b"x" };
+        Builder::default().alone(&Meter::default(), alone, 0, 0)
+    }
+
+    fn after(qos: Qos, steps: &[(AckKind, bool)]) -> Vec<Step> {
+        let mut outgoing = Outgoing::new(Queue::in_memory(), 4);
+        let id = outgoing.begin(message(), qos);
+        steps.iter().map(|(kind, refused)| outgoing.acknowledge(*kind, id, *refused)).collect()
+    }
+
+    #[test]
+    fn each_exchange_takes_its_own_acknowledgements_in_their_order() {
+        use AckKind::{Puback, Pubcomp, Pubrec};
+        let (once, twice) = (Qos::AtLeastOnce, Qos::ExactlyOnce);
+        assert_eq!(after(once, &[(Puback, false), (Puback, false)]), [Step::Ended, Step::Unknown]);
+        assert_eq!(after(once, &[(Pubrec, false)]), [Step::Wrong]);
+        assert_eq!(after(twice, &[(Puback, false)]), [Step::Wrong]);
+        assert_eq!(after(twice, &[(Pubcomp, false)]), [Step::Wrong]);
+        let whole = [(Pubrec, false), (Pubrec, false), (Pubcomp, false)];
+        assert_eq!(after(twice, &whole), [Step::Release, Step::Release, Step::Ended]);
+        assert_eq!(after(twice, &[(Pubrec, true)]), [Step::Ended]);
+    }
+
+    #[test]
+    fn an_identifier_is_used_again_only_when_it_is_free() {
+        let mut outgoing = Outgoing::new(Queue::in_memory(), u16::MAX);
+        let first = outgoing.begin(message(), Qos::AtLeastOnce);
+        for _ in 0..u16::MAX - 1 {
+            let id = outgoing.begin(message(), Qos::AtLeastOnce);
+            assert_eq!(outgoing.acknowledge(AckKind::Puback, id, false), Step::Ended);
+        }
+        assert_ne!(outgoing.begin(message(), Qos::AtLeastOnce), first, "it is still out");
+    }
+}

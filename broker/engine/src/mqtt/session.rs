@@ -1,0 +1,107 @@
+//! What one client has, also while it is away: its subscriptions, what it is owed, what it is about to release.
+
+use std::collections::HashMap;
+
+use crate::keys::ConnKey;
+use crate::mqtt::filter_trie::Place;
+use crate::mqtt::outgoing::Outgoing;
+use crate::protocol::mqtt::attributes::origin_of;
+use crate::time::Nanos;
+use crate::timer::Armed;
+
+/// A session that ends with its connection.
+pub const ENDS_WITH_CONNECTION: u32 = 0;
+/// A session that ends only when its client says so.
+pub const NEVER_EXPIRES: u32 = u32::MAX;
+
+#[derive(Debug)]
+pub struct Session {
+    pub client_id: Box<str>,
+    pub origin: u64,
+    pub conn: Option<ConnKey>,
+    pub expiry_s: u32,
+    pub ends_at: Nanos, // while it has no connection
+    pub window: u16,    // deliveries that may be in flight to its client
+    pub subscriptions: Vec<Place>,
+    pub outgoing: Option<Box<Outgoing>>,               // once it was owed something
+    pub received: Option<Box<HashMap<u16, Received>>>, // {packet identifier of QoS 2: until its PUBREL}
+    pub found_in: u64, // the latest message that it was found for, and where in the list of targets
+    pub target: u32,
+    pub dropped: u64, // messages for want of room
+    pub armed: Armed, // of its expiry
+}
+
+/// A PUBLISH of QoS 2 that was taken, and may come again until its PUBREL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Received {
+    pub digest: u64,
+    pub repeats: u8,
+}
+
+/// What becomes of a PUBLISH of QoS 2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrival {
+    New,
+    /// It was taken before [MQTT-4.3.3-10].
+    Known,
+    /// A client that repeats the same again and again does not read its answers.
+    Excess,
+    /// More are unreleased than the broker's Receive Maximum.
+    TooMany,
+}
+
+/// So often a PUBLISH of QoS 2 may come again on one connection.
+const MOST_REPEATS: u8 = 1;
+
+impl Session {
+    pub fn new(client_id: &str, conn: ConnKey) -> Self {
+        Self {
+            client_id: client_id.into(),
+            origin: origin_of(client_id),
+            conn: Some(conn),
+            expiry_s: ENDS_WITH_CONNECTION,
+            ends_at: Nanos::MAX,
+            window: 1,
+            subscriptions: Vec::new(),
+            outgoing: None,
+            received: None,
+            found_in: 0,
+            target: 0,
+            dropped: 0,
+            armed: Armed::default(),
+        }
+    }
+
+    /// Notes a PUBLISH of QoS 2 under its identifier; `digest` stands for its content.
+    pub fn receive(&mut self, id: u16, digest: u64, most: usize) -> Arrival {
+        let received = self.received.get_or_insert_default();
+        if let Some(known) = received.get_mut(&id) {
+            if known.digest != digest {
+                *known = Received { digest, repeats: 0 };
+                return Arrival::Known;
+            }
+            known.repeats += 1;
+            return if known.repeats > MOST_REPEATS { Arrival::Excess } else { Arrival::Known };
+        }
+        if received.len() >= most {
+            return Arrival::TooMany;
+        }
+        received.insert(id, Received { digest, repeats: 0 });
+        Arrival::New
+    }
+
+    /// Its PUBLISH was refused, or its PUBREL has come.
+    pub fn release(&mut self, id: u16) {
+        if let Some(received) = &mut self.received {
+            received.remove(&id);
+            if received.is_empty() {
+                self.received = None;
+            }
+        }
+    }
+
+    /// A new connection: what comes again does so for the first time.
+    pub fn forget_repeats(&mut self) {
+        self.received.iter_mut().flat_map(|received| received.values_mut()).for_each(|known| known.repeats = 0);
+    }
+}
