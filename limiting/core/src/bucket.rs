@@ -1,10 +1,10 @@
 //! The token bucket: two parameters, one fill, exact integers, no clock and no floats.
 //!
 //! A token is `TOKEN` = 1e15 units. A rate of `m` micro-messages/s accrues `m` units/ns, so whole nanoseconds give an
-//! exact product without drift. Messages that wait are in `limiter/backlog.rs`; the fill here is negative only after
-//! `debit`. `srtm/token_bucket/bucket.py` is the reference; a differential test compares the two to the nanosecond.
+//! exact product without drift. The fill is negative only after `debit`. `srtm/token_bucket/bucket.py` is the
+//! reference; a differential test compares the two to the nanosecond.
 
-use crate::time::Nanos;
+use crate::Nanos;
 
 /// Units in one token.
 pub const TOKEN: i128 = 1_000_000_000_000_000;
@@ -26,6 +26,16 @@ impl Bucket {
     pub fn new(rate_micro: u64, burst_micro: u64, at: Nanos, full: bool) -> Self {
         let burst = i128::from(burst_micro) * UNITS_PER_MICRO;
         Self { rate: i128::from(rate_micro), burst, fill: if full { burst } else { 0 }, at }
+    }
+
+    /// A bucket as `state` left it, under these parameters. Both are non-negative.
+    pub fn restored(rate_micro: u64, burst_micro: u64, (fill, at): (i128, Nanos)) -> Self {
+        Self { rate: i128::from(rate_micro), burst: i128::from(burst_micro) * UNITS_PER_MICRO, fill, at }
+    }
+
+    /// Units available at an instant, and that instant.
+    pub fn state(&self) -> (i128, Nanos) {
+        (self.fill, self.at)
     }
 
     /// Units available at `at`, capped at the burst, for a message that finds no queue.
