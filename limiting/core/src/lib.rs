@@ -10,6 +10,7 @@
 //! * `table`: the subjects in memory. It grows in steps.
 //! * `grant`: what a check hands out for a later correction or release.
 //! * `heavy`: the heaviest subjects.
+//! * `throttle`: buckets whose parameters come with each request; `resp`: the Redis protocol that asks them.
 
 pub mod bucket;
 pub mod contract;
@@ -17,8 +18,10 @@ pub mod grant;
 pub mod heavy;
 pub mod limiter;
 pub mod policy;
+pub mod resp;
 pub mod state;
 pub mod table;
+pub mod throttle;
 
 /// Nanoseconds on a monotonic clock, or of one.
 pub type Nanos = i64;

@@ -15,7 +15,7 @@ use crate::state::{Look, Now, Stores};
 use crate::table::{Hash, Place, Table};
 
 /// Buckets that new subjects share where their namespace has as many subjects as it may have.
-const OVERFLOW_SUBJECTS: u32 = 1_024;
+pub(crate) const OVERFLOW_SUBJECTS: u32 = 1_024;
 
 /// Bytes of the longest subject: what is longer is refused before it is hashed.
 pub const MAX_SUBJECT: usize = 1_024;
@@ -186,7 +186,7 @@ impl Limiter {
             return Err(Refused::Subject);
         }
         let number = self.contracts.find(space, subject).ok_or(Refused::NoContract)?;
-        let own = self.hash_of(space, subject);
+        let own = hash_of(self.key, space.as_bytes(), subject.as_bytes());
         if takes && let Some(namespace) = self.namespaces.get_mut(space) {
             namespace.heaviest.note(own, subject);
         }
@@ -258,7 +258,7 @@ impl Limiter {
     /// Charges (or, below 0, gives back to) a subject without a check: a ban, or pardon.
     pub fn charge(&mut self, space: &str, subject: &str, more: i64, now: Now) -> Result<(), Refused> {
         let number = self.contracts.find(space, subject).ok_or(Refused::NoContract)?;
-        let (hash, _) = self.place_of(number, self.hash_of(space, subject), now, true);
+        let (hash, _) = self.place_of(number, hash_of(self.key, space.as_bytes(), subject.as_bytes()), now, true);
         self.change(number, hash, now, |rule, words, stores| rule.correct(words, stores, more, now));
         Ok(())
     }
@@ -266,7 +266,7 @@ impl Limiter {
     /// Makes a subject a new one. False: it was.
     pub fn reset(&mut self, space: &str, subject: &str) -> bool {
         let Some(number) = self.contracts.find(space, subject) else { return false };
-        let hash = self.hash_of(space, subject);
+        let hash = hash_of(self.key, space.as_bytes(), subject.as_bytes());
         let Some(contract) = self.contracts.all.get(&number) else { return false };
         let Some(table) = self.tables.get_mut(&words_of(contract)) else { return false };
         let Some(place) = table.find(hash, number) else { return false };
@@ -328,15 +328,6 @@ impl Limiter {
         (hash, Some(place))
     }
 
-    fn hash_of(&self, namespace: &str, subject: &str) -> Hash {
-        let mut hasher = SipHasher24::new_with_keys(self.key.0, self.key.1);
-        hasher.write(namespace.as_bytes());
-        hasher.write_u8(0xff); // in no UTF-8: ("a", "bc") is not ("ab", "c")
-        hasher.write(subject.as_bytes());
-        let hash = hasher.finish128();
-        [hash.h1 as u32, (hash.h1 >> 32) as u32, hash.h2 as u32, (hash.h2 >> 32) as u32]
-    }
-
     /// Looks at the next `slots` slots, and forgets subjects that have nothing used.
     pub fn sweep(&mut self, slots: usize, now: Now) {
         let (contracts, stores, namespaces) = (&self.contracts.all, &mut self.stores, &mut self.namespaces);
@@ -370,6 +361,16 @@ impl Limiter {
     pub fn bytes(&self) -> usize {
         self.tables.values().map(Table::bytes).sum()
     }
+}
+
+/// The keyed hash of a subject. No name can be made that meets another's.
+pub(crate) fn hash_of(key: (u64, u64), namespace: &[u8], subject: &[u8]) -> Hash {
+    let mut hasher = SipHasher24::new_with_keys(key.0, key.1);
+    hasher.write(namespace);
+    hasher.write_u8(0xff); // in no UTF-8: ("a", "bc") is not ("ab", "c")
+    hasher.write(subject);
+    let hash = hasher.finish128();
+    [hash.h1 as u32, (hash.h1 >> 32) as u32, hash.h2 as u32, (hash.h2 >> 32) as u32]
 }
 
 fn check_contract(contract: &Contract) -> Result<(), Refused> {

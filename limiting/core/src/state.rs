@@ -227,9 +227,7 @@ impl Rule {
         let (Self::Bucket { rate_micro, burst_micro, .. } | Self::Pace { rate_micro, burst_micro, .. }) = *self else {
             unreachable!("only buckets have one")
         };
-        let at = u64::from(words[4]) | u64::from(words[5]) << 32;
-        let fill = (0..4).fold(0u128, |sum, word| sum | u128::from(words[word]) << (32 * word));
-        Bucket::restored(rate_micro, burst_micro, (fill as i128, at as i64))
+        Bucket::restored(rate_micro, burst_micro, load(words))
     }
 
     /// The number of the slice of now, modulo 2^32, and the nanoseconds of it that have passed.
@@ -261,7 +259,14 @@ impl Rule {
     }
 }
 
-fn save(words: &mut [u32], bucket: &Bucket) {
+/// The fill and instant that `save` left.
+pub(crate) fn load(words: &[u32]) -> (i128, Nanos) {
+    let at = u64::from(words[4]) | u64::from(words[5]) << 32;
+    let fill = (0..4).fold(0u128, |sum, word| sum | u128::from(words[word]) << (32 * word));
+    (fill as i128, at as i64)
+}
+
+pub(crate) fn save(words: &mut [u32], bucket: &Bucket) {
     let (fill, at) = bucket.state();
     for (word, place) in words[..4].iter_mut().enumerate() {
         *place = (fill as u128 >> (32 * word)) as u32;
