@@ -221,8 +221,10 @@ impl Limiter {
                 policy.rule.take(mine, &mut self.stores, cost, grant.number, now);
                 words = rest;
             }
-            for look in &mut found.policies {
-                look.remaining = look.remaining.saturating_sub(u64::from(cost));
+            let words = table.policies(place);
+            for (look, (rule, words)) in found.policies.iter_mut().zip(each(contract, words)) {
+                let after = rule.look(words, &self.stores, 0, now);
+                (look.remaining, look.reset) = (after.remaining, after.reset);
             }
             found.grant = Some(grant.encode(self.key));
         }

@@ -100,6 +100,9 @@ impl Rule {
 
     /// Takes `cost`, after `look` allowed it. `grant`: by which an open request is released.
     pub(crate) fn take(&self, words: &mut [u32], stores: &mut Stores, cost: u32, grant: u64, now: Now) {
+        if cost == 0 {
+            return; // nothing to note: a log of such requests would grow without bound
+        }
         match *self {
             Self::Bucket { .. } | Self::Pace { .. } => {
                 let mut bucket = self.bucket(words);
@@ -276,8 +279,9 @@ pub(crate) fn save(words: &mut [u32], bucket: &Bucket) {
 
 fn look_bucket(bucket: &Bucket, cost: u32, now: Nanos, max_wait: Option<Nanos>) -> Look {
     let (now, cost) = (now.max(bucket.at()), i128::from(cost) * TOKEN);
-    let wait_for = |units| bucket.instant_of(units).map_or(Nanos::MAX, |at| (at - now).max(0));
-    let fill = bucket.fill(now);
+    let (fill, rate) = (bucket.fill(now), i128::from(bucket.rate_micro()).max(1));
+    // From the fill of now, which has its cap: a bucket at rest earns nothing for a later cost above its burst.
+    let wait_for = |units: i128| Nanos::try_from(((units - fill).max(0) + rate - 1) / rate).unwrap_or(Nanos::MAX);
     let wait = if fill >= cost {
         0
     } else if cost > bucket.burst() && max_wait.is_none() {

@@ -248,11 +248,22 @@ fn open_requests_end_by_release_or_by_time() {
 }
 
 #[test]
+fn requests_without_cost_take_no_room() {
+    let rules = vec![Rule::Log { quota: 1, window_ns: 5 * S }, Rule::Concurrency { quota: 1, expires_ns: 5 * S }];
+    let mut limiter = limiter(rules);
+    assert!((0..100).all(|_| ask(&mut limiter, "user:1", 0, 0).allowed));
+    let looks = limiter.peek("api", "user:1", 1, at(0)).expect("a contract").policies;
+    assert_eq!(looks.iter().map(|look| look.reset).collect::<Vec<_>>(), [0, 0]);
+}
+
+#[test]
 fn a_pace_lets_in_and_tells_to_wait() {
     let rule = Rule::Pace { rate_micro: 2 * MICRO, burst_micro: MICRO, max_wait_ns: S };
     let mut limiter = limiter(vec![rule]);
     let waits: Vec<_> = (0..4).map(|_| ask(&mut limiter, "user:1", 1, 0)).map(|one| (one.allowed, one.wait)).collect();
     assert_eq!(waits, [(true, 0), (true, S / 2), (true, S), (false, 3 * S / 2)]);
+    let rested = ask(&mut limiter, "user:1", 3, 3_600 * S);
+    assert_eq!((rested.allowed, rested.wait), (true, S), "an hour of rest earns one, not three");
 }
 
 #[test]
