@@ -1,4 +1,4 @@
-"""The Rust extension: broker engine, exact token bucket, load generator, simulated broker. This is the whole boundary.
+"""The Rust extension: broker engine, exact token bucket, limiter, load generator, simulated broker: the whole boundary.
 
 Python passes configuration once, as arguments or JSON, and fetches snapshots and events as JSON. Rust never calls
 Python. Calls that may wait release the GIL. Errors: ``ValueError`` (bad configuration), ``OSError`` (port in use, no
@@ -10,7 +10,19 @@ from typing import final
 
 from typing_extensions import Buffer
 
-__all__ = ["Bucket", "ChangeDetector", "Engine", "Flood", "LoadGen", "Measurement", "Station", "__version__"]
+__all__ = [
+    "Bucket",
+    "ChangeDetector",
+    "Engine",
+    "Flood",
+    "Limiter",
+    "LoadGen",
+    "Measurement",
+    "RespSession",
+    "Station",
+    "Throttle",
+    "__version__",
+]
 __version__: str
 
 @final
@@ -229,6 +241,47 @@ class Flood:
     def result(self) -> bytes:
         """Return the result as JSON. Raises RuntimeError before the end, OSError for a failure of the network."""
 
+_Clocks = tuple[int, int]  # monotonic and wall clock, ns
+_Verdict = tuple[
+    bool, int, list[tuple[bool, int, int | None, int | None]], int | None, bytes | None, bool, bool
+]  # allowed, contract, policies (allowed, remaining, wait, reset, ns), wait ns, grant, shared, shadowed; None: never
+
+@final
+class Limiter:
+    """Contracts, and the subjects under them (``srtm.limiting.limiter``). Every method may be called from any thread.
+
+    Raises ValueError (a rule is broken) and LookupError (no contract is for the subject).
+    """
+
+    def __new__(cls, key: bytes, max_subjects: int) -> Limiter:
+        """``key``: 16 bytes, of the hash of subjects and of grants. ``max_subjects``: of a namespace."""
+    def put_contract(self, contract: bytes, clocks: _Clocks) -> int:
+        """Put a contract (JSON of ``limiting/core``) in force, and return its number."""
+    def remove_contract(self, namespace: str, subject: str) -> bool:
+        """Remove the contract of exactly this pattern. False: there is none."""
+    def check(self, namespace: str, subject: str, cost: int, clocks: _Clocks) -> _Verdict:
+        """Take ``cost`` from all policies, or from none."""
+    def peek(self, namespace: str, subject: str, cost: int, clocks: _Clocks) -> _Verdict:
+        """Return what ``check`` would say. Changes nothing."""
+    def correct(self, grant: bytes, cost: int, clocks: _Clocks) -> None:
+        """Replace the cost of a check by what it came to. Once, within 60 s."""
+    def release(self, grant: bytes, clocks: _Clocks) -> None:
+        """End an open request of policies of kind ``concurrency``. Once."""
+    def charge(self, namespace: str, subject: str, cost: int, clocks: _Clocks) -> None:
+        """Charge a subject without a check; below 0: give back."""
+    def reset(self, namespace: str, subject: str) -> bool:
+        """Make a subject a new one. False: it was."""
+    def sweep(self, slots: int, clocks: _Clocks) -> None:
+        """Look at the next ``slots`` slots, and forget subjects that have nothing used."""
+    def counts(self) -> list[tuple[int, list[tuple[int, int, int]]]]:
+        """Return for each contract's number the (allowed, refused, cost) of its policies."""
+    def heaviest(self, namespace: str, most: int) -> list[tuple[str, int, int]]:
+        """Return the most checked subjects: (subject, checks, at most so many too many), heaviest first."""
+    def subjects(self) -> list[tuple[str, int]]:
+        """Return the number of subjects in memory by namespace."""
+    def bytes(self) -> int:
+        """Return the bytes of all slots, used or not."""
+
 @final
 class LoadGen:
     """A run of the open-loop load generator, with its own threads and its own NSQ codec."""
@@ -245,6 +298,37 @@ class LoadGen:
         """End early; the measurements so far are the result."""
     def result(self) -> bytes:
         """Return the result as JSON, with histograms as HDR V2 in base64. Raises RuntimeError before the end."""
+
+@final
+class Throttle:
+    """Buckets whose parameters come with each request, by key."""
+
+    def __new__(cls, key: bytes, max_keys: int) -> Throttle:
+        """``key``: 16 bytes, of the hash. Keys beyond ``max_keys`` share 1,024 buckets."""
+    def sweep(self, slots: int, at_ns: int) -> None:
+        """Look at the next ``slots`` slots, and forget keys whose buckets are full."""
+    def keys(self) -> int:
+        """Return the number of keys in memory."""
+
+@final
+class RespSession:
+    """One connection of the Redis protocol, sans-IO. It answers CL.THROTTLE."""
+
+    def __new__(cls, needs_token: bool) -> RespSession:
+        """``needs_token``: nothing is answered before ``authenticate``."""
+    def feed(self, received: bytes, throttle: Throttle, at_ns: int) -> bytes:
+        """Take what was received, and return the answers. Stops at AUTH, and at 256 KiB of answers."""
+    def authenticate(self, is_known: bool) -> bytes:
+        """Answer the AUTH that waits."""
+    @property
+    def token(self) -> str | None:
+        """The token of an AUTH that waits."""
+    @property
+    def has_more(self) -> bool:
+        """Whether a whole command waits: call ``feed`` with nothing."""
+    @property
+    def is_closed(self) -> bool:
+        """Whether the connection ends after the answers."""
 
 @final
 class Station:

@@ -9,6 +9,7 @@ mod change;
 mod engine;
 mod errors;
 mod flood;
+mod limiter;
 mod loadgen;
 mod measurement;
 mod station;
@@ -30,6 +31,8 @@ mod _native {
     use super::engine::Engine;
     #[pymodule_export]
     use super::flood::Flood;
+    #[pymodule_export]
+    use super::limiter::{Limiter, RespSession, Throttle};
     #[pymodule_export]
     use super::loadgen::LoadGen;
     #[pymodule_export]
