@@ -1,0 +1,122 @@
+"""A contract: the policies for a pattern of subjects. ``read_contract`` alone makes one of a document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, get_args
+
+import msgspec
+from pydantic import AfterValidator, Field
+
+from srtm.contracts.policy import MOST_POLICIES, Json, Policy
+from srtm.contracts.policy_tables import read_policy
+from srtm.errors import BadInput
+from srtm.topics.schema import Schema, parsed
+
+Mode = Literal["local", "shares", "replicated", "exact", "auto", "store"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+LONGEST_NAME = 255  # bytes of a namespace or pattern
+LONGEST_SUBJECT = 1_024  # bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contract:
+    """Policies for the subjects of a pattern. A check takes from all of them, or from none."""
+
+    namespace: str
+    subject: str  # a subject, or the beginning of subjects and a * at its end
+    policies: tuple[Policy, ...]
+    mode: Mode = "local"
+    shadow: bool = False  # decides and counts, and refuses nobody
+    starts_full: bool = True  # whether a new subject has its burst at once
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and pattern: there is one contract of each."""
+        return self.namespace, self.subject
+
+    def to_core(self) -> bytes:
+        """Return the contract as JSON for the core."""
+        policies = [policy.to_core() for policy in self.policies]
+        names = {"namespace": self.namespace, "subject": self.subject}
+        return msgspec.json.encode(
+            {**names, "policies": policies, "shadow": self.shadow, "starts_full": self.starts_full}
+        )
+
+    def to_json(self) -> Json:
+        """Return the document that ``read_contract`` turns into this contract."""
+        return {
+            "namespace": self.namespace,
+            "subject": self.subject,
+            "mode": self.mode,
+            "shadow": self.shadow,
+            "starts": "full" if self.starts_full else "empty",
+            "policies": [policy.to_json() for policy in self.policies],
+        }
+
+
+def _name(value: str) -> str:
+    if not 1 <= len(value.encode(errors="surrogatepass")) <= LONGEST_NAME or not value.isprintable():
+        raise ValueError(f"must be 1 to {LONGEST_NAME} bytes of printable text")
+    return value
+
+
+def _pattern(value: str) -> str:
+    if "*" in _name(value)[:-1]:
+        raise ValueError("may have a * at its end only, for all subjects that begin so")
+    return value
+
+
+class ContractTable(Schema):
+    """A contract's document. Its policies are read apart."""
+
+    namespace: Annotated[str, AfterValidator(_name)]
+    subject: Annotated[str, AfterValidator(_pattern)]
+    mode: Mode = "local"
+    shadow: bool = False
+    starts: Literal["full", "empty"] = "full"
+    policies: list[Any] = Field(default_factory=list)
+
+
+def read_contract(document: object, place: str = "") -> Contract:
+    """Read the contract at ``place`` of a document ("": the top). Raises BadInput."""
+    table = parsed(ContractTable, document, place)
+    inner = f"{place}.policies" if place else "policies"
+    if not 1 <= len(table.policies) <= MOST_POLICIES:
+        raise BadInput(inner, len(table.policies), f"must be 1 to {MOST_POLICIES} policies")
+    policies = tuple(read_policy(value, f"{inner}[{i}]") for i, value in enumerate(table.policies))
+    names = [policy.name for policy in policies]
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            raise BadInput(f"{inner}[{number}].name", name, "must not be the name of two policies of one contract")
+    return Contract(
+        namespace=table.namespace,
+        subject=table.subject,
+        policies=policies,
+        mode=table.mode,
+        shadow=table.shadow,
+        starts_full=table.starts == "full",
+    )
+
+
+def read_contracts(documents: Sequence[object], place: str = "contracts") -> list[Contract]:
+    """Read a list of contracts. Raises BadInput, also for two of one pattern."""
+    contracts = [read_contract(document, f"{place}[{i}]") for i, document in enumerate(documents)]
+    first: dict[tuple[str, str], int] = {}
+    for number, contract in enumerate(contracts):
+        if first.setdefault(contract.key, number) != number:
+            where = f"{place}[{first[contract.key]}]"
+            raise BadInput(f"{place}[{number}].subject", contract.subject, f"is that of {where} in this namespace")
+    return contracts
+
+
+def contract_for(contracts: Iterable[Contract], namespace: str, subject: str) -> Contract | None:
+    """Find the contract of a subject: the one for it alone, else the one with the longest pattern that fits."""
+    fitting = [contract for contract in contracts if contract.namespace == namespace and _fits(contract, subject)]
+    return max(fitting, key=lambda contract: (not contract.subject.endswith("*"), len(contract.subject)), default=None)
+
+
+def _fits(contract: Contract, subject: str) -> bool:
+    pattern = contract.subject
+    return subject.startswith(pattern[:-1]) if pattern.endswith("*") else subject == pattern

@@ -1,0 +1,27 @@
+"""Reads contract files (TOML): a list ``[[contracts]]``."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+from srtm.contracts.contract import Contract, read_contracts
+from srtm.errors import BadInput
+from srtm.topics.schema import Schema, parsed
+
+
+class _File(Schema):
+    contracts: list[object]
+
+
+def read_contract_file(path: Path) -> list[Contract]:
+    """Return the contracts of a file. Raises BadInput."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInput("file", str(path), f"must be a file that can be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise BadInput("file", str(path), "must be UTF-8") from error
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput("file", str(path), f"must be TOML: {error}") from error
+    return read_contracts(parsed(_File, document).contracts)
