@@ -61,14 +61,3 @@ def parse_peer(field: str, text: str) -> tuple[str, int]:
 def format_address(host: str, port: int) -> str:
     """Return ``HOST:PORT``, an IPv6 host in square brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def is_loopback(address: str) -> bool:
-    """Whether only this host reaches ``HOST:PORT`` or a Unix socket. A name other than localhost may be anything."""
-    if is_socket_path(address):
-        return True
-    host = address.rpartition(":")[0].strip("[]")
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -16,6 +16,7 @@ use crate::errors::bad_value;
 use crate::lock;
 
 type Clocks = (Nanos, Nanos); // monotonic, wall
+type Counts = (u64, u64, u64); // checks allowed, checks refused, cost allowed
 type Said = (bool, u64, Option<Nanos>, Option<Nanos>); // allowed, remaining, wait, reset
 type Verdict<'py> = (bool, u32, Vec<Said>, Option<Nanos>, Option<Bound<'py, PyBytes>>, bool, bool);
 
@@ -108,7 +109,7 @@ impl Limiter {
         lock(&self.0).sweep(slots, now(clocks));
     }
 
-    fn counts(&self) -> Vec<(u32, Vec<(u64, u64, u64)>)> {
+    fn counts(&self) -> Vec<(u32, Vec<Counts>)> {
         let limiter = lock(&self.0);
         let all = limiter.contracts();
         all.map(|(number, _, counts)| {
