@@ -1,7 +1,7 @@
 //! The token bucket of a topic, the backlog of messages that wait for its tokens, and the trace of its decisions.
 //!
-//! Pure: imports `memory` and `time` alone. The bucket itself is `srtm_limits::bucket`, which limits of clients use too;
-//! a message waits for its token in `backlog`.
+//! Pure: imports `memory` and `time` alone. Begin with `backlog`, where a message waits for its token. The bucket itself
+//! is `srtm_limits::bucket`, which limits of clients use too.
 
 pub mod backlog;
 pub use srtm_limits::bucket;
