@@ -22,7 +22,7 @@ build: .venv/built
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo "missing: Python 3.11 or newer (as $(PYTHON); name another with PYTHON=...)" >&2; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "missing: Python's venv module (Debian: apt-get install python3-venv)" >&2; exit 1; }
 	@command -v cc >/dev/null || { echo "missing: a C compiler as cc (Debian: apt-get install gcc libc6-dev)" >&2; exit 1; }
-	@command -v cargo >/dev/null || { echo "missing: cargo (the Rust toolchain, 1.85 or newer)" >&2; exit 1; }
+	@command -v cargo >/dev/null || { echo "missing: cargo (the Rust toolchain, 1.88 or newer)" >&2; exit 1; }
 	@echo "installing the pinned Python packages into .venv"
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
