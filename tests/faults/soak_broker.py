@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -19,7 +20,7 @@ from bench.harness.cluster_runs.broker_api import bucket_state, request
 from bench.harness.cluster_runs.trace import fetch_trace
 from bench.harness.machine import namespaces as own_network
 from bench.harness.machine.lossy_link import READY, Quality
-from srtm.errors import SrtmError, Unavailable
+from srtm.errors import PeerError, Unavailable
 from tests.faults.soak_logs import Logs
 
 _ANSWER_S = 2.0
@@ -32,25 +33,38 @@ _FORWARDS = Path("/proc/sys/net/ipv4/ip_forward")
 
 @dataclass
 class Broker:
-    """``number`` gives it its addresses: 10.77.N.2 on the bad link, 10.78.N.2 on the good one."""
+    """``number`` gives it its addresses: 10.77.N.2 on the bad link, 10.78.N.2 on the good one. ``environment``: added
+    to that of its processes."""
 
     number: int
     directory: Path
     namespace: trio.Process
     link: trio.Process
     process: trio.Process | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return f"b{self.number}"
 
     @property
     def http_address(self) -> str:
         return f"10.78.{self.number}.2:4151"
 
     async def start(self) -> None:
+        """Until it answers, be it that it must hear the distributor first: that may be cut off."""
+        await self.launch(self.name, self.directory)
+        await until_answer(self.http_address, is_ready=False)
+
+    async def launch(self, name: str, directory: Path) -> None:
+        """Start a process that may be refused, under its own name and directory or another broker's."""
         command = ["nsenter", "--target", str(self.namespace.pid), "--net", sys.executable, "-m", "broker"]
-        command += ["--name", f"b{self.number}", "--data-path", str(self.directory)]
+        command += ["--name", name, "--data-path", str(directory)]
         command += ["--tcp-address", f"10.78.{self.number}.2:4150", "--http-address", self.http_address]
         command += ["--distributor", f"http://10.77.{self.number}.1:4190"]
-        self.process = await trio.lowlevel.open_process(command, stderr=subprocess.DEVNULL)
-        await until_answer(self.http_address)
+        with self.directory.with_suffix(".log").open("ab") as log:
+            environment = {**os.environ, **self.environment}
+            self.process = await trio.lowlevel.open_process(command, stderr=log, env=environment)
 
     def signal(self, number: int) -> None:
         if self.process is not None:
@@ -83,13 +97,18 @@ class Broker:
         return bucket.rate, bucket.burst
 
 
-async def until_answer(address: str) -> None:
-    """Raises trio.TooSlowError."""
+async def until_answer(address: str, *, is_ready: bool = True) -> None:
+    """Until ``/ping`` is answered; ``is_ready``: by 200. Raises trio.TooSlowError."""
     with trio.fail_after(_START_S):
         while True:
-            with suppress(SrtmError):  # not yet
+            try:
                 await request(address, "GET", "/ping", within_s=_ANSWER_S)
                 return
+            except PeerError:
+                if not is_ready:
+                    return
+            except Unavailable:
+                pass  # not yet
             await trio.sleep(0.05)
 
 
