@@ -6,7 +6,7 @@ because a service's root holds both its settings and what puts its parts togethe
 
 from __future__ import annotations
 
-SERVICES = ("srtm", "broker", "distributor", "adaptor")
+SERVICES = ("srtm", "broker", "distributor", "adaptor", "limiting")
 PACKAGES = (*SERVICES, "bench")
 
 # Every room may import these. They import only each other.
@@ -118,6 +118,9 @@ ARROWS = {
     "adaptor.policy": "adaptor.observations adaptor.policies srtm.topics",
     "adaptor.topics": "adaptor.observations adaptor.policy srtm.control srtm.topics",
     "adaptor.service": "adaptor.topics srtm.concurrency srtm.control",
+    # limiting
+    "limiting": "",
+    "limiting.replication": "srtm.token_bucket",
     # bench
     "bench": "",
     "bench.data": "",
@@ -135,6 +138,7 @@ ARROWS = {
     ),
     "bench.demo": "bench.console bench.data bench.harness.cluster_runs bench.harness.load bench.harness.results",
     "bench.experiments.steps": "bench.harness.cluster_runs bench.harness.load bench.harness.results",
+    "bench.replication": "",
     "bench.scenarios": "bench.console bench.harness.load bench.harness.results bench.harness.systems",
     "bench.simulation": "bench.data bench.harness.cluster_runs bench.harness.results",
     "bench.testbed.probes": "bench.harness.cluster_runs bench.harness.load bench.harness.machine bench.testbed.net",
@@ -202,7 +206,9 @@ PURE = (
     "adaptor.policies",
     "adaptor.policy",
     "adaptor.topics",
+    "limiting.replication",
     "bench.data",
+    "bench.replication",
     "bench.simulation",
     "bench.experiments.lab",
 )

@@ -1,0 +1,86 @@
+"""What nodes say to each other. No message holds an instant: what counts is when it comes, by the receiver's clock.
+
+An incarnation of a node has an ``epoch``; it grows with each restart. ``to_epoch`` is the receiver's, as the sender
+knows it: what was meant for an earlier incarnation is not for this one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from limiting.replication.refill import Key, Subject, Verdict
+
+Entry = tuple[Key, int]  # units
+
+
+@dataclass(frozen=True, slots=True)
+class Increments:
+    """What ``origin`` itself took, ``seq``: the number of this frame on its link, from 1."""
+
+    origin: int
+    epoch: int
+    to_epoch: int
+    seq: int
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """``origin`` has applied the receiver's frames up to ``seq``. It counts once the receiver has applied ``origin``'s
+    own frames up to ``after``: so news goes before the acknowledgement, whatever order the network delivers in."""
+
+    origin: int
+    epoch: int
+    to_epoch: int
+    seq: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """``origin`` begins ``epoch``; ``knows``: the receiver's epoch, 0 if unknown."""
+
+    origin: int
+    epoch: int
+    knows: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotAsk:
+    """``origin`` has started and knows no levels."""
+
+    origin: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Levels of all live subjects at the sender, units."""
+
+    origin: int
+    to_epoch: int
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """``origin`` asks the subject's owner for ``cost`` tokens. ``ticket``: the number of the question."""
+
+    origin: int
+    epoch: int
+    ticket: int
+    subject: Subject
+    cost: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """To an ``Ask`` of the incarnation ``to_epoch``."""
+
+    origin: int
+    to_epoch: int
+    ticket: int
+    verdict: Verdict
+
+
+Frame = Increments | Ack | Hello | SnapshotAsk | Snapshot | Ask | Answer

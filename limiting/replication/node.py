@@ -1,0 +1,170 @@
+"""What every node of a replicated mode does: levels, links to all peers, a start after others, and messages out.
+
+A node that starts where others already run is ``unsettled``: what it does not know counts as a full burst taken, until
+a peer's snapshot is in, or until that much has drained. So it never lets through what it has forgotten of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from limiting.replication.levels import Levels, Slot
+from limiting.replication.link import UNKNOWN, Link
+from limiting.replication.messages import Ack, Entry, Frame, Hello, Increments, Snapshot, SnapshotAsk
+from limiting.replication.refill import Key, Refill
+
+SECOND_NS = 1_000_000_000
+FIRST_EPOCH = 1
+
+
+class Node:
+    """Instants are of the node's own monotonic clock, ns. ``outbox`` has what to send after each call."""
+
+    def __init__(
+        self,
+        name: int,
+        peers: Iterable[int],
+        refills: Sequence[Refill],
+        at_ns: int,
+        *,
+        epoch: int = FIRST_EPOCH,
+        rejoins: bool = False,
+        repeat_ns: int = SECOND_NS,
+    ) -> None:
+        self.name = name
+        self.epoch = epoch
+        self.levels = Levels(refills, [refill.units if rejoins else 0 for refill in refills], at_ns)
+        self._links = {peer: Link(name, epoch, UNKNOWN if rejoins else FIRST_EPOCH) for peer in peers}
+        self._repeat_ns = repeat_ns
+        self._out: list[tuple[int, Frame]] = []
+        self._heard: dict[Key, int] | None = {} if rejoins else None  # units since the start, while unsettled
+        self._asked_ns = at_ns
+        self._asked = 0
+        if rejoins:
+            self._greet()
+            self._ask_snapshot()
+
+    @property
+    def nodes(self) -> int:
+        """How many there are, this one included."""
+        return len(self._links) + 1
+
+    @property
+    def settled(self) -> bool:
+        return self._heard is None
+
+    def outbox(self) -> list[tuple[int, Frame]]:
+        """(peer, frame) to send, in order. They are handed over once."""
+        out, self._out = self._out, []
+        return out
+
+    def receive(self, frame: Frame, at_ns: int) -> None:
+        """Take in a frame from the peer that ``frame.origin`` names. Raises PeerError for one that cannot be."""
+        link = self._links.get(frame.origin)
+        if link is None:
+            return
+        if isinstance(frame, Increments):
+            self._increments(link, frame, at_ns)
+        elif isinstance(frame, Ack):
+            self._acknowledged(frame.origin, frame, at_ns)
+        elif isinstance(frame, Hello):
+            self._hello(link, frame, at_ns)
+        elif isinstance(frame, SnapshotAsk):
+            if self.settled and frame.epoch == link.peer_epoch:
+                self._put(frame.origin, Snapshot(self.name, frame.epoch, self.levels.snapshot(at_ns)))
+        elif isinstance(frame, Snapshot):
+            if frame.to_epoch == self.epoch:
+                self._settle(frame.entries, at_ns)
+        else:
+            self._other(frame, at_ns)
+
+    def tick(self, at_ns: int) -> None:
+        """Repeat what was not acknowledged for a second. Call it about as often."""
+        for peer, link in self._links.items():
+            self._put(peer, *link.repeat(self._repeat_ns, at_ns))
+        if at_ns - self._asked_ns < self._repeat_ns:
+            return
+        self._asked_ns = at_ns
+        self._greet()
+        if not self.settled:
+            self._ask_snapshot()
+            if not any(self.levels.assumed(at_ns)):
+                self._heard = None
+
+    def add_peer(self, peer: int) -> None:
+        """A node that was not there before."""
+        self._links[peer] = Link(self.name, self.epoch, UNKNOWN)
+        self._put(peer, Hello(self.name, self.epoch, UNKNOWN))
+
+    def remove_peer(self, peer: int, at_ns: int) -> None:
+        """A node that is gone for good: a new incarnation is added anew."""
+        del self._links[peer]
+        self._confirmed(at_ns)
+
+    # for the modes
+
+    def _slot(self, key: Key, at_ns: int) -> Slot:
+        return self.levels.slot(key, at_ns)
+
+    def _put(self, peer: int, *frames: Frame) -> None:
+        self._out += [(peer, frame) for frame in frames]
+
+    def _applied(self, key: Key, slot: Slot, at_ns: int) -> None:
+        """A peer's increment is in ``slot``."""
+
+    def _confirmed(self, at_ns: int) -> None:
+        """A peer has confirmed more than before, or counts no more."""
+
+    def _other(self, frame: Frame, at_ns: int) -> None:
+        """A frame of the mode's own."""
+
+    def _count(self, key: Key, units: int) -> None:
+        if self._heard is not None:
+            self._heard[key] = self._heard.get(key, 0) + units
+
+    # frames that every mode has
+
+    def _increments(self, link: Link, frame: Increments, at_ns: int) -> None:
+        entries = link.accept(frame)
+        if entries is None:
+            if frame.to_epoch < self.epoch:  # meant for an earlier incarnation
+                self._put(frame.origin, Hello(self.name, self.epoch, link.peer_epoch))
+            return
+        for key, units in entries:
+            slot = self._slot(key, at_ns)
+            slot.level = max(0, slot.level + units)
+            self._count(key, units)
+            self._applied(key, slot, at_ns)
+        self._put(frame.origin, link.ack())
+        self._acknowledged(frame.origin, None, at_ns)
+
+    def _acknowledged(self, peer: int, ack: Ack | None, at_ns: int) -> None:
+        more, frames = self._links[peer].take_ack(ack, at_ns)
+        self._put(peer, *frames)
+        if more:
+            self._confirmed(at_ns)
+
+    def _hello(self, link: Link, frame: Hello, at_ns: int) -> None:
+        if frame.epoch > link.peer_epoch:
+            self._put(frame.origin, *link.restart(frame.epoch, at_ns))
+        if frame.epoch == link.peer_epoch and frame.knows != self.epoch:
+            self._put(frame.origin, Hello(self.name, self.epoch, link.peer_epoch))
+
+    def _greet(self) -> None:
+        for peer, link in self._links.items():
+            if link.peer_epoch == UNKNOWN:
+                self._put(peer, Hello(self.name, self.epoch, UNKNOWN))
+
+    def _ask_snapshot(self) -> None:
+        """Of one peer after the other, until one answers."""
+        if self._links:
+            peers = sorted(self._links)
+            self._put(peers[self._asked % len(peers)], SnapshotAsk(self.name, self.epoch))
+            self._asked += 1
+
+    def _settle(self, entries: Sequence[Entry], at_ns: int) -> None:
+        """Begin with a peer's levels. What came in since the start is added: it may count twice, never not at all."""
+        if self._heard is None:
+            return
+        heard, self._heard = self._heard, None
+        self.levels.begin(entries, heard, at_ns)

@@ -1,0 +1,58 @@
+"""A bucket policy as numbers, and what a decision says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from srtm.errors import BadInput
+from srtm.token_bucket.bucket import TOKEN, UNITS_PER_MICRO
+
+Subject = bytes  # 16 bytes: a keyed hash
+Key = tuple[Subject, int]  # a subject, and the number of its policy
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refill:
+    """A bucket policy: ``rate_micro`` micro-tokens/s up to ``burst_micro`` micro-tokens (``srtm.units``).
+
+    Raises BadInput for a negative rate, and for a burst below one token.
+    """
+
+    rate_micro: int
+    burst_micro: int
+
+    def __post_init__(self) -> None:
+        if self.rate_micro < 0:
+            raise BadInput("rate", self.rate_micro, "must not be negative")
+        if self.units < TOKEN:
+            raise BadInput("burst", self.burst_micro, "must be at least one token (1,000,000 micro-tokens)")
+
+    @property
+    def units(self) -> int:
+        """The burst, in units."""
+        return self.burst_micro * UNITS_PER_MICRO
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``wait_ns``: after a refusal, how long until the same request may pass, ns; None: never."""
+
+    allowed: bool
+    wait_ns: int | None = 0
+
+
+ALLOWED = Verdict(allowed=True)
+
+
+def units_of(cost: int) -> int:
+    """The units of ``cost`` tokens. Raises BadInput for less than one."""
+    if cost < 1:
+        raise BadInput("cost", cost, "must be a whole number of tokens, at least 1")
+    return cost * TOKEN
+
+
+def refused(missing: int, rate: int, possible: bool) -> Verdict:
+    """``missing``: units that must drain first, at ``rate`` units/ns."""
+    if not possible or rate == 0:
+        return Verdict(allowed=False, wait_ns=None)
+    return Verdict(allowed=False, wait_ns=-(-missing // rate))

@@ -1,0 +1,203 @@
+"""The mode ``replicated``: every node decides alone, and tells the others of its own takes when they begin to matter.
+
+A node sends its own increments, once, directly to each peer, as soon as ``unsent > beta * rest / N``: far from the
+limit seldom, near it at once. The laws (``tests/limiting/replication``):
+
+* L1: increments are applied exactly once.
+* L2: true <= view <= true + r D, once all increments have come. D: the longest time from a take to its arrival.
+* L3: without wire delay never above (r, b), for costs of 1; heavier costs by at most beta * rest.
+* L4: with a wire delay, above by at most what the others take within it. Who cannot have that uses ``exact``.
+* L5: levels join by their maximum; a node that starts again asks for a snapshot.
+* L6: no instant is on the wire. Clocks may differ by any amount.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+
+from limiting.replication.levels import Slot
+from limiting.replication.messages import Ack
+from limiting.replication.node import FIRST_EPOCH, SECOND_NS, Node
+from limiting.replication.refill import ALLOWED, Key, Refill, Subject, Verdict, refused, units_of
+from srtm.errors import BadInput
+
+NEVER_NS = 1 << 62
+
+
+class OnPartition(Enum):
+    """What a part does while it cannot reach the others: the whole bucket, or the reachable nodes' part of it."""
+
+    GO_ON = "go on"
+    SHARE = "share"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """``beta``: above it unsent takes are news; ``flush_ns``: takes wait no longer; ``frame_ns``: news waits for the
+    next frame of so many ns, one entry a subject a frame; ``strict_weights``: costs above 1 keep law L3 too.
+
+    Raises BadInput for a beta that is not between 0 and 1.
+    """
+
+    beta: Fraction = Fraction(1, 2)
+    flush_ns: int = 10 * SECOND_NS
+    frame_ns: int = 0
+    strict_weights: bool = False
+    on_partition: OnPartition = OnPartition.GO_ON
+
+    def __post_init__(self) -> None:
+        if not 0 < self.beta < 1:
+            raise BadInput("beta", str(self.beta), "must be above 0 and below 1")
+
+
+class Replicated(Node):
+    """One node. ``due_ns``: the next instant at which ``tick`` has something to send."""
+
+    def __init__(
+        self,
+        name: int,
+        peers: Iterable[int],
+        refills: Sequence[Refill],
+        at_ns: int,
+        options: Options = Options(),
+        *,
+        epoch: int = FIRST_EPOCH,
+        rejoins: bool = False,
+    ) -> None:
+        super().__init__(name, peers, refills, at_ns, epoch=epoch, rejoins=rejoins)
+        self.options = options
+        self._numerator, self._denominator = options.beta.numerator, options.beta.denominator
+        self._since: dict[Key, int] = {}  # of what is unsent, the oldest first
+        self._urgent: dict[Key, None] = {}
+        self._frame_due_ns = NEVER_NS
+        self._away: set[int] = set()  # peers that have not answered for two flushes
+
+    @property
+    def due_ns(self) -> int:
+        oldest = next(iter(self._since.values()), NEVER_NS)
+        return min(self._frame_due_ns, oldest + self.options.flush_ns)
+
+    def take(self, subject: Subject, cost: int, at_ns: int) -> Verdict:
+        """Take ``cost`` tokens from every policy of ``subject``, or nothing. The longest wait is the answer's."""
+        units = units_of(cost)
+        keys = [(subject, policy) for policy in range(len(self.levels.refills))]
+        slots = [self.levels.slot(key, at_ns) for key in keys]
+        verdicts = [self._verdict(slot, key, units, cost) for key, slot in zip(keys, slots, strict=True)]
+        worst = max(verdicts, key=_wait)
+        if not worst.allowed:
+            return worst
+        for key, slot in zip(keys, slots, strict=True):
+            self._take(key, slot, units, at_ns)
+        return ALLOWED
+
+    def debit(self, subject: Subject, units: int, at_ns: int) -> None:
+        """Correct a take afterwards: take ``units`` without a test; below 0 give back as much of what is taken."""
+        for policy in range(len(self.levels.refills)):
+            key = (subject, policy)
+            self._take(key, self.levels.slot(key, at_ns), units, at_ns)
+
+    def tick(self, at_ns: int) -> None:
+        """Send what has waited long enough."""
+        super().tick(at_ns)
+        self._watch_links(at_ns)
+        late = at_ns - self.options.flush_ns
+        keys = dict(self._urgent) if at_ns >= self._frame_due_ns else {}
+        for key, since_ns in self._since.items():
+            if since_ns > late:
+                break
+            keys[key] = None
+        self._spread(keys, at_ns)
+
+    # decisions
+
+    def _verdict(self, slot: Slot, key: Key, units: int, cost: int) -> Verdict:
+        burst = self.levels.bursts[key[1]]
+        if self.options.strict_weights and cost > 1:
+            burst_needed = -(-units * self._denominator // (self._denominator - self._numerator))
+        else:
+            burst_needed = units
+        missing = slot.level + burst_needed - burst
+        if missing <= 0:
+            return ALLOWED
+        return refused(missing, self.levels.rates[key[1]], burst_needed <= burst)
+
+    def _take(self, key: Key, slot: Slot, units: int, at_ns: int) -> None:
+        slot.level = max(0, slot.level + units)
+        slot.unsent += units
+        self._since.setdefault(key, at_ns)
+        self._count(key, units)
+        self._applied(key, slot, at_ns)
+
+    def _applied(self, key: Key, slot: Slot, at_ns: int) -> None:
+        """Send what is news by now: ``unsent > beta * rest / N``."""
+        rest = self.levels.bursts[key[1]] - slot.level
+        if slot.unsent * self.nodes * self._denominator <= self._numerator * rest or slot.unsent == 0:
+            return
+        if self.options.frame_ns == 0:
+            self._spread([key], at_ns)
+            return
+        self._urgent[key] = None
+        self._frame_due_ns = min(self._frame_due_ns, at_ns + self.options.frame_ns)
+
+    def _spread(self, keys: Iterable[Key], at_ns: int) -> None:
+        """Tell every peer of what is unsent of ``keys``, in one frame."""
+        entries = []
+        for key in keys:
+            slot = self.levels.slot(key, at_ns)
+            if slot.unsent:
+                entries.append((key, slot.unsent))
+            slot.unsent = 0
+            self._since.pop(key, None)
+            self._urgent.pop(key, None)
+        if not self._urgent:
+            self._frame_due_ns = NEVER_NS
+        if entries:
+            for peer in self._links:
+                self._tell(peer, entries, at_ns)
+
+    def _tell(self, peer: int, entries: Sequence[tuple[Key, int]], at_ns: int) -> None:
+        """A peer that is away hears of a burst at most: a long cut is no long ban."""
+        cap = None
+        if peer in self._away:
+            if self.options.on_partition is OnPartition.SHARE:
+                return  # its part of the bucket is kept for it
+            cap = max(self.levels.bursts)
+        self._put(peer, *self._links[peer].send(entries, at_ns, cap))
+
+    # partitions
+
+    def _watch_links(self, at_ns: int) -> None:
+        silence_ns = 2 * self.options.flush_ns
+        gone = {peer for peer, link in self._links.items() if link.silent_ns(at_ns) > silence_ns}
+        if gone - self._away:
+            self._set_away(self._away | gone, at_ns)
+        if self.options.on_partition is OnPartition.SHARE:
+            for peer, link in self._links.items():
+                if link.quiet_ns(at_ns) >= self.options.flush_ns:
+                    self._put(peer, *link.beat(at_ns))
+
+    def _acknowledged(self, peer: int, ack: Ack | None, at_ns: int) -> None:
+        super()._acknowledged(peer, ack, at_ns)
+        if peer in self._away and self._links[peer].silent_ns(at_ns) == 0:
+            self._set_away(self._away - {peer}, at_ns)
+
+    def remove_peer(self, peer: int, at_ns: int) -> None:
+        super().remove_peer(peer, at_ns)
+        self._set_away(self._away - {peer}, at_ns)
+
+    def _set_away(self, away: set[int], at_ns: int) -> None:
+        """Under ``SHARE`` a part's bucket shrinks with what it cannot reach. What comes back counts as used up."""
+        self._away = away
+        if self.options.on_partition is not OnPartition.SHARE:
+            return
+        before = list(self.levels.bursts)
+        self.levels.set_part(self.nodes - len(away), self.nodes, at_ns)
+        grown = [max(0, now - was) for now, was in zip(self.levels.bursts, before, strict=True)]
+        self.levels.add_to_all(grown, at_ns)
+
+
+def _wait(verdict: Verdict) -> int:
+    return NEVER_NS if verdict.wait_ns is None else verdict.wait_ns
