@@ -1,0 +1,284 @@
+"""The mode ``auto``: subjects are ``replicated``; a hot one has shares, split by demand, while it is hot.
+
+A subject is hot once what is asked of it within the delay exceeds b/10, and cool again below b/20: deciding alone would
+let through that much above the limit, once (law L4). Shares let through nothing above, but may refuse too early.
+
+The subject's owner keeps its shares. Nodes report demand every second. Shares shrink, are confirmed, and only then
+others grow, so they never sum up to more than (r, b). Both modes keep the same bucket: a change is a message, no
+migration. A share begins with its part of the tokens that are left; what comes back begins with what is left of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from limiting.replication.exact import owner
+from limiting.replication.messages import Frame
+from limiting.replication.node import FIRST_EPOCH, SECOND_NS
+from limiting.replication.refill import ALLOWED, Refill, Subject, Verdict, refused, units_of
+from limiting.replication.replicated import Options, Replicated
+from srtm.token_bucket.bucket import UNITS_PER_MICRO
+from srtm.token_bucket.exact_split import split_bucket
+from srtm.units import MICRO
+
+HOT_PART, COOL_PART = 10, 20  # of the burst, asked within the delay
+
+Part = tuple[int, int]  # micro-tokens/s and micro-tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What ``origin`` was asked for in the last second, tokens, by subject."""
+
+    origin: int
+    asked: tuple[tuple[Subject, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """The receiver's share of ``subject`` from now on; None: the whole bucket, replicated."""
+
+    origin: int
+    subject: Subject
+    version: int
+    share: Part | None
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """``origin`` has the share of this version."""
+
+    origin: int
+    subject: Subject
+    version: int
+
+
+Message = Demand | Shares | Confirmed
+
+
+class _Share:
+    """A node's own share: ``left`` units at ``at_ns``."""
+
+    __slots__ = ("at_ns", "burst", "left", "rate")
+
+    def __init__(self, share: Part, left: int, at_ns: int) -> None:
+        self.rate, self.burst = share[0], share[1] * UNITS_PER_MICRO
+        self.left, self.at_ns = min(left, self.burst), at_ns
+
+    def fill(self, at_ns: int) -> int:
+        elapsed_ns = max(0, at_ns - self.at_ns)
+        self.left = min(self.burst, self.left + self.rate * elapsed_ns)
+        self.at_ns = max(self.at_ns, at_ns)
+        return self.left
+
+
+@dataclass
+class _Hot:
+    """What the owner keeps of a hot subject; no ``shares``: it cools. ``later``: shares that grow once ``missing`` have
+    confirmed ``version``."""
+
+    version: int
+    shares: dict[int, Part]
+    missing: set[int] = field(default_factory=set)
+    later: dict[int, Part] | None = None
+
+
+class Auto:
+    """One node, for one bucket policy. ``delay_ns``: of a frame and the wire."""
+
+    def __init__(
+        self,
+        name: int,
+        peers: Iterable[int],
+        refill: Refill,
+        at_ns: int,
+        delay_ns: int,
+        options: Options = Options(),  # noqa: B008 - it is frozen
+        *,
+        epoch: int = FIRST_EPOCH,
+        rejoins: bool = False,
+    ) -> None:
+        self.name = name
+        self._peers = set(peers)
+        self.replicated = Replicated(name, self._peers, [refill], at_ns, options, epoch=epoch, rejoins=rejoins)
+        self._refill = refill
+        self._delay_ns = delay_ns
+        self._version = epoch << 32  # so that a node that starts again goes on above it
+        self._asked: dict[Subject, int] = {}
+        self._reported_ns = at_ns
+        self._demand: dict[Subject, dict[int, tuple[int, int]]] = {}  # of owned subjects: {node: (tokens, at)}
+        self._hot: dict[Subject, _Hot] = {}  # owned
+        self._shares: dict[Subject, _Share] = {}
+        self._seen: dict[tuple[int, Subject], int] = {}  # the latest version of each owner
+        self._out: list[tuple[int, Message]] = []
+
+    def is_hot(self, subject: Subject) -> bool:
+        """This node decides by its share."""
+        return subject in self._shares
+
+    def take(self, subject: Subject, cost: int, at_ns: int) -> Verdict:
+        """Take ``cost`` tokens from the share of a hot subject, else as ``replicated``."""
+        units = units_of(cost)
+        self._asked[subject] = self._asked.get(subject, 0) + cost
+        share = self._shares.get(subject)
+        if share is None:
+            return self.replicated.take(subject, cost, at_ns)
+        missing = units - share.fill(at_ns)
+        if missing > 0:
+            return refused(missing, share.rate, units <= share.burst)
+        share.left -= units
+        return ALLOWED
+
+    def outbox(self) -> list[tuple[int, Frame | Message]]:
+        """(peer, frame) to send, in order. They are handed over once."""
+        out, self._out = self._out, []
+        return [*self.replicated.outbox(), *out]
+
+    def receive(self, frame: Frame | Message, at_ns: int) -> None:
+        """Take in a frame from a peer. Raises PeerError for one that cannot be."""
+        if isinstance(frame, Demand):
+            self._hear(frame, at_ns)
+        elif isinstance(frame, Shares):
+            self._obey(frame, at_ns)
+        elif isinstance(frame, Confirmed):
+            self._confirm(frame, at_ns)
+        else:
+            self.replicated.receive(frame, at_ns)
+
+    def tick(self, at_ns: int) -> None:
+        """Report demand every second, and fit the shares of owned subjects to it."""
+        self.replicated.tick(at_ns)
+        if at_ns - self._reported_ns < SECOND_NS:
+            return
+        self._report(at_ns)
+        for subject in list(self._demand):
+            self._fit(subject, at_ns)
+
+    def add_peer(self, peer: int, at_ns: int) -> None:
+        """A node that was not there before."""
+        self._peers.add(peer)
+        self.replicated.add_peer(peer)
+        self._replicate_all(at_ns)
+
+    def remove_peer(self, peer: int, at_ns: int) -> None:
+        """A node that is gone for good."""
+        self._peers.discard(peer)
+        self.replicated.remove_peer(peer, at_ns)
+        self._replicate_all(at_ns)
+
+    def _replicate_all(self, at_ns: int) -> None:
+        """Owners may have changed: all subjects are replicated until their owners find them hot again."""
+        for subject in list(self._shares):
+            self._set_share(subject, None, at_ns)
+        self._hot.clear()
+        self._demand.clear()
+
+    # demand
+
+    def _owner(self, subject: Subject) -> int:
+        return owner(subject, (self.name, *self._peers))
+
+    def _report(self, at_ns: int) -> None:
+        """Tell owners what was asked a second, where it could matter."""
+        elapsed_ns, self._reported_ns = at_ns - self._reported_ns, at_ns
+        found: dict[int, list[tuple[Subject, int]]] = {}
+        nodes = len(self._peers) + 1
+        for subject in {*self._asked, *self._shares}:
+            a_second = self._asked.get(subject, 0) * SECOND_NS // elapsed_ns
+            if self.is_hot(subject) or self._more_than(COOL_PART, a_second * nodes):
+                found.setdefault(self._owner(subject), []).append((subject, a_second))
+        self._asked.clear()
+        for node, asked_of in found.items():
+            self._put(node, Demand(self.name, tuple(asked_of)), at_ns)
+
+    def _more_than(self, part: int, a_second: int) -> bool:
+        """``a_second`` tokens/s bring more than b / ``part`` within the delay."""
+        return a_second * MICRO * self._delay_ns * part > self._refill.burst_micro * SECOND_NS
+
+    def _hear(self, demand: Demand, at_ns: int) -> None:
+        for subject, asked in demand.asked:
+            if self._owner(subject) == self.name:
+                self._demand.setdefault(subject, {})[demand.origin] = asked, at_ns
+
+    # at the owner
+
+    def _fit(self, subject: Subject, at_ns: int) -> None:
+        reports = self._demand[subject]
+        demand = {node: asked for node, (asked, heard_ns) in reports.items() if at_ns - heard_ns < 2 * SECOND_NS}
+        total, hot = sum(demand.values()), self._hot.get(subject)
+        if hot is not None and hot.missing:
+            for node in hot.missing:
+                self._put(node, Shares(self.name, subject, hot.version, hot.shares.get(node)), at_ns)
+        elif hot is not None and not self._more_than(COOL_PART, total):
+            self._give(subject, hot, {}, at_ns)
+        elif self._more_than(HOT_PART, total) or hot is not None:
+            self._split(subject, demand, hot, at_ns)
+
+    def _split(self, subject: Subject, demand: dict[int, int], hot: _Hot | None, at_ns: int) -> None:
+        """Shares by demand; one more token of demand a node, so that none is without."""
+        nodes = sorted({self.name, *self._peers})
+        if len(nodes) * MICRO > self._refill.burst_micro:
+            return  # a share needs a token
+        weights = [demand.get(node, 0) + 1.0 for node in nodes]
+        parts = split_bucket(self._refill.rate_micro, self._refill.burst_micro, weights)
+        shares = dict(zip(nodes, parts, strict=True))
+        if hot is None:
+            hot = self._hot[subject] = _Hot(0, shares)
+            self._give(subject, hot, shares, at_ns)
+        elif shares != hot.shares:
+            least = {node: _smaller(hot.shares[node], share) for node, share in shares.items()}
+            hot.later = shares
+            self._give(subject, hot, least, at_ns)
+
+    def _give(self, subject: Subject, hot: _Hot, shares: dict[int, Part], at_ns: int) -> None:
+        self._version += 1
+        hot.version, hot.shares, hot.missing = self._version, shares, {self.name, *self._peers}
+        for node in list(hot.missing):
+            self._put(node, Shares(self.name, subject, hot.version, shares.get(node)), at_ns)
+
+    def _confirm(self, frame: Confirmed, at_ns: int) -> None:
+        hot = self._hot.get(frame.subject)
+        if hot is None or hot.version != frame.version:
+            return
+        hot.missing.discard(frame.origin)
+        if hot.missing:
+            return
+        if hot.later is not None:
+            shares, hot.later = hot.later, None
+            self._give(frame.subject, hot, shares, at_ns)
+        elif not hot.shares:
+            del self._hot[frame.subject], self._demand[frame.subject]
+
+    # at every node
+
+    def _obey(self, frame: Shares, at_ns: int) -> None:
+        seen = self._seen.get((frame.origin, frame.subject), 0)
+        if frame.version > seen and frame.origin == self._owner(frame.subject):
+            self._seen[frame.origin, frame.subject] = frame.version
+            self._set_share(frame.subject, frame.share, at_ns)
+        if frame.version >= seen:
+            self._put(frame.origin, Confirmed(self.name, frame.subject, frame.version), at_ns)
+
+    def _set_share(self, subject: Subject, share: Part | None, at_ns: int) -> None:
+        """Change what this node decides by. No token is gained: a share begins with its part of what is left."""
+        slot = self.replicated.levels.slot((subject, 0), at_ns)
+        before = self._shares.pop(subject, None)
+        left = before.fill(at_ns) if before else max(0, self._refill.units - slot.level)
+        if share is None:
+            if before:
+                slot.level = self._refill.units - left
+            return
+        if before is None:
+            left = left * share[1] // self._refill.burst_micro
+        self._shares[subject] = _Share(share, left, at_ns)
+
+    def _put(self, node: int, message: Message, at_ns: int) -> None:
+        if node == self.name:
+            self.receive(message, at_ns)
+        else:
+            self._out.append((node, message))
+
+
+def _smaller(one: Part, other: Part) -> Part:
+    return min(one[0], other[0]), min(one[1], other[1])
