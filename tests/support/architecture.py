@@ -121,6 +121,7 @@ ARROWS = {
     # limiting
     "limiting": "",
     "limiting.replication": "srtm.token_bucket",
+    "limiting.replication.gossiped": "limiting.replication srtm.token_bucket",
     # bench
     "bench": "",
     "bench.data": "",
@@ -207,6 +208,7 @@ PURE = (
     "adaptor.policy",
     "adaptor.topics",
     "limiting.replication",
+    "limiting.replication.gossiped",
     "bench.data",
     "bench.replication",
     "bench.simulation",
