@@ -43,6 +43,11 @@ class Link:
         return not self._outstanding and not self._waiting
 
     @property
+    def entries(self) -> int:
+        """How many entries are on their way, or wait for it."""
+        return len(self._waiting) + sum(len(frame.entries) for frame in self._outstanding)
+
+    @property
     def sent(self) -> int:
         """The number of the frame after which everything said so far has been said."""
         return self._next_seq - 1 + bool(self._waiting)

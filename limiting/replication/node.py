@@ -50,6 +50,11 @@ class Node:
         return len(self._links) + 1
 
     @property
+    def held(self) -> int:
+        """How many entries are kept because a peer has not acknowledged them, over all links."""
+        return sum(link.entries for link in self._links.values())
+
+    @property
     def settled(self) -> bool:
         return self._heard is None
 

@@ -80,6 +80,11 @@ class Replicated(Node):
         oldest = next(iter(self._since.values()), NEVER_NS)
         return min(self._frame_due_ns, oldest + self.options.flush_ns)
 
+    @property
+    def told(self) -> bool:
+        """Every peer knows of every own take."""
+        return not self._since and self.held == 0
+
     def take(self, subject: Subject, cost: int, at_ns: int) -> Verdict:
         """Take ``cost`` tokens from every policy of ``subject``, or nothing. The longest wait is the answer's."""
         units = units_of(cost)

@@ -139,7 +139,7 @@ ARROWS = {
     ),
     "bench.demo": "bench.console bench.data bench.harness.cluster_runs bench.harness.load bench.harness.results",
     "bench.experiments.steps": "bench.harness.cluster_runs bench.harness.load bench.harness.results",
-    "bench.replication": "",
+    "bench.limiting": "",
     "bench.scenarios": "bench.console bench.harness.load bench.harness.results bench.harness.systems",
     "bench.simulation": "bench.data bench.harness.cluster_runs bench.harness.results",
     "bench.testbed.probes": "bench.harness.cluster_runs bench.harness.load bench.harness.machine bench.testbed.net",
@@ -210,7 +210,7 @@ PURE = (
     "limiting.replication",
     "limiting.replication.gossiped",
     "bench.data",
-    "bench.replication",
+    "bench.limiting",
     "bench.simulation",
     "bench.experiments.lab",
 )

@@ -3,18 +3,24 @@
 An element has a time of birth, in whole ms, and a time of death: ``max(birth, death before it) + 1 / r`` (equation
 4.2). A subject with as many live elements as its burst is refused.
 
-Misprints that are mended: listing 4.1 removes elements that are alive (the sign is reversed); listing 4.5 compares an
-interval with ``>`` where frequent means shorter, reads one element past the end, and inserts at the wrong end.
+Misprints that are mended:
+
+* Listing 4.1 removes elements that are alive: the sign is reversed.
+* Listing 4.2 compares the heads of both queues only. A delta state has an old and a new version of an element, so the
+  local state would count both, tell both, and grow without bound. The text says that the result has no duplicates.
+* Listing 4.3 would space the two versions in a delta state too, and put off all deaths behind them. Here it spaces the
+  local state, which is what the delta states then tell.
+* Listing 4.5 compares an interval with ``>`` where frequent means shorter, reads one element past the end, and inserts
+  at the wrong end.
 
 Faults of the design itself are kept, and are tests here. It is no CRDT: removal is an act of one node's clock and not
-part of the merge, so the order of merges matters. Two requests of one ms at two nodes are one element. A delta state
-keeps an old and a new version of an element, and both are counted. What dies before it has spread is forgotten.
+part of the merge, so the order of merges matters. Two requests of one ms at two nodes are one element. A changed death
+is told to everybody again, beside the old one. What dies before it has spread is forgotten.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from operator import itemgetter
 
 from limiting.replication.gossiped.gossip import MS, Delta, GossipNode, GossipOptions
 from limiting.replication.refill import ALLOWED, Refill, Subject, Verdict, refused
@@ -22,8 +28,6 @@ from srtm.errors import BadInput
 
 Element = tuple[int, int]  # time of birth and time of death, ns
 Queue = list[Element]  # ascending by birth; a queue is never changed, but replaced
-
-_BIRTH = itemgetter(0)
 
 
 def alive(queue: Queue, at_ns: int) -> Queue:
@@ -35,28 +39,18 @@ def alive(queue: Queue, at_ns: int) -> Queue:
 
 
 def merge(local: Queue, other: Queue, life_ns: int) -> Queue:
-    """Merge two queues by birth; of elements born at once the later death counts (listing 4.2, into local state)."""
-    result: Queue = []
-    mine = theirs = 0
-    while mine < len(local) and theirs < len(other):
-        one, two = local[mine], other[theirs]
-        if one[0] == two[0]:
-            result.append(one if one[1] >= two[1] else two)
-            mine += 1
-            theirs += 1
-        elif one[0] < two[0]:
-            result.append(one)
-            mine += 1
-        else:
-            result.append(two)
-            theirs += 1
-    return spaced([*result, *local[mine:], *other[theirs:]], life_ns)
+    """Merge two queues by birth; of those born at once the later death counts (listings 4.2 and 4.3)."""
+    latest: dict[int, int] = {}
+    for birth, death in (*local, *other):
+        if death > latest.get(birth, 0):
+            latest[birth] = death
+    return spaced(sorted(latest.items()), life_ns)
 
 
-def merge_delta(delta: Queue, updates: Queue, life_ns: int) -> Queue:
-    """Merge updates into a delta state: elements born at once are kept side by side, the update first (listing 4.2, not
-    into local state)."""
-    return spaced(sorted([*updates, *delta], key=_BIRTH), life_ns)
+def merge_delta(delta: Queue, updates: Queue) -> Queue:
+    """Merge updates into a delta state: elements born at once are kept side by side (listing 4.2, not into local
+    state)."""
+    return sorted([*updates, *delta])
 
 
 def spaced(queue: Queue, life_ns: int) -> Queue:
@@ -109,7 +103,7 @@ class QueueNode(GossipNode[Queue]):
 
     def _merge(self, subject: Subject, state: Queue) -> Queue | None:
         local = self.local.get(subject)
-        merged = spaced(state, self._life_ns) if local is None else merge(local, state, self._life_ns)
+        merged = merge(local or [], state, self._life_ns)
         known = set(local or ())
         self.local[subject] = merged
         return [element for element in merged if element not in known] or None
@@ -117,7 +111,7 @@ class QueueNode(GossipNode[Queue]):
     def _queue(self, peer: int, subject: Subject, news: Queue, received: Delta[Queue] | None) -> int:
         delta = self.deltas[peer]
         before = delta.get(subject, [])
-        merged = merge_delta(before, news, self._life_ns)
+        merged = merge_delta(before, news)
         if received is not None:
             theirs = set(received.users[subject])
             merged = [element for element in merged if element not in theirs]

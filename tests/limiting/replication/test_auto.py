@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from bench.replication.network import Network
+from bench.limiting.network import Network
 from limiting.replication.auto import Auto, Shares
 from limiting.replication.exact import owner
 from limiting.replication.levels import Levels

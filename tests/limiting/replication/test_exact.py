@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from bench.replication.network import Network
+from bench.limiting.network import Network
 from limiting.replication.exact import ASK_AGAIN, Asked, Exact, owner
 from limiting.replication.levels import Levels, Slot
 from limiting.replication.refill import Key, Refill, Verdict

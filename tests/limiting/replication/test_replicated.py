@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.replication.network import Network
+from bench.limiting.network import Network
 from limiting.replication import messages
 from limiting.replication.levels import Levels, decayed, joined
 from limiting.replication.link import Link

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.replication.network import Network
+from bench.limiting.network import Network
 from limiting.replication.gossiped.counter import CounterBucket, CounterNode
 from limiting.replication.gossiped.gossip import Gossip, GossipOptions
 from limiting.replication.refill import Refill, Verdict

@@ -60,10 +60,19 @@ def test_fault_two_requests_of_one_millisecond_are_one_element():
     assert merge([(7, 27)], [(7, 27)], LIFE) == [(7, 27)]
 
 
-def test_fault_a_delta_keeps_both_versions_of_an_element_and_both_are_counted():
-    delta = merge_delta([(5, 41)], [(5, 61)], LIFE)
-    assert [birth for birth, _ in delta] == [5, 5]
-    assert len(merge([(1, 21), (5, 41)], [(5, 41), (5, 61)], LIFE)) == 3  # of two requests
+def test_a_delta_keeps_both_versions_of_an_element_and_the_local_state_counts_one():
+    """Listing 4.2 as it is printed counts both, tells both, and fills the memory within seconds."""
+    delta = merge_delta([(5, 41)], [(5, 61)])
+    assert delta == [(5, 41), (5, 61)]
+    assert merge([(1, 21), (5, 41)], delta, LIFE) == [(1, 21), (5, 61)]
+
+
+def test_fault_each_changed_death_is_told_to_everybody_again():
+    node = QueueNode(0, [1, 2], ASKED, 0)
+    for number in range(5):
+        node.take(SUBJECT, 1, (number + 1) * MS)
+    node.receive(Delta(1, {SUBJECT: [(0, SECOND)]}), 9 * MS)
+    assert len(node.deltas[2][SUBJECT]) == 5 + 1 + 5
 
 
 def test_fault_what_dies_before_it_has_spread_is_forgotten():

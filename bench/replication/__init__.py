@@ -1,4 +1,0 @@
-"""Replicated limits in virtual time: a network with delays, losses and cuts, traffic, and what a run costs.
-
-May import ``limiting`` and ``srtm``. Begin with ``network``, then ``runs``.
-"""
