@@ -24,6 +24,8 @@ from bench.experiments.figures import (
     limiters,
     modes,
     prop1,
+    replicated,
+    windows,
 )
 from bench.experiments.lab.figure import Effort, Experiment
 from bench.experiments.lab.publishing import Shown, make_directory, publish
@@ -33,10 +35,11 @@ from bench.harness.results.sources import source_fingerprint
 from bench.harness.results.verdict import Verdict
 from srtm.errors import BadInput
 
-EXPERIMENTS: dict[str, Experiment] = {
-    module.EXPERIMENT.name: module.EXPERIMENT
-    for module in (laboratory, fig06, fig07, fig08, fig09, fig10, fig11, eq01, prop1, modes, limiters)
-}
+_MODULES = (
+    *(laboratory, fig06, fig07, fig08, fig09, fig10, fig11),
+    *(eq01, prop1, modes, limiters, replicated, windows),
+)
+EXPERIMENTS: dict[str, Experiment] = {module.EXPERIMENT.name: module.EXPERIMENT for module in _MODULES}
 QUICK = Effort(seconds=15.0, repetitions=2)
 
 

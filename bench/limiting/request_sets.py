@@ -117,7 +117,7 @@ def ten_users(chance: Random) -> RequestSet:
 
 
 def many_users(chance: Random) -> RequestSet:
-    """Set C: an hour of users that ask 11.6 times on average, few of them often."""
+    """Set C: an hour of users that ask 11 times on average, few of them often: none above the limit."""
     times = {}
     for number in range(USERS_OF_C):
         count = 1 + int(min(500.0, chance.lognormvariate(1.6, 1.2)))

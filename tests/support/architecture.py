@@ -162,7 +162,8 @@ ARROWS = {
         "bench.comparisons bench.comparisons.rows bench.console bench.harness.results bench.harness.systems"
     ),
     "bench.experiments.figures": (
-        "bench.data bench.experiments.lab bench.harness.cluster_runs bench.harness.results bench.simulation"
+        "bench.data bench.experiments.lab bench.harness.cluster_runs bench.harness.results bench.limiting "
+        "bench.simulation"
     ),
     "bench.experiments.table1": (
         "bench.comparisons.rows bench.experiments.lab bench.harness.cluster_runs bench.harness.load "
