@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from distributor.fitting.events import (
     Action,
@@ -26,12 +27,15 @@ from distributor.fitting.events import (
     ScalerAnswered,
     Stop,
 )
+from distributor.fitting.layout_loop import LayoutLoop
 from distributor.model.columns import Ints
 from distributor.placement.allocation import BrokerCapacity, Demand
+from distributor.placement.share_targets import MIN_SHARE_FRACTION
 from distributor.prediction.replay import Delays, Latency, Trace, excess_ns, latency, measured_service_ns
 from distributor.prediction.sequential_test import by_interval
 from srtm.token_bucket.bucket import TOKEN, UNITS_PER_MICRO
 from srtm.token_bucket.replay import Server
+from srtm.units import MICRO
 
 SECOND_NS = 1_000_000_000
 
@@ -135,7 +139,8 @@ class _Measurement:
 
 class Fleet:
     """``service_ns``: {broker: its service time}; those that the scaler brings take ``spare``, one after the other.
-    ``stalls``: of all of them. Service times without ``spread`` are told as a laboratory tells them: they are known."""
+    ``stalls``: of all of them. Service times without ``spread`` are told as a laboratory tells them: they are known.
+    ``stuck``: indices of publishers that stay where they were first."""
 
     def __init__(
         self,
@@ -151,6 +156,7 @@ class Fleet:
         spare: Mapping[str, int] | None = None,
         spread: float = 0.0,
         stalls: Stalls = (),
+        stuck: Sequence[int] = (),
     ) -> None:
         self.now_ns = 0
         self._demand = demand
@@ -165,6 +171,8 @@ class Fleet:
         self._report_ns = report_ns
         self._spare = dict(spare or {})
         self._placement: dict[str, Ints] = {}  # {broker: indices of its publishers, by group}
+        self._stuck = np.array(stuck, dtype=np.int64)
+        self._where: npt.NDArray[np.object_] | None = None  # {publisher index: broker}; None: nowhere yet
         self._begun = False
         self._measurements: dict[str, _Measurement] = {}
         self.asked: list[AskScaler] = []
@@ -173,8 +181,16 @@ class Fleet:
     def capacities(self) -> list[BrokerCapacity]:
         return [BrokerCapacity(name=name, mcap=0.0) for name in self._brokers]
 
-    def fit(self, fitting: AnyFitting) -> Report:
-        actions = fitting.start(self.now_ns)
+    def place(self, layout: Layout, seconds: float = 0.0) -> None:
+        """Bring ``layout`` into force, and let so much time pass."""
+        self._place(layout)
+        self._advance(round(seconds * 1e9))
+
+    def fit(self, fitting: AnyFitting | LayoutLoop, actions: Sequence[Action] | None = None) -> Report:
+        """Carry out ``actions``, the first of ``fitting``, and all that follow until it is done."""
+        if actions is None:
+            assert not isinstance(fitting, LayoutLoop)
+            actions = fitting.start(self.now_ns)
         while True:
             for action in actions:
                 if isinstance(action, Done):
@@ -185,10 +201,11 @@ class Fleet:
                 actions += fitting.handle(event, self.now_ns)
 
     def measured(self, layout: Layout, seconds: float) -> dict[str, Latency]:
-        """Of a layout that is in force, from now on."""
+        """Of a layout that is in force, from now on, and of other brokers that get messages."""
         found: dict[str, list[Delays]] = {name: [] for name in layout.brokers}
-        for name, _, _, delays in self._advance(round(seconds * 1e9)):
-            found[name].append(delays)
+        for name, _, arrival_ns, delays in self._advance(round(seconds * 1e9)):
+            if name in found or len(arrival_ns):
+                found.setdefault(name, []).append(delays)
         return {name: latency(parts, self._percentile) for name, parts in found.items()}
 
     def _carry_out(self, action: Action) -> list[Event]:
@@ -213,14 +230,21 @@ class Fleet:
         return []
 
     def _place(self, layout: Layout) -> None:
+        where = np.array([*layout.brokers, None], dtype=object)[layout.placement]
+        if self._where is not None:
+            where[self._stuck] = self._where[self._stuck]
+        self._where, self._placement = where, {}
+        shares = dict(zip(layout.brokers, layout.shares_micro, strict=True))
         for name, broker in self._brokers.items():
-            share = dict(zip(layout.brokers, layout.shares_micro, strict=True)).get(name, (1, 0))
-            broker.set(share, self.now_ns, full=not self._begun)
-        self._begun = True
-        self._placement = {}
-        for at, name in enumerate(layout.brokers):
-            here = np.flatnonzero(layout.placement == at)
+            here = np.flatnonzero(where == name)
             self._placement[name] = here[np.argsort(self._demand.groups[here], kind="stable")]
+            broker.set(shares.get(name, self._small_share if len(here) else (1, 0)), self.now_ns, full=not self._begun)
+        self._begun = True
+
+    @property
+    def _small_share(self) -> tuple[int, int]:
+        """Of a broker where messages wait and the layout has nobody."""
+        return round(MIN_SHARE_FRACTION * self._demand.rate * MICRO), MICRO
 
     def _trace(self, name: str, done: _Measurement) -> Trace:
         arrival_ns = np.concatenate(done.arrival_ns)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import Literal, Protocol
 
 from distributor.model.columns import Ints
 from distributor.placement.allocation import BrokerCapacity, Demand
@@ -32,7 +32,11 @@ class Scaler(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What is to be fitted. ``full``: {broker: msg/s that it keeps of this SLO and traffic class}."""
+    """What is to be fitted.
+
+    ``full``: {broker: msg/s that it keeps of this SLO and traffic class}. ``others``: {broker: msg/s of other topics
+    that it lets go}. ``pinned``: {index of a publisher that does not move when told: the broker where it is}.
+    """
 
     demand: Demand
     percentile: float
@@ -41,6 +45,8 @@ class Task:
     confidence: float = CONFIDENCE
     scaler: Scaler = Scaler.NONE
     full: Mapping[str, float] = field(default_factory=dict)
+    others: Mapping[str, float] = field(default_factory=dict)
+    pinned: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,6 +59,35 @@ class Layout:
 
 
 # Events
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """A look at the topic. ``heard``: messages came in the last 60 s; ``short``: publishers have no place."""
+
+    promise: Literal["kept", "broken", "unknown"]
+    heard: bool
+    short: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Begin:
+    """It is the topic's turn. ``in_force``: where its publishers are; None: nowhere, or without a share."""
+
+    task: Task
+    brokers: Sequence[BrokerCapacity]
+    split: Split
+    in_force: Layout | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Disturbed:
+    """Others placed or changed the topic: what was found does not hold."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tick:
+    """Time has passed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,10 +144,15 @@ class ScalerAnswered:
     brokers: tuple[BrokerCapacity, ...] = ()
 
 
-Event = Placed | Progress | Recorded | BrokerJoined | BrokerLeft | ScalerAnswered
+Event = Placed | Progress | Recorded | BrokerJoined | BrokerLeft | ScalerAnswered | Seen | Begin | Disturbed | Tick
 
 
 # Actions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Queue:
+    """Say ``Begin`` when it is the topic's turn."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +190,22 @@ class AskScaler:
     brokers: int  # how many more
 
 
+class Outcome(Enum):
+    """How a search ended."""
+
+    FITS = "fits"
+    NO_BETTER = "no layout is better"
+    ONE_BUCKET = "one bucket would not keep the promise"
+    NO_MOVES = "nobody may be moved"
+    TAKEN_BACK = "taken back"
+    NO_TRAFFIC = "no traffic"
+    NO_CONSUMER = "no consumer"
+    NO_BROKER = "no broker"
+    BROKERS_CAME = "brokers came"
+    SILENT = "a broker is silent"
+    TIME_UP = "time is up"
+
+
 @dataclass(frozen=True, kw_only=True)
 class RoundRecord:
     """One measurement of one layout."""
@@ -183,6 +239,8 @@ class Report:
     missing: Missing | None
     others_worst_ns: int  # the worst second of the topics that were there
     took_ns: int
+    outcome: Outcome = Outcome.FITS
+    reason: str = ""
     # Certain by what arrived, replayed on servers as fast as those measured; the measurement, within the target by its
     # sample, does not speak against it.
     replayed: bool = False
@@ -197,7 +255,7 @@ class Done:
     report: Report
 
 
-Action = Place | Measure | Stop | AskScaler | Done
+Action = Queue | Place | Measure | Stop | AskScaler | Done
 
 
 class AnyFitting(Protocol):

@@ -29,6 +29,7 @@ from srtm.units import MICRO
 
 # Of the target: what is predicted closer to it could hardly be told from it by a measurement.
 CLEAR = 0.96
+_LEAST_LEFT = 0.01  # of a server: other topics may take all of it
 _ALIKE = 1.05  # service times that differ by less are those of equal brokers
 
 
@@ -104,9 +105,14 @@ class Model:
         return self._service_ns.keys() >= set(brokers)
 
     def judged(self, layout: Layout) -> Candidate:
+        """As measured, if it was measured; else as predicted."""
         measured = self._refuted.get(key(layout))
         if measured is not None:
             return Candidate(layout=layout, latency=measured.latency)
+        return self.predicted(layout)
+
+    def predicted(self, layout: Layout) -> Candidate:
+        """By a replay of what was recorded."""
         corrected = {
             name: replace(one, total_ns=one.total_ns + round((self._too_fast - 1) * one.processing_ns))
             for name, one in self._predicted(layout, self._recordings).items()
@@ -160,9 +166,20 @@ class Model:
         return {name: latency(parts, self._task.percentile) for name, parts in found.items()}
 
     def _times_slower(self, name: str, one: Recording) -> float:
-        """Than what is in the recording. A broker of which nothing is known is taken for a typical one."""
-        typical = one.typical_ns
-        return self._service_ns.get(name, typical) / typical if typical else 1.0
+        """Than what is in the recording. A broker of which nothing is known is taken for a typical one.
+
+        Other topics take their part of a server: of rho, ours sees one that takes 1 / (1 - rho) times as long.
+        """
+        typical, others = one.typical_ns, self._task.others
+        if not typical:
+            return 1.0
+        if not others:
+            return self._service_ns.get(name, typical) / typical
+        alone = [took / (1 + others.get(at, 0.0) * took / 1e9) for at, took in one.service_ns.items()]
+        own = self._service_ns.get(name)
+        busy = others.get(name, 0.0) / 1e9  # a nanosecond
+        own = sum(alone) / len(alone) if own is None else own / (1 + busy * own)
+        return own / max(1 - busy * own, _LEAST_LEFT) / typical
 
     def _optimism(self, refuted: Refuted) -> float:
         """How many times longer processing took than predicted from what came at that time."""

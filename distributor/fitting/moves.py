@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from distributor.fitting.events import Layout, Split
+from distributor.fitting.events import Layout, Split, Task
 from distributor.model.columns import NOWHERE, Ints
 from distributor.placement.allocation import Demand
 
@@ -50,6 +50,11 @@ def let_in(old: Layout, new: Layout, part: float, demand: Demand, split: Split) 
     return with_shares(brokers, placement, demand, split)
 
 
+def moved(old: Layout, new: Layout) -> int:
+    """Publishers that have another broker."""
+    return int(np.count_nonzero(_now(old, new.brokers) != new.placement))
+
+
 def receiving(old: Layout, new: Layout) -> set[str]:
     """Brokers that get publishers whom they do not have."""
     now = _now(old, new.brokers)
@@ -78,6 +83,19 @@ def with_shares(brokers: Sequence[str], placement: Ints, demand: Demand, split: 
         demand = replace(demand, rate=demand.rate * part, burst=max(demand.burst * part, float(len(used))))
     shares = split(demand, placed, len(used)) if len(used) else []
     return Layout(brokers=tuple(brokers[at] for at in used.tolist()), placement=placed, shares_micro=tuple(shares))
+
+
+def with_pinned(layout: Layout, task: Task, split: Split) -> Layout:
+    """``layout`` with the publishers that do not move where they are."""
+    if not task.pinned:
+        return layout
+    brokers = tuple(dict.fromkeys([*layout.brokers, *task.pinned.values()]))
+    placement = layout.placement.copy()
+    for at, name in task.pinned.items():
+        placement[at] = brokers.index(name)
+    if bool((placement == layout.placement).all()) and brokers == layout.brokers:
+        return layout
+    return with_shares(brokers, placement, task.demand, split)
 
 
 def _kinds(demand: Demand) -> Ints:

@@ -17,6 +17,7 @@ import numpy as np
 
 from distributor.fitting.events import Layout, Missing, Split, Task
 from distributor.fitting.layout_model import CLEAR, Candidate, Model, Recording, Refuted, key
+from distributor.fitting.moves import with_pinned
 from distributor.placement.allocation import BrokerCapacity, Demand, plan
 from srtm.token_bucket.dispersion import traffic_of
 from srtm.token_bucket.exact_split import split_bucket
@@ -65,11 +66,12 @@ def layout_for(task: Task, brokers: Sequence[BrokerCapacity], split: Split, quot
     made = plan(demand, offered, task.strategy)
     if made.missing or not made.brokers or len(made.brokers) * MICRO > round(demand.burst * MICRO):
         return None
-    return Layout(
+    layout = Layout(
         brokers=made.brokers,
         placement=made.placement,
         shares_micro=tuple(split(demand, made.placement, len(made.brokers))),
     )
+    return with_pinned(layout, task, split)
 
 
 def by_rates(task: Task, brokers: Sequence[BrokerCapacity], split: Split, refuted: Sequence[Refuted]) -> Layout | None:

@@ -1,0 +1,95 @@
+"""One broker while a layout is measured: what it has said, and what that means. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from distributor.fitting.events import Progress, Task
+from distributor.prediction.replay import Latency, Trace
+from distributor.prediction.sequential_test import Intervals, SequentialTest, Verdict
+
+BREACH_NS = 2_000_000_000  # a promise that is broken for longer is no accident
+# Times one over the part that may be late: so many observations give a percentile to choose a layout by. 150 for p99.
+_ENOUGH = 1.5
+
+
+@dataclass
+class Watch:
+    """``allowed``: part of the messages that may be late."""
+
+    test: SequentialTest
+    allowed: float
+    verdict: Verdict = Verdict.UNDECIDED
+    latency: Latency = field(default_factory=Latency)
+    heard: bool = False
+    final: bool = False
+    broken_since_ns: int | None = None  # the promise to another topic
+    trace: Trace | None = None
+    lost: int = 0  # messages, all of them late: so many came that their latency was dropped
+    unsent: int = 0  # messages that no subscriber took in time
+    _told_lost: int = 0  # of those lost, what ``test`` has
+
+    def receive(self, event: Progress) -> None:
+        """Take what a broker has measured since its last word."""
+        self.lost, self.unsent = max(self.lost, event.lost), max(self.unsent, event.unsent)
+        self.test.add(self._with_lost(event.intervals))
+        self.latency = event.latency
+        self.final |= event.final
+        self.heard = True
+
+    def _with_lost(self, intervals: Intervals) -> Intervals:
+        """When it arrived nobody knows: it is late all over what came meanwhile, and changes no mean latency."""
+        lost = self.lost - self._told_lost
+        if not lost or not len(intervals):
+            return intervals
+        self._told_lost = self.lost
+        more = np.diff(np.arange(len(intervals) + 1) * lost // len(intervals))
+        return replace(
+            intervals,
+            count=intervals.count + more,
+            late=intervals.late + more,
+            latency_ns=intervals.latency_ns + intervals.latency_ns // intervals.count * more,
+        )
+
+    def judge(self) -> None:
+        """What was not measured may all be late: where it is more than may be, nothing is surely within."""
+        found = self.test.verdict if self.verdict is Verdict.UNDECIDED else self.verdict
+        self.verdict = Verdict.UNDECIDED if found is Verdict.BELOW and self.sees_too_little else found
+
+    def breaks_others(self, event: Progress, now_ns: int) -> bool:
+        """Whether the promise to another topic has been broken for too long."""
+        if event.others_kept:
+            self.broken_since_ns = None
+        elif event.final:  # nothing more will be heard of it
+            return True
+        elif self.broken_since_ns is None:
+            self.broken_since_ns = now_ns
+        return self.broken_since_ns is not None and now_ns - self.broken_since_ns >= BREACH_NS
+
+    @property
+    def unsent_part(self) -> float:
+        """Of the messages, those that no subscriber took in time: not measured."""
+        return self.unsent / max(1, self.unsent + self.test.count)
+
+    @property
+    def sees_too_little(self) -> bool:
+        return self.unsent_part > self.allowed
+
+    @property
+    def is_above(self) -> bool:
+        """Clearly; or, where time is up and nothing is clear, by the sample."""
+        if self.verdict is Verdict.UNDECIDED and self.final:
+            unsent = self.lost - self._told_lost
+            return self.test.late + unsent > self.allowed * (self.test.count + unsent)
+        return self.verdict is Verdict.ABOVE
+
+    @property
+    def has_seen_enough(self) -> bool:
+        """To choose another layout by."""
+        return self.final or self.test.blocks * self.allowed >= _ENOUGH
+
+
+def watch_of(task: Task) -> Watch:
+    return Watch(SequentialTest(task.percentile, task.confidence), 1 - task.percentile / 100)

@@ -1,0 +1,406 @@
+"""The layout loop: when it begins, that no action is worse than none, and that it ends."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bench.simulation.fleet import Fleet, firings, grouped_demand
+from distributor.fitting.events import (
+    AskScaler,
+    Begin,
+    BrokerLeft,
+    Disturbed,
+    Done,
+    Measure,
+    Outcome,
+    Place,
+    Placed,
+    Queue,
+    Recorded,
+    Scaler,
+    ScalerAnswered,
+    Seen,
+    Stop,
+    Task,
+    Tick,
+)
+from distributor.fitting.layout_loop import ALWAYS, SEARCH_AT_MOST_NS, LayoutLoop, Rules
+from distributor.fitting.search import proportional
+from distributor.fitting.transitions import SEARCHING, TRANSITIONS, State
+from distributor.placement.allocation import BrokerCapacity
+from distributor.prediction.replay import Trace
+from tests.support.layout_loops import (
+    BROKEN,
+    KEPT,
+    MS,
+    ON_BREACH,
+    SECOND,
+    Played,
+    fit_on,
+    laid_out,
+    of_kind,
+    progress,
+    queued,
+    small_task,
+    two_empty,
+)
+
+REST = (State.WATCHING, State.RESTING)
+
+
+def begin(**more):
+    task = more.pop("task", small_task())
+    return Begin(
+        **{
+            "task": task,
+            "brokers": two_empty(),
+            "split": proportional,
+            "in_force": laid_out(task, {"b0": range(40)}),
+            **more,
+        }
+    )
+
+
+def bursts(service_ns, times=20, publishers=range(40)):
+    """All fire together, so often."""
+    return Trace(
+        publisher=np.tile(np.array(publishers), times),
+        arrival_ns=np.repeat(np.arange(times) * SECOND, len(publishers)),
+        service_ns=np.full(len(publishers) * times, service_ns, dtype=np.int64),
+    )
+
+
+# The table
+
+
+def test_every_state_can_be_reached_and_left():
+    assert {State.WATCHING, *TRANSITIONS.values()} == set(State)
+    assert {state for state, _ in TRANSITIONS} == set(State)
+
+
+def test_the_drawing_has_the_steps_of_the_table():
+    text = (Path(__file__).parents[3] / "docs" / "control-loop.md").read_text()
+    drawn = re.findall(r"^ +(\w+) --> (\w+): (.+)$", text, re.MULTILINE)
+    names = {state.name.lower(): state for state in State}
+    steps = {(names[start], trigger, names[end]) for start, end, what in drawn for trigger in what.split(", ")}
+    table = {
+        (start, trigger.value, end) for (start, trigger), end in TRANSITIONS.items() if trigger.value != "disturbed"
+    }
+    assert steps == table
+
+
+# When it begins
+
+
+def test_a_promise_that_is_kept_again_within_the_grace_begins_nothing():
+    loop = LayoutLoop(ON_BREACH)
+    for at_s, seen in ((0, BROKEN), (14, BROKEN), (15, KEPT), (16, BROKEN), (30, BROKEN)):
+        assert loop.handle(seen, at_s * SECOND) == []
+    assert loop.state is State.GRACE
+
+
+def test_a_promise_that_is_broken_for_the_grace_begins_a_search():
+    loop = LayoutLoop(ON_BREACH)
+    assert loop.handle(BROKEN, 0) == []
+    assert loop.handle(BROKEN, 15 * SECOND) == [Queue()]
+
+
+def test_a_promise_that_is_kept_while_the_search_is_queued_begins_none():
+    loop = queued()
+    assert loop.handle(KEPT, 20 * SECOND) == []
+    assert loop.handle(begin(), 21 * SECOND) == []
+    assert loop.state is State.WATCHING
+
+
+def test_always_begins_with_the_first_message_whatever_the_verdict():
+    loop = LayoutLoop(ALWAYS)
+    loop.ask()
+    assert loop.handle(Seen(promise="unknown", heard=False), 0) == []
+    assert loop.handle(Seen(promise="kept", heard=True), SECOND) == [Queue()]
+
+
+def test_after_a_search_it_rests_and_twice_as_long_after_the_second_that_failed():
+    loop = queued(Rules(grace_s=1, cool_down_s=10))
+    for rest_s in (10, 20, 40):
+        start_ns = 1_000 * SECOND
+        loop.handle(begin(brokers=[]), start_ns)
+        assert loop.state is State.RESTING
+        loop.handle(BROKEN, start_ns + (rest_s - 1) * SECOND)
+        assert loop.state is State.RESTING
+        loop.handle(BROKEN, start_ns + rest_s * SECOND)
+        assert loop.state is State.GRACE
+        loop.handle(BROKEN, start_ns + (rest_s + 1) * SECOND)
+        assert loop.state is State.QUEUED
+
+
+# No action is worse than none
+
+
+def grouped_fleet(layout, burst=230.0, seconds=300, **more):
+    """325 publishers of 10 msg/s in groups of 9, r 1.1 times what they send, four brokers, the first three in use.
+
+    ``layout``: spread, every group over the three; or heaped, whole groups on a broker: bursts are too large for it.
+    """
+    demand = grouped_demand(325, 9, 10.0, 3_575.0, burst)
+    fires = firings(37, 10.0, "poisson", seconds, seed=3)
+    fleet = Fleet(demand, 1, fires, {f"b{at}": 20_000 for at in range(4)}, target_ns=5 * MS, **more)
+    task = Task(demand=demand, percentile=99, target_ns=5 * MS)
+    homes = {f"b{at}": range(at, 325, 3) for at in range(3)}
+    heaps = {"b0": range(108), "b1": range(108, 216), "b2": range(216, 325)}
+    return fleet, task, laid_out(task, homes if layout == "spread" else heaps)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rules", [ON_BREACH, ALWAYS])
+def test_a_broker_that_comes_later_is_not_swapped_for_another(rules):
+    """faults.md P2: the number of brokers would stay the same."""
+    fleet, task, in_force = grouped_fleet("spread")
+    fleet.place(in_force, seconds=2)
+    _, report = fit_on(fleet, task, rules, in_force)
+    assert report.outcome is Outcome.FITS
+    assert report.layout is in_force
+
+
+@pytest.mark.slow
+def test_a_layout_that_breaks_a_promise_is_left_for_one_that_keeps_it():
+    fleet, task, in_force = grouped_fleet("heaped")
+    fleet.place(in_force, seconds=2)
+    _, report = fit_on(fleet, task, ON_BREACH, in_force)
+    assert report.outcome is Outcome.FITS
+    assert all(one.total_ns <= 5 * MS for one in fleet.measured(report.layout, 60).values())
+
+
+@pytest.mark.slow
+def test_a_layout_that_half_of_the_publishers_do_not_follow_is_taken_back_in_half_a_minute():
+    """They would go on where nearly no tokens are."""
+    fleet, task, in_force = grouped_fleet("heaped", stuck=range(0, 325, 2))
+    fleet.place(in_force, seconds=2)
+    loop, report = fit_on(fleet, task, ON_BREACH, in_force)
+    assert report.outcome is Outcome.TAKEN_BACK
+    assert "ms before" in report.reason
+    assert report.layout.brokers == in_force.brokers
+    assert (report.layout.placement == in_force.placement).all()
+    assert loop.state is State.RESTING
+    assert report.rounds[-1].ended_ns - report.rounds[-2].ended_ns <= 30 * SECOND
+
+
+def overloaded(**more):
+    """b0 has 30 of 40 publishers that fire together, of which it serves 20 in the promise; b1 has 10."""
+    task = small_task(**more)
+    return begin(task=task, in_force=laid_out(task, {"b0": range(30), "b1": range(30, 40)}))
+
+
+def measured_late(rules=ON_BREACH, total_ns=2 * MS, start=None, service_ns=40_000):
+    """A search that has measured 30 publishers on b0 as late, and has got what was recorded."""
+    played = Played(queued(rules), start or overloaded())
+    measures = played.measures
+    for one in measures:
+        played.tell(progress(one, late=int(one.broker == "b0"), total_ns=total_ns), after_s=2)
+    for one, members in zip(measures, (range(30), range(30, 40)), strict=True):
+        played.tell(Recorded(broker=one.broker, round=one.round, trace=bursts(service_ns, publishers=members)))
+    return played
+
+
+def test_the_fewest_move_off_a_broker_that_is_overloaded():
+    played = measured_late()
+    layout = played.place.layout
+    assert set(layout.brokers) == {"b0", "b1"}
+    moved = int((layout.placement[:30] != layout.placement[0]).sum() + (layout.placement[30:] != 1).sum())
+    assert moved == 8  # 22 take 0.88 ms, 26 took 1.04
+    assert played.loop.state is State.PLACING
+
+
+def test_nobody_moves_where_no_layout_is_better_by_the_margin():
+    played = measured_late(replace(ON_BREACH, margin=0.9))
+    (done,) = of_kind(Done, played.actions)
+    assert done.report.outcome is Outcome.NO_BETTER
+    assert not of_kind(Place, played.actions)
+
+
+def test_nobody_moves_where_nobody_may():
+    (done,) = of_kind(Done, measured_late(replace(ON_BREACH, may_move=False)).actions)
+    assert done.report.outcome is Outcome.NO_MOVES
+    assert "would move" in done.report.reason
+
+
+def test_nobody_moves_where_one_bucket_would_not_keep_the_promise():
+    task = small_task()
+    task = replace(task, demand=replace(task.demand, burst=20.0))
+    start = begin(task=task, in_force=laid_out(task, {"b0": range(30), "b1": range(30, 40)}))
+    (done,) = of_kind(Done, measured_late(start=start).actions)
+    assert done.report.outcome is Outcome.ONE_BUCKET
+    assert done.report.missing.burst > 20
+
+
+def test_publishers_that_do_not_move_stay():
+    pinned = dict.fromkeys(range(15), "b0")
+    layout = measured_late(start=overloaded(pinned=pinned)).place.layout
+    assert all(layout.brokers[at] == "b0" for at in layout.placement[:15])
+
+
+def test_a_broker_that_other_topics_fill_takes_nobody():
+    start = begin(task=small_task(others={"b1": 24_000.0}))
+    played = Played(queued(), start)
+    (one,) = played.measures
+    played.tell(progress(one, late=1), after_s=2)
+    played.tell(Recorded(broker="b0", round=one.round, trace=bursts(40_000)))
+    assert of_kind(Done, played.actions)[0].report.outcome is Outcome.NO_BETTER
+
+
+def judged(late, total_ns, blocks=200):
+    """The layout of ``measured_late`` is in force, and found late or not; b0 recorded 30 before, 15 now."""
+    played = measured_late()
+    layout = played.place.layout
+    measures = of_kind(Measure, played.tell(Placed(round=played.place.round), after_s=1))
+    for one in measures:
+        if played.loop.state is State.JUDGING:
+            found = progress(one, late=int(late and one.broker == "b0"), total_ns=total_ns, blocks=blocks)
+            played.tell(found, after_s=15)
+    if late and played.loop.state is State.EXPLAINING:
+        for one in measures:
+            here = np.flatnonzero(layout.placement == layout.brokers.index(one.broker)).tolist()
+            played.tell(Recorded(broker=one.broker, round=one.round, trace=bursts(90_000, publishers=here)))
+    return played
+
+
+def test_a_layout_that_keeps_the_promise_stays():
+    (done,) = of_kind(Done, judged(late=False, total_ns=0, blocks=600).actions)
+    assert done.report.outcome is Outcome.FITS
+
+
+def test_a_layout_that_is_worse_is_taken_back():
+    played = judged(late=True, total_ns=3 * MS)
+    assert played.loop.state is State.TAKING_BACK
+    assert np.bincount(played.place.layout.placement).tolist() == [30, 10]
+    (done,) = of_kind(Done, played.tell(Placed(round=played.place.round)))
+    assert done.report.outcome is Outcome.TAKEN_BACK
+    assert "2 ms before" in done.report.reason
+
+
+def test_a_layout_that_is_better_and_late_yet_is_not_taken_back():
+    played = judged(late=True, total_ns=round(1.5 * MS))
+    assert played.loop.state in (State.PLACING, State.RESTING)
+    assert not [one for one in of_kind(Place, played.actions) if (np.bincount(one.layout.placement) == [30, 10]).all()]
+
+
+# Other topics first
+
+
+BESIDE = [BrokerCapacity(name="b0", mcap=0.0), BrokerCapacity(name="b1", mcap=90.0, allocated=20.0)]
+
+
+def test_a_move_that_breaks_the_promise_of_another_topic_for_2_s_is_taken_back_at_once():
+    played = measured_late(start=replace(overloaded(), brokers=BESIDE))
+    held = next(one for one in played.measures if one.broker == "b1")
+    assert held.held
+    assert played.tell(progress(held, others_kept=False)) == []
+    played.tell(progress(held, others_kept=False), after_s=2)
+    assert played.loop.state is State.TAKING_BACK
+    assert np.bincount(played.place.layout.placement).tolist() == [30, 10]
+    assert played.loop.full == {"b1": 10.0}
+
+
+def test_beside_other_topics_publishers_move_in_parts():
+    played = measured_late(replace(ON_BREACH, moves=5), start=replace(overloaded(), brokers=BESIDE))
+    sizes = []
+    while played.loop.state is State.PLACING:
+        place, measures = played.place, played.measures
+        sizes.append(int(np.bincount(place.layout.placement)[place.layout.brokers.index("b0")]))
+        played.tell(Placed(round=place.round), after_s=1)
+        for one in measures:
+            if played.loop.state is State.PLACING and not of_kind(Place, played.actions):
+                played.tell(progress(one), after_s=2)
+    assert len(sizes) == 2
+    assert sizes == sorted(sizes, reverse=True)
+    assert max(-np.diff([30, *sizes])) <= 5
+
+
+# It ends
+
+
+def test_no_message_ends_it():
+    played = Played(queued(), begin())
+    (done,) = of_kind(Done, played.tell(progress(played.measures[0], blocks=0, final=True), after_s=30))
+    assert done.report.outcome is Outcome.NO_TRAFFIC
+
+
+def test_no_consumer_ends_it():
+    played = Played(queued(), begin())
+    (done,) = of_kind(Done, played.tell(progress(played.measures[0], blocks=0, unsent=50, final=True), after_s=30))
+    assert done.report.outcome is Outcome.NO_CONSUMER
+
+
+def test_no_broker_ends_it():
+    loop = queued()
+    (done,) = loop.handle(begin(brokers=[], in_force=None), 20 * SECOND)
+    assert done.report.outcome is Outcome.NO_BROKER
+
+
+def test_a_broker_that_reports_nothing_ends_it():
+    played = Played(queued(), begin())
+    played.tell(Tick(), after_s=44)
+    assert played.loop.state is State.MEASURING
+    (done,) = of_kind(Done, played.tell(Tick(), after_s=1))
+    assert done.report.outcome is Outcome.SILENT
+    assert "b0" in done.report.reason
+
+
+def test_a_broker_that_leaves_ends_it_and_the_layout_before_comes_back():
+    played = measured_late(start=replace(overloaded(), brokers=[*two_empty(), BrokerCapacity(name="b2", mcap=0.0)]))
+    taker = next(name for name in played.place.layout.brokers if name != "b0")
+    played.tell(BrokerLeft(broker="b2" if taker == "b2" else taker))
+    assert played.loop.state in (State.TAKING_BACK, State.RESTING)
+
+
+def test_a_scaler_that_never_answers_ends_it():
+    task = small_task(scaler=Scaler.COMMAND)
+    full = [BrokerCapacity(name="b0", mcap=30.0)]
+    played = Played(queued(), begin(task=task, brokers=full, in_force=None))
+    assert of_kind(AskScaler, played.actions)
+    (done,) = of_kind(Done, played.tell(Tick(), after_s=180))
+    assert done.report.outcome is Outcome.NO_BETTER
+
+
+def test_a_topic_that_others_placed_is_watched_on():
+    played = measured_late()
+    played.tell(Disturbed())
+    assert played.loop.state is State.WATCHING
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), always=st.booleans())
+def test_whatever_comes_a_search_ends_within_its_time(data, always):
+    """Brokers report, or do not; layouts come into force, or do not; the scaler answers, or does not."""
+    rules = replace(ALWAYS if always else ON_BREACH, moves=5)
+    loop = queued(rules)
+    task = small_task(scaler=Scaler.COMMAND)
+    played = Played(
+        loop, begin(task=task, brokers=BESIDE, in_force=laid_out(task, {"b0": range(30), "b1": range(30, 40)}))
+    )
+    began_ns, layout = played.now_ns, None
+    pending = list(played.actions)
+    while loop.state in SEARCHING:
+        assert played.now_ns - began_ns <= SEARCH_AT_MOST_NS + 60 * SECOND
+        event = Tick()
+        if pending and data.draw(st.integers(0, 3)):
+            action = pending.pop(0)
+            if isinstance(action, Place):
+                layout = action.layout
+                event = Placed(round=action.round)
+            elif isinstance(action, Measure):
+                late = data.draw(st.integers(0, 1))
+                event = progress(action, late=late, others_kept=data.draw(st.integers(0, 5)) > 0, final=not action.held)
+            elif isinstance(action, Stop) and action.trace_wanted:
+                members = range(40) if layout is None else np.flatnonzero(layout.placement >= 0)
+                event = Recorded(broker=action.broker, round=action.round, trace=bursts(50_000, publishers=members))
+            elif isinstance(action, AskScaler):
+                event = ScalerAnswered()
+        pending += played.tell(event, after_s=data.draw(st.sampled_from([0.1, 1, 5, 30])))
+    assert loop.state in REST
+    assert loop.outcome is not None
