@@ -26,15 +26,15 @@ class DistributorConfig:
     liveness_s: float = 5.0  # a broker syncs every second; after five missed syncs it gets no new publishers
     rejoin_grace_s: float = 10.0  # `srtm up` restarts a crashed broker at once: no reason to move its publishers
     inactive_producer_s: float = 300.0  # nsqlookupd's --inactive-producer-timeout
-    fitting: Method = "sequential"  # of topics whose submission does not name one
+    fitting: Method = "on-breach"  # of topics whose submission does not name one
     scaler: Scaler = Scaler.NONE  # starts only what the operator asks for
     scaler_command: str = ""  # run by the operator's shell
     scaler_data: Path = Path("scaled")  # directory of the brokers that "process" starts
     scaler_options: tuple[str, ...] = ()  # more options of those brokers, such as tokens and certificates
-    relief: bool = True  # move publishers off a broker whose load breaks their topic's promise
-    relief_grace_s: float = 15.0  # reports cover 10 s: a fault that passes within 5 s is left alone
-    relief_moves: int = 200  # publishers per minute of one topic; five times as many of all topics
-    relief_cool_down_s: float = 300.0  # of brokers; twice as long of publishers
+    relief: bool = True  # move publishers of a topic whose promise is broken; else it is said what would be done
+    fitting_grace_s: float = 15.0  # that a promise must be broken: what passes within seconds is left alone
+    fitting_moves: int = 200  # publishers that move at once where other topics are: few enough to be taken back
+    fitting_cool_down_s: float = 300.0  # after a search; the verdict covers the last minute, which must lie behind it
     longest_wait_s: float = 30.0  # of a long poll
     # not a setting: shows that two addresses are of one process
     instance: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -48,9 +48,9 @@ class DistributorConfig:
         if (self.tls_cert is None) != (self.tls_key is None):
             missing = "tls_key" if self.tls_key is None else "tls_cert"
             raise BadInput(missing, None, "a certificate and its key must be given together")
-        if not 1 <= self.relief_grace_s <= 3600:
-            raise BadInput("relief_grace_s", self.relief_grace_s, "must be 1 to 3600 seconds")
-        if not 1 <= self.relief_moves <= 1_000_000:
-            raise BadInput("relief_moves", self.relief_moves, "must be 1 to 1,000,000 publishers a minute")
-        if not 0 <= self.relief_cool_down_s <= 86_400:
-            raise BadInput("relief_cool_down_s", self.relief_cool_down_s, "must be 0 to 86,400 seconds")
+        if not 1 <= self.fitting_grace_s <= 3600:
+            raise BadInput("fitting_grace_s", self.fitting_grace_s, "must be 1 to 3600 seconds")
+        if not 1 <= self.fitting_moves <= 1_000_000:
+            raise BadInput("fitting_moves", self.fitting_moves, "must be 1 to 1,000,000 publishers")
+        if not 0 <= self.fitting_cool_down_s <= 86_400:
+            raise BadInput("fitting_cool_down_s", self.fitting_cool_down_s, "must be 0 to 86,400 seconds")

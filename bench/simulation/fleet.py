@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from distributor.fitting.events import (
     Action,
-    AnyFitting,
     AskScaler,
     Done,
     Event,
@@ -25,9 +24,9 @@ from distributor.fitting.events import (
     Recorded,
     Report,
     ScalerAnswered,
+    Steps,
     Stop,
 )
-from distributor.fitting.layout_loop import LayoutLoop
 from distributor.model.columns import Ints
 from distributor.placement.allocation import BrokerCapacity, Demand
 from distributor.placement.share_targets import MIN_SHARE_FRACTION
@@ -186,11 +185,8 @@ class Fleet:
         self._place(layout)
         self._advance(round(seconds * 1e9))
 
-    def fit(self, fitting: AnyFitting | LayoutLoop, actions: Sequence[Action] | None = None) -> Report:
+    def fit(self, fitting: Steps, actions: Sequence[Action]) -> Report:
         """Carry out ``actions``, the first of ``fitting``, and all that follow until it is done."""
-        if actions is None:
-            assert not isinstance(fitting, LayoutLoop)
-            actions = fitting.start(self.now_ns)
         while True:
             for action in actions:
                 if isinstance(action, Done):

@@ -26,6 +26,7 @@ from broker.runtime.acceptance import Acceptance
 from broker.sync.drain import Drain
 from broker.sync.reports import Reports
 from broker.sync.state_file import SyncState, save_state
+from broker.sync.told_publishers import ToldPublishers
 from broker.sync.unassigned_publishers import UnassignedPublishers
 from srtm.concurrency.backoff import Backoff
 from srtm.concurrency.outage import Outage
@@ -100,6 +101,8 @@ class Synchronizer:
         self._reports_due_s = 0.0  # trio time
         self._reports_wanted = True  # before they are due
         self._unassigned = UnassignedPublishers()
+        self._told = ToldPublishers()
+        self._stayed: list[UnassignedPublisher] = []  # in the request that is under way, or lost
         self._applied: list[str] = []  # topics that the latest answer changed
         self._changed: dict[str, None] = {}  # topics that came, went or have other channels, oldest first
         self._measurements: list[MeasurementRequest] = []  # of the latest answer
@@ -213,17 +216,30 @@ class Synchronizer:
         if reports_all:
             self._reports_wanted, self._reports_due_s = False, now_s + PERIOD_S
         wait_s = self._reports_due_s - now_s if can_wait else 0.0
+        self._note_stayed(now_s)
         request = self._request(unassigned, wait_s, reports_all=reports_all)
         distributor = self._distributors.first
         status, body = await distributor.request(
             "POST", self._target, msgspec.json.encode(request), timeout_s=wait_s + self._grace_s()
         )
         answer = read_answer(distributor.base_url, status, body)
+        self._stayed = []
         if not self._reports.answered(answer.reported):
             self._urgent = self._reports_wanted = True
             self._unassigned.send_again()
             self._listener.send_again()
         return answer
+
+    def _note_stayed(self, now_s: float) -> None:
+        """Publishers that were told to move, and have a connection here yet."""
+        due = self._told.due(now_s)
+        if due:
+            here = {
+                UnassignedPublisher(topic=published.topic, publisher_id=client.client_id)
+                for client in snapshot.take(self._engine, clients=True).producers
+                for published in client.pub_counts
+            }
+            self._stayed += due & here
 
     def _must_report_all(self, now_s: float) -> bool:
         """Whether to read all topics from the engine, which costs by their number: once a period, when ``wake`` was
@@ -244,6 +260,7 @@ class Synchronizer:
             applied=applied,
             held=self._holder.held,
             strangers=unassigned,
+            stayed=self._stayed,
             throttling=self._broker.throttling(),
             wait_s=wait_s,
             partial=not reports_all,
@@ -286,10 +303,12 @@ class Synchronizer:
             await self._save(answer)
         self._holder.apply(answer, self._sent_ns)
         self._unassigned.follow(answer)
+        self._told.follow(answer)
         if is_first and not self._drain.refuses:
             self._broker.acceptance.take_all()
         for move in answer.moves:
             self._engine.move_publisher(move.topic, move.publisher_id, move.address, move.version)
+            self._told.note(move, trio.current_time())
         self._measurements = answer.measurements
         self._listener.follow(answer.measurements)
         self.last_sync_s = trio.current_time()

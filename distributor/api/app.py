@@ -23,9 +23,8 @@ from distributor.api.openapi import describe
 from distributor.api.problems import Admit, add_refusals, checked_first, refuse_two_lengths
 from distributor.api.share_routes import add_share_routes
 from distributor.config import DistributorConfig
-from distributor.fitting.task import Method
 from distributor.jobs import explain as explaining
-from distributor.jobs.fitting_manager import FittingManager
+from distributor.jobs.layout_jobs import LayoutJobs
 from distributor.model.cluster import Topic
 from distributor.registry.registry import Registry
 from distributor.registry.topic_requests import not_fitted
@@ -42,11 +41,11 @@ from srtm.version import __version__
 
 
 def make_app(
-    registry: Registry, syncing: SyncService, admit: Admit | None = None, fittings: FittingManager | None = None
+    registry: Registry, syncing: SyncService, admit: Admit | None = None, layouts: LayoutJobs | None = None
 ) -> FastAPI:
     """The ASGI application.
 
-    ``admit`` raises an SrtmError for requests that must not be served. ``fittings`` is None on a standby.
+    ``admit`` raises an SrtmError for requests that must not be served. ``layouts`` is None on a standby.
     """
     app = FastAPI(title="SRTM distributor", version=__version__, redoc_url=None)
     for add_routes in (
@@ -58,9 +57,9 @@ def make_app(
     ):
         add_routes(app, registry, syncing)
     for add_routes_of_topics in (_topic_routes, _publisher_routes):
-        add_routes_of_topics(app, registry, syncing, fittings)
+        add_routes_of_topics(app, registry, syncing, layouts)
     add_capacity_routes(app, registry)
-    add_fitting_routes(app, registry, fittings)
+    add_fitting_routes(app, registry, layouts)
     add_budgets(app, registry.config)
     add_refusals(app)
     describe(app)
@@ -75,14 +74,14 @@ def make_app(
 # Topics
 
 
-def _topic_routes(app: FastAPI, registry: Registry, syncing: SyncService, fittings: FittingManager | None) -> None:
+def _topic_routes(app: FastAPI, registry: Registry, syncing: SyncService, layouts: LayoutJobs | None) -> None:
     config = registry.config
     shape = documented("A topic: the shape of a topic file, lists inlined as `csv_text` or given as columns.")
 
     @app.post("/v1/topics", status_code=201, openapi_extra=shape)
     async def create_topic(
         request: Request,
-        fitting: Method | None = None,
+        fitting: str | None = None,
         rounds_s: float | None = None,
         confidence: float | None = None,
     ) -> Response:
@@ -90,18 +89,18 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: SyncService, fittin
         per cent of the minutes that are to keep the promise; the explanation has a prediction then."""
         explaining.check_confidence(confidence)
         options = requested_options(fitting, rounds_s)
-        fitted = fittings.intended(options) if fittings is not None else not_fitted
+        fitted = layouts.intended(options) if layouts is not None else not_fitted
         async with _spec(request, config) as spec:
             topic = await registry.submit(spec, create_only=True, fitting=fitted)
-            if fittings is not None:
-                await fittings.submitted(topic, None, options)
-            return json_answer(await _explained(topic, registry, syncing, fittings, confidence), 201)
+            if layouts is not None:
+                await layouts.submitted(topic, None, options)
+            return json_answer(await _explained(topic, registry, syncing, layouts, confidence), 201)
 
     @app.put("/v1/topics/{name}", openapi_extra=shape)
     async def create_or_change_topic(
         name: str,
         request: Request,
-        fitting: Method | None = None,
+        fitting: str | None = None,
         rounds_s: float | None = None,
         confidence: float | None = None,
     ) -> Response:
@@ -110,12 +109,12 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: SyncService, fittin
         then."""
         explaining.check_confidence(confidence)
         options, before = requested_options(fitting, rounds_s), registry.topics.get(name)
-        fitted = fittings.intended(options) if fittings is not None else not_fitted
+        fitted = layouts.intended(options) if layouts is not None else not_fitted
         async with _spec(request, config, name) as spec:
             topic = await registry.submit(spec, fitting=fitted)
-            if fittings is not None:
-                await fittings.submitted(topic, before, options)
-            return json_answer(await _explained(topic, registry, syncing, fittings, confidence))
+            if layouts is not None:
+                await layouts.submitted(topic, before, options)
+            return json_answer(await _explained(topic, registry, syncing, layouts, confidence))
 
     @app.get("/v1/topics")
     async def list_topics() -> Response:
@@ -137,8 +136,8 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: SyncService, fittin
         """Remove placement and buckets; queued messages stay unless `purge`."""
         await registry.remove(name, purge=purge)
         syncing.forget_topic(name)
-        if fittings is not None:
-            fittings.cancel(name)
+        if layouts is not None:
+            layouts.cancel(name)
         return Response(status_code=204)
 
     @app.get("/v1/topics/{name}/decisions")
@@ -163,14 +162,14 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: SyncService, fittin
 
 
 async def _explained(
-    topic: Topic, registry: Registry, syncing: SyncService, fittings: FittingManager | None, confidence: float | None
+    topic: Topic, registry: Registry, syncing: SyncService, layouts: LayoutJobs | None, confidence: float | None
 ) -> views.TopicView:
     """The answer to a submission: the topic as it is now, why, and what its fitting has measured."""
     explanation = await explaining.submitted(topic, registry, syncing, confidence)
     view = views.topic_view(topic, registry, syncing)
     view.explanation = explanation
-    if fittings is not None:
-        view.fitting = fittings.view(topic)
+    if layouts is not None:
+        view.fitting = layouts.view(topic)
     return view
 
 
@@ -192,7 +191,7 @@ async def _spec(request: Request, config: DistributorConfig, name: str | None = 
 # Publishers
 
 
-def _publisher_routes(app: FastAPI, registry: Registry, syncing: SyncService, fittings: FittingManager | None) -> None:
+def _publisher_routes(app: FastAPI, registry: Registry, syncing: SyncService, layouts: LayoutJobs | None) -> None:
     config = registry.config
     shape = documented('`{"add": [{"id", "rate", "correlation_group", "process", "batch"}], "remove": [id, ...]}`')
 
@@ -201,24 +200,21 @@ def _publisher_routes(app: FastAPI, registry: Registry, syncing: SyncService, fi
         """Add and remove publishers of a running topic; the others stay where they are."""
         change = await read_document(request, config, object)
         before = registry.topics.get(name)
-        fitted = fittings.intended(None) if fittings is not None else not_fitted
+        fitted = layouts.intended(None) if layouts is not None else not_fitted
         topic = await registry.change_publishers(name, lambda spec: parse_change(spec, change), fitted)
-        if fittings is not None:
-            await fittings.submitted(topic, before, None)
+        if layouts is not None:
+            await layouts.submitted(topic, before, None)
         return json_answer(views.topic_view(topic, registry, syncing))
 
     @app.get("/v1/topics/{name}/publishers")
     async def list_publishers(name: str, broker: str | None = None) -> Response:
         """All assignments, or those of one broker, in columns."""
-        return json_answer(views.publishers_view(registry.topic(name), broker))
+        return json_answer(views.publishers_view(registry.topic(name), registry, broker))
 
     @app.get("/v1/topics/{name}/publishers/{publisher_id:path}")
     async def assignment(name: str, publisher_id: str) -> Response:
-        """Where this publisher connects. 503 if there is no broker, or if the fitting does not let the publisher in
-        yet."""
+        """Where this publisher connects. 503 if there is no broker."""
         topic = registry.topic(name)
-        if fittings is not None:
-            fittings.check_let_in(topic, publisher_id)
         return json_answer(views.assignment(topic, publisher_id, registry))
 
 

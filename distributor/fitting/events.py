@@ -1,4 +1,4 @@
-"""What goes into a fitting and what comes out of it: events and actions, values only. ``state_machine``
+"""What goes into a search for a layout and what comes out of it: events and actions, values only. ``layout_loop``
 and ``paper`` have the same interface, so one shell runs either.
 
 The shell carries actions out (tells brokers, waits until shares and publishers are where they should be, asks the
@@ -204,6 +204,7 @@ class Outcome(Enum):
     BROKERS_CAME = "brokers came"
     SILENT = "a broker is silent"
     TIME_UP = "time is up"
+    DEFECT = "a defect"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,9 +242,6 @@ class Report:
     took_ns: int
     outcome: Outcome = Outcome.FITS
     reason: str = ""
-    # Certain by what arrived, replayed on servers as fast as those measured; the measurement, within the target by its
-    # sample, does not speak against it.
-    replayed: bool = False
     heard: bool = True  # false: no message came, so nothing was measured
     # {broker: part of the messages that no subscriber took in time}, of those where it is more than may be late
     unsent: Mapping[str, float] = field(default_factory=dict)
@@ -258,17 +256,15 @@ class Done:
 Action = Queue | Place | Measure | Stop | AskScaler | Done
 
 
-class AnyFitting(Protocol):
-    """``start`` once, then ``handle`` every event until a ``Done`` comes out. Times are of any one monotonic clock.
-    ``rounds``: measured so far; ``full``: {broker: msg/s that it keeps}, of those that are full whatever becomes of the
-    rest."""
+class Steps(Protocol):
+    """``handle`` a ``Begin``, and every event after it until a ``Done`` comes out. Times are of any one monotonic
+    clock. ``rounds``: measured so far; ``full``: {broker: msg/s that it keeps}, of those that are full whatever becomes
+    of the rest."""
 
     @property
     def rounds(self) -> Sequence[RoundRecord]: ...
 
     @property
     def full(self) -> Mapping[str, float]: ...
-
-    def start(self, now_ns: int) -> list[Action]: ...
 
     def handle(self, event: Event, now_ns: int) -> list[Action]: ...

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 
@@ -45,12 +46,12 @@ from distributor.fitting.events import (
     Tick,
 )
 from distributor.fitting.layout_model import CLEAR, Candidate, Model, Recording, Refuted, key, recording
-from distributor.fitting.moves import let_in, moved, receiving, with_fewest_moves
+from distributor.fitting.moves import let_in, moved, receiving, with_fewest_moves, with_shares, without
 from distributor.fitting.search import by_rates, least_measuring_ns, missing_by_rate, search, settle_ns
 from distributor.fitting.transitions import SEARCHING, TRANSITIONS, State, Trigger
-from distributor.fitting.watch import BREACH_NS, Watch, watch_of
+from distributor.fitting.watch import BREACH_NS, Watch, is_clear, watch_of
 from distributor.model.columns import NOWHERE
-from distributor.prediction.replay import Latency
+from distributor.prediction.replay import Latency, Trace
 from distributor.prediction.sequential_test import Verdict
 
 SECOND_NS = 1_000_000_000
@@ -101,9 +102,14 @@ class LayoutLoop:
         self._asked, self._failures = self.rules.always, 0
 
     @property
-    def search(self) -> _Search | None:
-        """The latest search; None: there was none."""
-        return self._search
+    def is_asked(self) -> bool:
+        """Whether a search is to begin with the first message, whatever the verdict."""
+        return self._asked
+
+    @property
+    def watches(self) -> bool:
+        """Whether the verdict on the promise matters now."""
+        return self.state in (State.WATCHING, State.GRACE, State.QUEUED, State.RESTING)
 
     @property
     def rounds(self) -> Sequence[RoundRecord]:
@@ -118,6 +124,7 @@ class LayoutLoop:
     def handle(self, event: Event, now_ns: int) -> list[Action]:
         """What is to be done now. A search over a recording may take seconds."""
         if isinstance(event, Disturbed):
+            self._asked = self.rules.always and self._asked
             self._go(Trigger.DISTURBED, now_ns)
             return []
         if isinstance(event, Seen):
@@ -125,8 +132,9 @@ class LayoutLoop:
         if isinstance(event, Begin):
             if self.state is not State.QUEUED:
                 return []
-            self._search = _Search(self, event, now_ns)
-            return self._search.begin(now_ns)
+            search = _Search(self, event, now_ns)
+            self._search = search
+            return search.begin(now_ns)
         if self.state not in SEARCHING or self._search is None:
             return []
         return self._search.handle(event, now_ns)
@@ -176,7 +184,8 @@ class _Search:
 
     def __init__(self, loop: LayoutLoop, begin: Begin, now_ns: int) -> None:
         self.rounds: list[RoundRecord] = []
-        self.full: dict[str, float] = {}
+        self.full: dict[str, float] = {}  # {broker: msg/s that it keeps}, of those that broke another topic's promise
+        self._gave_up: set[str] = set()  # brokers that were above the target
         self._loop, self._rules = loop, loop.rules
         self._task, self._split = begin.task, begin.split
         self._brokers = {broker.name: broker for broker in begin.brokers}
@@ -184,7 +193,8 @@ class _Search:
         self._layout = self._in_force = self._before = self._first  # to be judged; at this step of it; before it
         self._before_ns: int | None = None  # the worst percentile that was measured before the latest layout
         self._round = self._part = self._parts = 0
-        self._beside = False  # other topics are where publishers come to
+        self._coming: set[str] = set()  # brokers that get publishers by the layout
+        self._beside = False  # other topics are there
         self._started_ns = self._step_ns = self._settle_ns = self._due_ns = now_ns
         self._watches: dict[str, Watch] = {}
         self._recordings: list[Recording] = []
@@ -253,18 +263,21 @@ class _Search:
         self._others_worst_ns = max(self._others_worst_ns, event.others_worst_ns)
         if state is State.PLACING:
             watch.heard = True
-            if watch.breaks_others(event, now_ns):
+            if self._answers_for(event.broker) and watch.breaks_others(event, now_ns):
                 return self._abort(event.broker, now_ns)
             return self._climb(now_ns)
         if state not in (State.MEASURING, State.JUDGING):
             return []
         watch.receive(event)
-        may_be_us = state is State.JUDGING or self._rules.always
-        if may_be_us and watch.breaks_others(event, now_ns):
+        if self._answers_for(event.broker) and watch.breaks_others(event, now_ns):
             return self._abort(event.broker, now_ns)
         if now_ns - self._step_ns >= self._settle_ns + self._at_least_ns:
             watch.judge()
         return self._end_of_round(now_ns)
+
+    def _answers_for(self, name: str) -> bool:
+        """Whether the promises of other topics at broker ``name`` may be broken by this search."""
+        return name in (self._layout.brokers if self._rules.always else self._coming)
 
     def _end_of_round(self, now_ns: int) -> list[Action]:
         watches = self._watches.values()
@@ -279,15 +292,13 @@ class _Search:
                 return self._take_back(worst_ns, now_ns)
             if not any(watch.has_seen_enough for watch in above):
                 return []
-            self._note_round(now_ns)
-            self._due_ns = now_ns + SILENT_NS
-            self._go(Trigger.LATE, now_ns)
-            return self._stop_all(trace_wanted=True)
+            return self._record(Trigger.LATE, now_ns)
         if not self._others_are_content(now_ns):
             return []
         here = [self._watches[name] for name in self._layout.brokers]
         if not all(watch.verdict is Verdict.BELOW or watch.final for watch in here):
-            return []
+            is_long = all(watch.takes_long or watch.verdict is Verdict.BELOW for watch in here)
+            return self._record(Trigger.UNCLEAR, now_ns) if is_long and key(self._layout) not in self._again else []
         self._note_round(now_ns)
         stopped = self._stop_all()
         if not any(watch.test.count for watch in watches):
@@ -296,6 +307,12 @@ class _Search:
             return [*stopped, *self._end(now_ns, outcome)]
         certain = all(watch.verdict is Verdict.BELOW for watch in here)
         return [*stopped, self._done(now_ns, Outcome.FITS, latency=self.rounds[-1].latency, certain=certain)]
+
+    def _record(self, why: Trigger, now_ns: int) -> list[Action]:
+        self._note_round(now_ns)
+        self._due_ns = now_ns + SILENT_NS
+        self._go(why, now_ns)
+        return self._stop_all(trace_wanted=True)
 
     def _others_are_content(self, now_ns: int) -> bool:
         """Nothing is accepted while another topic's promise is broken, nor beside others before a breach could have
@@ -312,16 +329,26 @@ class _Search:
         if self._loop.state is not State.EXPLAINING or len(traces) < len(self._watches):
             return []
         made, latency = recording(traces), self.rounds[-1].latency
-        if made is not None and self._is_doubtful(made):
+        is_late = any(watch.is_above for watch in self._watches.values())
+        if not is_late and self._is_clear(traces):
+            return [self._done(now_ns, Outcome.FITS, latency=latency, certain=True)]
+        if not is_late or (made is not None and self._is_doubtful(made)):
             self._again.add(key(self._layout))
             self._round += 1
             self._go(Trigger.DOUBTFUL, now_ns)
             return self._measure(now_ns, 0)
         if made is not None:
             self._recordings.append(made if key(self._layout) in self._again else made.without_excess)
+        self._gave_up |= {name for name, watch in self._watches.items() if watch.is_above}
         self._refuted.append(Refuted(layout=self._layout, latency=latency, recorded=made))
         self._before_ns = max((one.total_ns for one in latency.values()), default=0)
         return self._next(now_ns)
+
+    def _is_clear(self, traces: Mapping[str, Trace]) -> bool:
+        """Whether the promise is kept by what arrived, replayed, and the sample does not speak against it: what keeps
+        it from being clear is the machine, which stood still."""
+        within = all(watch.is_within and not watch.sees_too_little for watch in self._watches.values())
+        return within and is_clear(self._task, self._layout, traces)
 
     def _is_doubtful(self, made: Recording) -> bool:
         """Whether what arrived, served one after the other as it was, would have been in time: something else made it
@@ -334,7 +361,7 @@ class _Search:
     def _next(self, now_ns: int) -> list[Action]:
         """Try the next layout, ask for brokers, or end."""
         task, brokers = self._task, list(self._brokers.values())
-        if not brokers:
+        if not brokers and task.scaler is Scaler.NONE:
             return self._end(now_ns, Outcome.NO_BROKER)
         best: Candidate | None = None
         if self._tried >= (MOST_ROUNDS if self._rules.always else MOST_STEPS):
@@ -378,6 +405,12 @@ class _Search:
             if self._loop.state is not State.TAKING_BACK:
                 self._go(Trigger.WORSE, now_ns)
             return self._place_back(now_ns, Outcome.NO_BETTER, missing=missing, latency=best.latency)
+        if best is None and self._rules.always and self.full:  # better nowhere than where others need the broker
+            left = reduce(without, self.full, self._in_force)
+            self._before = with_shares(left.brokers, left.placement, self._task.demand, self._split)
+            if self._loop.state is not State.TAKING_BACK:
+                self._go(Trigger.WORSE, now_ns)
+            return self._place_back(now_ns, Outcome.NO_BETTER, missing=missing)
         latency = {} if best is None else best.latency
         return self._end(now_ns, Outcome.NO_BETTER, missing=missing, latency=latency)
 
@@ -392,8 +425,8 @@ class _Search:
         self._wanted = math.inf
         self._before = self._in_force
         self._layout = with_fewest_moves(self._before, layout, self._task.demand)
-        coming = receiving(self._before, self._layout)
-        self._beside = any(self._brokers[name].allocated > 0 for name in coming if name in self._brokers)
+        self._coming = receiving(self._before, self._layout)
+        self._beside = any(self._brokers[name].allocated > 0 for name in self._coming if name in self._brokers)
         moves = moved(self._before, self._layout)
         self._part, self._parts = 0, min(_MOST_PARTS, math.ceil(moves / self._rules.moves)) if self._beside else 1
         self._go(Trigger.BETTER, now_ns)
@@ -550,7 +583,7 @@ class _Search:
             layout=self._in_force,
             latency=latency,
             rounds=tuple(self.rounds),
-            full=dict(self.full),
+            full=self._all_full(),
             missing=missing,
             others_worst_ns=self._others_worst_ns,
             took_ns=now_ns - self._started_ns,
@@ -558,6 +591,17 @@ class _Search:
             unsent={name: watch.unsent_part for name, watch in self._watches.items() if watch.sees_too_little},
         )
         return Done(report=report)
+
+    def _all_full(self) -> dict[str, float]:
+        """{broker: msg/s that it keeps}: also of those above the target, what the model says that they can process."""
+        full = dict(self.full)
+        if self._recordings:
+            model = Model(self._task, self._recordings, self._refuted)
+            for name in self._gave_up - full.keys():
+                kept = max(self._rate_on(self._in_force, name), model.keepable(name))
+                if 0 < kept < float(self._task.demand.rates.sum()):
+                    full[name] = kept
+        return full
 
     def _stop_all(self, *, trace_wanted: bool = False) -> list[Action]:
         return [Stop(broker=name, round=self._round, trace_wanted=trace_wanted) for name in self._watches]

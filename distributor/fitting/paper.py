@@ -1,5 +1,5 @@
 """Online fitting as the paper has it (section 4.2, step 3; section 6.5): the baseline, with the face of
-``state_machine``.
+``layout_loop``.
 
 Rounds of a fixed length. A broker that is within the target in its first round is done. Another one searches, by
 halving, for the number of publishers that it can keep, and stops where the percentile is inside 80..100 % of the
@@ -19,6 +19,7 @@ import numpy as np
 from distributor.fitting.events import (
     Action,
     AskScaler,
+    Begin,
     BrokerJoined,
     BrokerLeft,
     Done,
@@ -26,6 +27,7 @@ from distributor.fitting.events import (
     Layout,
     Measure,
     Missing,
+    Outcome,
     Place,
     Placed,
     Progress,
@@ -39,7 +41,7 @@ from distributor.fitting.events import (
 from distributor.fitting.retention import fair_order
 from distributor.fitting.search import missing_by_rate, settle_ns
 from distributor.model.columns import NOWHERE, Ints
-from distributor.placement.allocation import BrokerCapacity, plan
+from distributor.placement.allocation import BrokerCapacity, Demand, plan
 from distributor.prediction.replay import Latency
 from distributor.prediction.sequential_test import Verdict
 from srtm.token_bucket.exact_split import split_bucket
@@ -47,6 +49,7 @@ from srtm.units import MICRO
 
 ROUND_NS = 60_000_000_000
 CLOSE_ENOUGH = 0.8  # of the target (footnote 11)
+_NOBODY = Demand(rates=np.zeros(0), groups=np.zeros(0, dtype=np.int64), rate=0.0, burst=0.0)
 
 
 @dataclass
@@ -78,16 +81,20 @@ class _Search:
 class PaperFitting:
     """``round_ns``: length of a round."""
 
-    def __init__(self, task: Task, brokers: Sequence[BrokerCapacity], *, round_ns: int = ROUND_NS) -> None:
+    def __init__(self, *, round_ns: int = ROUND_NS) -> None:
+        self._round_ns = round_ns
+        self._begin(Task(demand=_NOBODY, percentile=99, target_ns=0), (), 0)
+
+    def _begin(self, task: Task, brokers: Sequence[BrokerCapacity], now_ns: int) -> None:
         self._task = task
         self._brokers = {broker.name: broker for broker in brokers}
-        self._round_ns = round_ns
         self._searches: dict[str, _Search] = {}  # of all brokers that the topic uses, in the order of their coming
         self._waiting = np.arange(len(task.demand.rates))  # publishers without a broker
         self._layout = Layout(brokers=(), placement=np.full(len(self._waiting), NOWHERE), shares_micro=())
         self._round = 0
         self._phase = "over"  # placing | measuring | scaling
-        self._started_ns = self._begun_ns = self._settle_ns = 0
+        self._started_ns = now_ns
+        self._begun_ns = self._settle_ns = 0
         self._latency: dict[str, Latency] = {}  # of each broker, its last round
         self._full: set[str] = set()  # brokers that have given publishers up
         # Brokers that the scaler was asked for last, and publishers that waited then.
@@ -96,11 +103,10 @@ class PaperFitting:
         self._rounds: list[RoundRecord] = []
         self._others_worst_ns = 0
 
-    def start(self, now_ns: int) -> list[Action]:
-        self._started_ns = now_ns
-        return self._iterate(now_ns)
-
     def handle(self, event: Event, now_ns: int) -> list[Action]:
+        if isinstance(event, Begin):
+            self._begin(event.task, event.brokers, now_ns)
+            return self._iterate(now_ns)
         if isinstance(event, BrokerJoined):
             self._brokers[event.broker.name] = event.broker
         elif isinstance(event, BrokerLeft):
@@ -263,6 +269,7 @@ class PaperFitting:
         self._phase = "over"
         report = Report(
             fits=missing is None,
+            outcome=Outcome.FITS if missing is None else Outcome.NO_BETTER,
             certain=False,  # a sample of a fixed length says nothing of its error
             layout=self._layout,
             latency=self._latency_now(),

@@ -1,8 +1,8 @@
 """A fitting as people and tools are shown it: JSON documents. Pure.
 
-``state``: "queued" (another fitting has its brokers, or one of these died and may come back), "waiting" (no message
-has come yet: the placement by rates stands), "running", "fits", "does not fit" (``missing`` says what it would take),
-"failed" (``reason``), "off".
+``state``: "watching" (the promise is watched, nothing was searched for), "queued" (another search is under way),
+"waiting" (no message has come yet: the placement by rates stands), "running" (``phase`` says what it does), "fits",
+"does not fit" (``outcome`` and ``missing`` say why), "failed" (``reason``), "off".
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from distributor.fitting.events import Missing, Report, RoundRecord
+from distributor.fitting.events import Missing, Outcome, Report, RoundRecord
 from distributor.fitting.task import FittingOptions
 from distributor.prediction.replay import Latency
 from distributor.prediction.sequential_test import CONFIDENCE, Verdict
 from srtm.text import plural
 
 Json = dict[str, Any]
-WAITING, QUEUED, RUNNING, FAILED, OFF = "waiting", "queued", "running", "failed", "off"
+WATCHING, WAITING, QUEUED, RUNNING, FAILED, OFF = "watching", "waiting", "queued", "running", "failed", "off"
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ def begun(
     options: FittingOptions,
     started_at: str,
     *,
+    phase: str = "",
     rounds: Sequence[RoundRecord] = (),
     measured: Mapping[str, Latency] | None = None,
     services: Services = UNKNOWN,
@@ -46,6 +47,8 @@ def begun(
     """One that has not ended, or that failed."""
     return {
         "state": state,
+        "phase": phase,
+        "outcome": None,
         "method": options.method,
         "rounds_s": options.rounds_s if options.method == "paper" else None,
         "started_at": started_at,
@@ -66,6 +69,8 @@ def ended(report: Report, options: FittingOptions, started_at: str, target_ns: i
     state = _state(report)
     return {
         **begun(state, options, started_at, rounds=report.rounds, measured=report.latency, services=services),
+        "outcome": report.outcome.value,
+        "reason": report.reason,
         "took_s": report.took_ns / 1e9,
         "certain": report.certain,
         "brokers": len(report.layout.brokers),
@@ -105,7 +110,7 @@ def missing_text(missing: Missing) -> str:
 
 
 def _state(report: Report) -> str:
-    if not report.heard:
+    if report.outcome is Outcome.NO_TRAFFIC:
         return WAITING
     return "fits" if report.fits else "does not fit"
 
@@ -114,13 +119,11 @@ def _how_it_ended(report: Report) -> str:
     count, took_s = len(report.layout.brokers), report.took_ns / 1e9
     what = f"{len(report.rounds)} {plural(len(report.rounds), 'round')}, {took_s:.3g} s"
     if not report.heard:
-        why = "no subscriber took what came" if report.unsent else "no traffic"
-        return f"not measured, {why} ({what}): the placement by rates stands"
+        return f"not measured, {report.outcome.value} ({what}): the placement by rates stands"
     if not report.fits:
-        return f"no layout of the brokers there are was found within the promise ({what}); the best one is in force"
+        why = f": {report.reason}" if report.reason else ""
+        return f"{report.outcome.value}{why} ({what})"
     sure = f"with {100 * CONFIDENCE:g} % confidence" if report.certain else "by the sample, without certainty"
-    if report.replayed:
-        sure += " for the traffic as it arrived, replayed, and by the sample for what else the machine does"
     return f"fits on {count} {plural(count, 'broker')} ({what}), {sure}"
 
 

@@ -1,26 +1,26 @@
-"""From a topic to a fitting of it. Pure."""
+"""From a topic to a search for its layout. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from distributor.fitting.events import AnyFitting, Layout, Scaler, Task
-from distributor.fitting.paper import PaperFitting
+from distributor.fitting.events import Begin, Layout, Scaler, Task
 from distributor.fitting.search import fitted, proportional
-from distributor.fitting.state_machine import Fitting
 from distributor.model.cluster import Placement, Topic
+from distributor.model.columns import NOWHERE
 from distributor.model.full_brokers import CapacityCaps
 from distributor.placement import planner
 from distributor.placement.allocation import BrokerCapacity
 from srtm.errors import BadInput
 from srtm.topics.spec import TopicSpec
 
-Method = Literal["sequential", "paper", "off"]
-METHODS: tuple[Method, ...] = ("sequential", "paper", "off")
+Method = Literal["on-breach", "always", "paper", "off"]
+METHODS: tuple[Method, ...] = ("on-breach", "always", "paper", "off")
+_ALIASES: Mapping[str, Method] = {"sequential": "always"}  # of stores and clients before on-breach
 ROUNDS_S = 60.0
 _LONGEST_ROUNDS_S = 3600.0
 
@@ -29,7 +29,7 @@ _LONGEST_ROUNDS_S = 3600.0
 class FittingOptions:
     """How a topic is fitted. Making one with a bad value raises BadInput."""
 
-    method: Method = "sequential"
+    method: Method = "on-breach"
     rounds_s: float = ROUNDS_S  # length of a round, under "paper"
 
     def __post_init__(self) -> None:
@@ -40,21 +40,40 @@ class FittingOptions:
 def parsed_options(method: str, rounds_s: float) -> FittingOptions:
     """Raises BadInput."""
     for known in METHODS:
-        if method == known:
+        if _ALIASES.get(method, method) == known:
             return FittingOptions(method=known, rounds_s=rounds_s)
     raise BadInput("fitting", method, f"must be one of {', '.join(METHODS)}")
 
 
-def task_of(topic: Topic, scaler: Scaler, caps: CapacityCaps) -> Task:
+def begin_of(
+    topic: Topic,
+    brokers: Sequence[BrokerCapacity],
+    *,
+    scaler: Scaler,
+    caps: CapacityCaps,
+    others: Mapping[str, float],
+    pinned: Mapping[str, str],
+) -> Begin:
+    """The event with which a search begins.
+
+    ``others``: {broker: msg/s of other topics that it lets go}. ``pinned``: {publisher that does not move when told:
+    the broker where it is}.
+    """
     spec = topic.spec
-    return Task(
+    positions = spec.publishers.positions
+    task = Task(
         demand=planner.demand(spec, topic.burst),
         percentile=spec.slo.percentile,
         target_ns=spec.slo.latency_ns,
         strategy=spec.placement,
         scaler=scaler,
         full=caps.limits(spec.slo, spec.publishers, topic.placement.assigned),
+        others=others,
+        pinned={positions[one]: broker for one, broker in pinned.items() if one in positions},
     )
+    # Whatever else changes the topic's shares splits them that way: a fit must not end with the next stranger.
+    split = fitted(spec.publishers, spec.slo.percentile) if spec.split == "fitted" else proportional
+    return Begin(task=task, brokers=brokers, split=split, in_force=layout_in_force(topic))
 
 
 def is_same_task(old: TopicSpec, new: TopicSpec) -> bool:
@@ -65,18 +84,6 @@ def is_same_task(old: TopicSpec, new: TopicSpec) -> bool:
 
 def _what_is_fitted(spec: TopicSpec) -> tuple[object, ...]:
     return spec.publishers, spec.rate, spec.burst, spec.slo, spec.split, spec.placement, spec.seed, spec.mode == "gdrl"
-
-
-def fitting_of(
-    topic: Topic, task: Task, brokers: Sequence[BrokerCapacity], options: FittingOptions, *, ramp: bool
-) -> AnyFitting:
-    """``ramp``: nobody is let in yet, whatever the placement says."""
-    if options.method == "paper":
-        return PaperFitting(task, brokers, round_ns=round(options.rounds_s * 1e9))
-    spec = topic.spec
-    # Whatever else changes the topic's shares splits them that way: a fit must not end with the next stranger.
-    split = fitted(spec.publishers, spec.slo.percentile) if spec.split == "fitted" else proportional
-    return Fitting(task, brokers, split, None if ramp else layout_in_force(topic))
 
 
 def layout_in_force(topic: Topic) -> Layout | None:
@@ -97,8 +104,8 @@ def placement_of(topic: Topic, layout: Layout) -> Placement:
     return Placement(publishers=topic.spec.publishers, brokers=brokers, at=renumbered[layout.placement])
 
 
-def same_places(one: Placement, other: Placement) -> bool:
-    """Whether everybody is at the same broker."""
-    if one.brokers == other.brokers:
-        return bool(np.array_equal(one.at, other.at))
-    return one.held() == other.held()
+def moves_between(old: Placement, new: Placement) -> int:
+    """How many publishers of a topic have another broker in ``new``."""
+    index = {name: at for at, name in enumerate(new.brokers)}
+    names = np.array([*(index.get(name, len(index)) for name in old.brokers), NOWHERE], dtype=np.int64)
+    return int(np.count_nonzero(names[old.at] != new.at))

@@ -32,7 +32,8 @@ class Trigger(Enum):
     GRACE_OVER = "grace over"
     BEGUN = "begun"  # it is its turn
     LATE = "late"  # the promise is broken in what was measured
-    DOUBTFUL = "doubtful"  # a replay of what arrived is in time: it is measured once more
+    UNCLEAR = "unclear"  # many bursts do not say whether it is
+    DOUBTFUL = "doubtful"  # a replay of what arrived does not say the same: it is measured once more
     BETTER = "better"  # a layout is predicted to be better
     SHORT = "short"  # no layout of the brokers there are would do, and more may be asked for
     STEP = "step"  # some publishers have moved, and more are to follow
@@ -47,6 +48,7 @@ class Trigger(Enum):
 TRANSITIONS: dict[tuple[State, Trigger], State] = {
     (State.WATCHING, Trigger.ASKED): State.QUEUED,
     (State.WATCHING, Trigger.BROKEN): State.GRACE,
+    (State.WATCHING, Trigger.ENDED): State.RESTING,
     (State.GRACE, Trigger.MENDED): State.WATCHING,
     (State.GRACE, Trigger.ASKED): State.QUEUED,
     (State.GRACE, Trigger.GRACE_OVER): State.QUEUED,
@@ -56,6 +58,7 @@ TRANSITIONS: dict[tuple[State, Trigger], State] = {
     (State.QUEUED, Trigger.SHORT): State.SCALING,
     (State.QUEUED, Trigger.ENDED): State.RESTING,
     (State.MEASURING, Trigger.LATE): State.EXPLAINING,
+    (State.MEASURING, Trigger.UNCLEAR): State.EXPLAINING,
     (State.MEASURING, Trigger.OTHERS_BROKEN): State.EXPLAINING,
     (State.MEASURING, Trigger.ENDED): State.RESTING,
     (State.EXPLAINING, Trigger.DOUBTFUL): State.JUDGING,
@@ -72,6 +75,7 @@ TRANSITIONS: dict[tuple[State, Trigger], State] = {
     (State.PLACING, Trigger.OTHERS_BROKEN): State.TAKING_BACK,
     (State.PLACING, Trigger.WORSE): State.TAKING_BACK,
     (State.JUDGING, Trigger.LATE): State.EXPLAINING,
+    (State.JUDGING, Trigger.UNCLEAR): State.EXPLAINING,
     (State.JUDGING, Trigger.OTHERS_BROKEN): State.TAKING_BACK,
     (State.JUDGING, Trigger.WORSE): State.TAKING_BACK,
     (State.JUDGING, Trigger.ENDED): State.RESTING,

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from distributor.fitting.events import Progress, Task
-from distributor.prediction.replay import Latency, Trace
-from distributor.prediction.sequential_test import Intervals, SequentialTest, Verdict
+from distributor.fitting.events import Layout, Progress, Task
+from distributor.prediction.replay import Latency, Trace, delays
+from distributor.prediction.sequential_test import Intervals, SequentialTest, Verdict, by_interval
 
 BREACH_NS = 2_000_000_000  # a promise that is broken for longer is no accident
 # Times one over the part that may be late: so many observations give a percentile to choose a layout by. 150 for p99.
 _ENOUGH = 1.5
+# So many bursts without a late message are more than enough to be sure of "below". 400 for p99.
+_LONG = 4.0
 
 
 @dataclass
@@ -78,18 +81,43 @@ class Watch:
         return self.unsent_part > self.allowed
 
     @property
+    def takes_long(self) -> bool:
+        """Something keeps it from being clear: a machine that stood still, or messages that depend on each other."""
+        return self.verdict is Verdict.UNDECIDED and self._is_long
+
+    @property
+    def _is_long(self) -> bool:
+        return self.test.bursts * self.allowed >= _LONG
+
+    @property
     def is_above(self) -> bool:
         """Clearly; or, where time is up and nothing is clear, by the sample."""
         if self.verdict is Verdict.UNDECIDED and self.final:
-            unsent = self.lost - self._told_lost
-            return self.test.late + unsent > self.allowed * (self.test.count + unsent)
+            return not self.is_within
         return self.verdict is Verdict.ABOVE
+
+    @property
+    def is_within(self) -> bool:
+        """By the sample."""
+        unsent = self.lost - self._told_lost
+        return self.test.late + unsent <= self.allowed * (self.test.count + unsent)
 
     @property
     def has_seen_enough(self) -> bool:
         """To choose another layout by."""
-        return self.final or self.test.blocks * self.allowed >= _ENOUGH
+        return self.final or self._is_long or self.test.blocks * self.allowed >= _ENOUGH
 
 
 def watch_of(task: Task) -> Watch:
     return Watch(SequentialTest(task.percentile, task.confidence), 1 - task.percentile / 100)
+
+
+def is_clear(task: Task, layout: Layout, traces: Mapping[str, Trace]) -> bool:
+    """Whether what arrived at each broker, served one after the other as it was, is clearly within the target."""
+    for name, share in zip(layout.brokers, layout.shares_micro, strict=True):
+        trace = traces[name].without_excess
+        test = watch_of(task).test
+        test.add(by_interval(trace.arrival_ns, delays(trace, share).total_ns, task.target_ns, task.target_ns))
+        if test.verdict is not Verdict.BELOW:
+            return False
+    return True

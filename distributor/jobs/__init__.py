@@ -1,5 +1,5 @@
-"""What runs beside the registry while this distributor leads: fittings, relief, scaling, gauges.
+"""What runs beside the registry while this distributor leads: searches for layouts, scaling, gauges.
 
-May import: all packages below: sync, registry, relief, fitting, prediction, placement, model. Begin with
-``fitting_manager``.
+May import: all packages below: sync, registry, fitting, prediction, placement, model. Begin with
+``layout_jobs``.
 """

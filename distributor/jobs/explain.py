@@ -7,7 +7,7 @@ from statistics import fmean
 
 import trio
 
-from distributor.jobs.fitting_manager import measured_service_us
+from distributor.jobs.layout_jobs import measured_service_us
 from distributor.model.cluster import Topic
 from distributor.prediction import promise
 from distributor.prediction.explanation import Json, Outcome, explain

@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from starlette.types import ASGIApp
 
 from distributor.api.app import make_app
+from distributor.config import DistributorConfig
+from distributor.fitting.layout_loop import Rules
 from distributor.fitting.task import FittingOptions
-from distributor.jobs.fitting_environment import FittingEnvironment
-from distributor.jobs.fitting_manager import FittingManager
+from distributor.jobs.layout_environment import LayoutEnvironment
+from distributor.jobs.layout_jobs import LayoutJobs
 from distributor.jobs.penalty_gauge import PenaltyGauge
 from distributor.jobs.promise_watch import PromiseWatch
-from distributor.jobs.relief import ReliefJob
 from distributor.jobs.scaling import scaling_of
 from distributor.registry.registry import Registry
 from srtm.log import Log
@@ -23,9 +24,18 @@ Task = Callable[[], Awaitable[None]]
 def leader_app(registry: Registry, url: str) -> tuple[ASGIApp, Sequence[Task]]:
     """The application, and the tasks to run beside the registry. ``url``: of this distributor."""
     config, log = registry.config, Log("distributor")
-    around = FittingEnvironment.of(registry, config.scaler, scaling_of(config, url, registry.state, log), log)
-    fittings = FittingManager(around, FittingOptions(method=config.fitting))
-    relieving = ReliefJob(registry, around.syncing, fittings.is_fitting)
+    around = LayoutEnvironment.of(registry, config.scaler, scaling_of(config, url, registry.state, log), log)
+    layouts = LayoutJobs(around, FittingOptions(method=config.fitting), rules_of(config))
     gauge = PenaltyGauge(registry, around.syncing, around.measuring)
     watch = PromiseWatch(registry, around.syncing)
-    return make_app(registry, around.syncing, fittings=fittings), (fittings.run, relieving.run, gauge.run, watch.run)
+    return make_app(registry, around.syncing, layouts=layouts), (layouts.run, gauge.run, watch.run)
+
+
+def rules_of(config: DistributorConfig) -> Rules:
+    """The settings of layout loops."""
+    return Rules(
+        may_move=config.relief,
+        grace_s=config.fitting_grace_s,
+        moves=config.fitting_moves,
+        cool_down_s=config.fitting_cool_down_s,
+    )

@@ -133,6 +133,14 @@ def place_rest(
     return _planned(spec, burst, place_more(demand(spec, burst), offered, held, spec.placement))
 
 
+def with_pinned(plan: TopicPlan, pinned: Mapping[str, str]) -> TopicPlan:
+    """``plan`` with publishers that do not move where they are: {publisher: broker}."""
+    known = plan.placement.publishers.positions
+    to = {one: broker for one, broker in pinned.items() if one in known and plan.placement.broker_of(one) != broker}
+    placement = plan.placement.moved(to) if to else plan.placement
+    return plan._replace(placement=placement) if len(placement.brokers) <= plan.burst else plan
+
+
 def _planned(spec: TopicSpec, burst: float, made: Plan) -> TopicPlan:
     placement = Placement(publishers=spec.publishers, brokers=made.brokers, at=made.placement)
     return TopicPlan(burst, placement, made.reasons)

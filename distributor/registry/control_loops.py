@@ -1,4 +1,4 @@
-"""What the control loops change: the adaptor's shares, the layouts of fittings and relief, and shares for publishers
+"""What the control loops change: the adaptor's shares, the layouts of the layout loop, and shares for publishers
 that the placement does not know."""
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ControlLoops:
         leases = topic.leases.with_target(topic.leases.envelope, target)
         return replace(topic, leases=leases.advanced(live, self._state.version + 1))
 
-    # FittingManager and relief
+    # The layout loop
 
     async def arrange(
         self, name: str, assignment_version: int, placement: Placement, reason: str, caps: CapacityCaps = NO_CAPS
@@ -106,12 +106,6 @@ class ControlLoops:
         """
         return trio.current_time() < self._state.arranged_s.get(name, -math.inf) + _FLUX_S
 
-    async def note_full(self, name: str, caps: CapacityCaps) -> None:
-        """The fitting of topic ``name``, if that still exists, has found brokers full."""
-        async with self._state.writing:
-            if self._state.managed_topic(name) is not None:
-                await self._state.commit(StateChange(caps=caps))
-
     async def note_fitting(self, record: FittingRecord, *, decision: str = "", caps: CapacityCaps = NO_CAPS) -> None:
         """Store how a fitting goes, and the ``caps`` that it measured. A topic that was removed has no fitting."""
         async with self._state.writing:
@@ -121,23 +115,21 @@ class ControlLoops:
             topics = [topic] if decision else []
             await self._state.commit(StateChange(topics=topics, decision=decision, caps=caps, fitting=record))
 
-    async def relocate(self, name: str, to: Mapping[str, str], reason: str) -> bool:
-        """Assign publishers of topic ``name`` to other brokers: {publisher: broker}.
-
-        False, and nothing changes: they are not its own any more, or a broker takes no publishers, or has no room.
-        """
+    async def leave_pinned(self, name: str) -> None:
+        """Place publishers of topic ``name`` that do not move when told where they are, whatever room there is."""
         async with self._state.placing:
             topic = self._state.managed_topic(name)
-            if topic is None or not set(to.values()) <= self._state.takes_more():
-                return False
-            if not to.keys() <= topic.spec.publishers.positions.keys():
-                return False
+            to = self._state.pins.elsewhere(topic) if topic is not None else {}
+            if topic is None or not to:
+                return
             placement = topic.placement.moved(to)
-            if self._room.overfull(topic, placement):
-                return False
+            if len({*placement.brokers, *topic.extra_brokers}) > topic.burst:  # a share needs one token
+                return
+            reason = (
+                f"{len(to):,} publishers did not move when told: they stay at {', '.join(sorted(set(to.values())))}"
+            )
             plan = TopicPlan(topic.burst, placement, reasons_after_move(topic.reasons, placement, topic.placement))
             await apply_topic_change(self._state, self._room, TopicChange(spec=topic.spec, plan=plan, reason=reason))
-            return True
 
     async def note(self, name: str, text: str) -> None:
         """Add an entry to the decision log of topic ``name``, if it exists."""

@@ -214,9 +214,11 @@ class Maintenance:
     async def _plan_without(self, topic: Topic, name: str) -> TopicPlan:
         """Other places for the publishers on ``name``."""
         offered = self._room.offered(topic.spec, without=name)
-        return await self._plan_rest(topic, offered, topic.placement.held(without={name}))
+        return await self._plan_rest(topic, offered, topic.placement.held(without={name}), without=name)
 
     async def _plan_rest(
-        self, topic: Topic, offered: Sequence[BrokerCapacity], held: Sequence[str | None]
+        self, topic: Topic, offered: Sequence[BrokerCapacity], held: Sequence[str | None], without: str = ""
     ) -> TopicPlan:
-        return await trio.to_thread.run_sync(partial(planner.place_rest, topic.spec, topic.burst, offered, held))
+        place = partial(planner.place_rest, topic.spec, topic.burst, offered, held)
+        plan = await trio.to_thread.run_sync(place)
+        return planner.with_pinned(plan, self._state.pins.of(topic.name, {without, *self._state.dead_brokers()}))

@@ -25,6 +25,7 @@ from distributor.model.broker_lifecycle import BrokerEvent, BrokerState, next_st
 from distributor.model.broker_load import BrokerLoad
 from distributor.model.cluster import Broker, Decision, FittingRecord, Topic
 from distributor.model.full_brokers import NO_CAPS, CapacityCaps
+from distributor.model.pins import Pins
 from distributor.model.share_log import ShareLog
 from distributor.model.state_change import StateChange
 from distributor.placement.headroom import Headroom
@@ -68,6 +69,7 @@ class ClusterState:
         self.liveness = Liveness(config.liveness_s)
         self.desired = DesiredVersions()
         self.share_log = ShareLog()
+        self.pins = Pins()
         self.being_fitted: set[str] = set()  # topics for whose publishers only their fitting looks for a place
         self.arranged_s: dict[str, float] = {}  # {topic: trio time at which its fitting placed it last}
         self.saw_older_store = False  # a broker was told more than was stored

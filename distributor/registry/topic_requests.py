@@ -125,7 +125,8 @@ class TopicRequests:
         if old is None or not planner.has_same_principles(old.spec, spec):
             return await trio.to_thread.run_sync(planner.place_anew, spec, offered)
         held = [old.placement.broker_of(publisher_id) for publisher_id in spec.publishers.ids]
-        return await trio.to_thread.run_sync(planner.place_again, spec, offered, held)
+        plan = await trio.to_thread.run_sync(planner.place_again, spec, offered, held)
+        return planner.with_pinned(plan, self._state.pins.of(spec.name, self._state.dead_brokers()))
 
     def _leases_under(self, topic: Topic, spec: TopicSpec) -> Leases:
         """The leases of ``topic`` once its options are those of ``spec``."""

@@ -15,10 +15,9 @@ from distributor.model.cluster import Topic
 from distributor.registry import desired_state as desired
 from distributor.registry.broker_updates import BrokerUpdate
 from distributor.registry.registry import Registry
-from distributor.relief.policy import Relief
-from distributor.relief.values import rules_of
 from distributor.sync.broker_checks import checked_broker
 from distributor.sync.history_store import HistoryStore
+from distributor.sync.layout_figures import LayoutFigures
 from distributor.sync.misplaced_publishers import is_significant_change, needs_tokens
 from distributor.sync.penalty import MeasuredPenalty
 from distributor.sync.report_checks import BrokerReports, merge_reports
@@ -34,8 +33,8 @@ _SUBSCRIBER_WAIT_S = 1.0  # for subscribers to connect to a broker that is new t
 class SyncService:
     """Answers the syncs of all brokers, and keeps what they say.
 
-    ``histories`` holds the arrivals of topics, ``relief`` decides who moves off overloaded brokers (``jobs.relief``
-    runs it), ``penalties`` is {topic: its latest DRL penalty}, ``news`` is set and replaced after every sync.
+    ``histories`` holds the arrivals of topics, ``layouts`` what the layout loops do,
+    ``penalties`` is {topic: its latest DRL penalty}, ``news`` is set and replaced after every sync.
     """
 
     def __init__(
@@ -45,7 +44,7 @@ class SyncService:
         self._registry = registry
         self._requested_measurements = measurements
         self.histories = HistoryStore(registry)
-        self.relief = Relief(rules_of(registry.config))
+        self.layouts = LayoutFigures()
         self.penalties: dict[str, MeasuredPenalty] = {}
         self.news = trio.Event()
         self._sessions: dict[str, BrokerSession] = {}  # {broker: session}
@@ -78,7 +77,8 @@ class SyncService:
         wait_s = min(max(request.wait_s, 0.0), self._registry.config.longest_wait_s)
         self._registry.liveness.hear(name, wait_s)
         _take_facts(session, request)
-        self._add_unassigned(session, request.strangers)
+        self._add_unassigned(name, session, request.strangers)
+        self._note_stayed(name, request.stayed)
         if session.reports is not before:  # another request of this broker came while the registry stored this one
             before, reports = session.reports, merge_reports(session.reports, request)
         if reports is None:
@@ -113,10 +113,12 @@ class SyncService:
         """Forget broker ``name``."""
         self._sessions.pop(name, None)
         self._registry.headroom.forget(name)
+        self._registry.pins.forget_broker(name)
 
     def forget_topic(self, name: str) -> None:
         """Forget topic ``name``: it was removed, and another topic of that name starts anew."""
         self.penalties.pop(name, None)
+        self._registry.pins.forget_topic(name)
         self.histories.forget_topic(name)
         self._channel_changes.forget(name)
         for session in self._sessions.values():
@@ -227,9 +229,17 @@ class SyncService:
 
     # Shares that follow the traffic
 
-    def _add_unassigned(self, session: BrokerSession, publishers: Sequence[UnassignedPublisher]) -> None:
+    def _note_stayed(self, name: str, publishers: Sequence[UnassignedPublisher]) -> None:
+        """Publishers that have not moved although they were told twice: they are pinned."""
+        for publisher in publishers:
+            topic = self._registry.managed_topic(publisher.topic)
+            if topic is not None and publisher.publisher_id in topic.spec.publishers.positions:
+                self._registry.pins.pin(topic.name, publisher.publisher_id, name)
+
+    def _add_unassigned(self, name: str, session: BrokerSession, publishers: Sequence[UnassignedPublisher]) -> None:
         session.unassigned.update(dict.fromkeys(publishers, 0))
         for publisher in publishers:
+            self._registry.pins.ask_again(publisher.topic, publisher.publisher_id, name)
             if (topic := self._registry.topics.get(publisher.topic)) is not None:
                 session.misplaced.add(topic, publisher.publisher_id)
 

@@ -10,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
+from distributor.fitting.events import Outcome
 from distributor.model.leases import MICRO
 from distributor.registry.registry import Registry
 from distributor.sync.service import SyncService
@@ -41,7 +42,7 @@ class _StateCollector(Collector):
         yield from self._topics()
         yield from self._promises()
         yield from self._shares()
-        yield from self._relief()
+        yield from self._layouts()
         yield from self._penalties()
 
     def _penalties(self) -> Iterator[GaugeMetricFamily]:
@@ -113,15 +114,19 @@ class _StateCollector(Collector):
                 kept.add_metric([topic.name], _KEPT[self._syncing.promise(topic).verdict])
         yield from (kept, slo)
 
-    def _relief(self) -> Iterator[CounterMetricFamily]:
-        relief = self._syncing.relief
-        moves = CounterMetricFamily("srtm_relief_moves", "Publishers moved off overloaded brokers.", labels=["step"])
-        for step, count in relief.moves.items():
-            moves.add_metric([step.value], count)
-        ended = CounterMetricFamily("srtm_relief_episodes", "Reliefs that have ended.", labels=["outcome"])
-        ended.add_metric(["relieved"], relief.relieved)
-        ended.add_metric(["rolled_back"], relief.rolled_back)
-        yield from (moves, ended)
+    def _layouts(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        layouts = self._syncing.layouts
+        moves = CounterMetricFamily("srtm_layout_moves", "Publishers that got another broker for a promise.")
+        moves.add_metric([], layouts.moves)
+        ended = CounterMetricFamily("srtm_layout_searches", "Searches for a layout that ended.", labels=["outcome"])
+        for outcome in Outcome:
+            ended.add_metric([outcome.value], layouts.searches.get(outcome.value, 0))
+        pinned = GaugeMetricFamily(
+            "srtm_topic_pinned_publishers", "Publishers that do not move when told.", labels=["topic"]
+        )
+        for topic in self._registry.managed():
+            pinned.add_metric([topic.name], len(self._registry.pins.of(topic.name)))
+        yield from (moves, ended, pinned)
 
     def _shares(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
         labels = ["topic", "broker"]

@@ -101,7 +101,8 @@ class TopicView(msgspec.Struct, kw_only=True):
     promise_reason: str
     promise_last_60s: Judged
     promise_since_start: Judged
-    relief: str | None  # null: no relief is under way
+    layout: str | None  # what the layout loop is doing, and how its last search ended; null: nothing
+    pinned: int  # publishers that do not move when told
     changes: list[ChangeView]  # newest first
     channels: list[str]
     drl_penalty: PenaltyView | None  # null: it is not known, or there is none
@@ -119,6 +120,7 @@ class PublisherColumns(msgspec.Struct, kw_only=True):
     rates: list[float]
     processes: list[Literal["poisson", "periodic"]]
     batches: list[int]
+    pinned: list[bool]  # true: it does not move when told
 
 
 class DecisionView(msgspec.Struct, kw_only=True):
@@ -158,7 +160,8 @@ def topic_view(topic: Topic, registry: Registry, syncing: SyncService) -> TopicV
         promise_reason=promise.reason,
         promise_last_60s=promise.last_60s,
         promise_since_start=promise.since_start,
-        relief=syncing.relief.episode(topic.name),
+        layout=syncing.layouts.states.get(topic.name),
+        pinned=len(registry.pins.of(topic.name)),
         changes=_changes(registry.share_changes.get(topic.name, ())),
         channels=list(topic.channels),
         drl_penalty=_penalty(syncing.penalties.get(topic.name)),
@@ -261,12 +264,12 @@ def _penalty(measured: MeasuredPenalty | None) -> PenaltyView | None:
     )
 
 
-def publishers_view(topic: Topic, broker: str | None) -> PublisherColumns:
+def publishers_view(topic: Topic, registry: Registry, broker: str | None) -> PublisherColumns:
     """All assignments, or those of one broker."""
     columns, at = topic.spec.publishers, topic.placement.at.tolist()
     names = [*topic.placement.brokers, None]  # NOWHERE is the last
     keep = [i for i in range(len(columns)) if broker is None or names[at[i]] == broker]
-    groups = ["", *columns.group_names]  # ALONE is -1
+    groups, pinned = ["", *columns.group_names], registry.pins.of(topic.name)  # ALONE is -1
     return PublisherColumns(
         ids=[columns.ids[i] for i in keep],
         brokers=[names[at[i]] for i in keep],
@@ -274,6 +277,7 @@ def publishers_view(topic: Topic, broker: str | None) -> PublisherColumns:
         rates=columns.rates[keep].tolist(),
         processes=["periodic" if periodic else "poisson" for periodic in columns.periodic[keep].tolist()],
         batches=columns.batches[keep].tolist(),
+        pinned=[columns.ids[i] in pinned for i in keep],
     )
 
 

@@ -1,4 +1,4 @@
-"""Waits for a topic's fitting and shows it to people."""
+"""Waits for the verdict on a topic's promise, and shows searches for layouts to people."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from rich.console import Console
 
 from srtm.client.distributor import DistributorClient, Json
 from srtm.console.output import table
-from srtm.control import FITTING_ENDED
 from srtm.text import plural
 
 _POLL_S = 0.5
-_NO_TRAFFIC_S = 30.0  # without a message for so long, nobody waits on
+_TRAFFIC_S = 60.0  # the verdict is on so much of it
+_LONGEST_WAIT_S = 90.0
 
 
 class Fitting(StrEnum):
-    """The methods of fitting topics to brokers."""
+    """When a layout is searched for."""
 
-    SEQUENTIAL = "sequential"
+    ON_BREACH = "on-breach"
+    ALWAYS = "always"
+    SEQUENTIAL = "sequential"  # the name of ``always`` until it was one of two
     PAPER = "paper"
     OFF = "off"
 
@@ -33,28 +35,30 @@ class ScalerKind(StrEnum):
     NONE = "none"
 
 
-async def wait_fitted(client: DistributorClient, name: str, tell: Callable[[str], object]) -> Json:
-    """Wait until the fitting of topic ``name`` ends, or waits 30 s for a message, and return its state.
+async def wait_judged(client: DistributorClient, name: str, tell: Callable[[str], object]) -> Json:
+    """Wait for the first verdict on 60 s of traffic of topic ``name``, 90 s at most, and return the topic.
 
     ``tell`` receives a line for people whenever the state changes.
     """
-    last_line, waits_since_s = "", trio.current_time()
+    began_s, traffic_s, last_line = trio.current_time(), trio.current_time(), ""
     while True:
-        found = await client.fitting(name)
-        if found["state"] != "waiting":
-            waits_since_s = trio.current_time()
-        line = _progress(found)
+        view, found = await client.topic(name), await client.fitting(name)
+        now_s = trio.current_time()
+        if not view["promise_last_60s"]["messages"]:
+            traffic_s = now_s
+        line = f"promise {view['promise']}: {view['promise_reason']}; {_progress(found)}"
         if line != last_line:
             last_line = line
             tell(line)
-        if found["state"] in FITTING_ENDED or trio.current_time() - waits_since_s >= _NO_TRAFFIC_S:
-            return found
+        is_judged = view["promise_last_60s"]["verdict"] != "unknown" and now_s - traffic_s >= _TRAFFIC_S
+        if is_judged or now_s - began_s >= _LONGEST_WAIT_S:
+            return {**view, "fitting": found}
         await trio.sleep(_POLL_S)
 
 
 def show_fitting(found: Json, console: Console) -> None:
     """Print the state of a fitting."""
-    if found["state"] == "off":
+    if found["state"] in ("off", "watching"):
         return
     console.print(_progress(found), soft_wrap=True)
     for line in found["explanation"]:
@@ -78,5 +82,6 @@ def _progress(found: Json) -> str:
     rounds = len(found["rounds"])
     parts = [f"fitting ({found['method']}): {found['state']}", f"{rounds} {plural(rounds, 'round')}"]
     parts += [f"{found['took_s']:.3g} s"] if found["took_s"] is not None else []
+    parts += [found["phase"]] if found["state"] == "running" else []
     parts += [found["reason"]] if found["reason"] else []
     return ", ".join(parts)

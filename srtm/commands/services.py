@@ -71,7 +71,7 @@ def distributor(
     broadcast_address: Annotated[
         str | None, typer.Option(metavar="HOST", help="Host that others connect to while this distributor leads.")
     ] = None,
-    fitting: FittingOption = Fitting.SEQUENTIAL,
+    fitting: FittingOption = Fitting.ON_BREACH,
     scaler: ScalerOption = ScalerKind.NONE,
     scaler_command: ScalerCommandOption = "",
     scaler_data: Annotated[
@@ -84,22 +84,34 @@ def distributor(
         str | None, typer.Option(metavar="FILE", help="Certificates (PEM) that those brokers trust.")
     ] = None,
     relief: Annotated[
-        Switch, typer.Option(help="Whether publishers move away from a broker whose load breaks a promise.")
+        Switch,
+        typer.Option(help="Whether publishers of a topic move once its promise is broken. off: what would be is said."),
     ] = Switch.on,
-    relief_grace_s: Annotated[
-        float, typer.Option(metavar="S", help="Seconds that a promise must be broken before publishers move.")
-    ] = 15.0,
-    relief_moves: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            help="Most publishers of a topic that move in a minute; of all topics five times as many.",
-        ),
-    ] = 200,
-    relief_cool_down_s: Annotated[
+    fitting_grace_s: Annotated[
         float,
         typer.Option(
-            metavar="S", help="Seconds before a broker that received publishers may lose some, and vice versa."
+            "--fitting-grace-s",
+            "--relief-grace-s",
+            metavar="S",
+            help="Seconds that a promise must be broken before a layout is searched for.",
+        ),
+    ] = 15.0,
+    fitting_moves: Annotated[
+        int,
+        typer.Option(
+            "--fitting-moves",
+            "--relief-moves",
+            metavar="N",
+            help="Publishers that move at once to brokers with other topics; at least a tenth of those that move.",
+        ),
+    ] = 200,
+    fitting_cool_down_s: Annotated[
+        float,
+        typer.Option(
+            "--fitting-cool-down-s",
+            "--relief-cool-down-s",
+            metavar="S",
+            help="Seconds after a search before the next; twice as long after each that failed in a row.",
         ),
     ] = 300.0,
     token: TokenOption = None,
@@ -112,6 +124,7 @@ def distributor(
     """Run the distributor, which places topics. It knows all brokers, assigns publishers and splits token buckets."""
     from distributor.config import DistributorConfig
     from distributor.fitting.events import Scaler
+    from distributor.fitting.task import ROUNDS_S, parsed_options
     from distributor.service import serve
 
     config = DistributorConfig(
@@ -122,15 +135,15 @@ def distributor(
         tokens=_tokens(token, tokens),
         tls_cert=tls_cert,
         tls_key=tls_key,
-        fitting=fitting.value,
+        fitting=parsed_options(fitting.value, ROUNDS_S).method,
         scaler=Scaler(scaler.value),
         scaler_command=scaler_command,
         scaler_data=scaler_data,
         scaler_options=_scaled(scaler_token_file, scaler_ca_file, tokens),
         relief=relief is Switch.on,
-        relief_grace_s=relief_grace_s,
-        relief_moves=relief_moves,
-        relief_cool_down_s=relief_cool_down_s,
+        fitting_grace_s=fitting_grace_s,
+        fitting_moves=fitting_moves,
+        fitting_cool_down_s=fitting_cool_down_s,
     )
     return run_service(partial(serve, config))
 
@@ -190,7 +203,7 @@ def up(
         bool,
         typer.Option("--tokens", help="Require tokens, created in DIR: operator.token, client.token, BROKER.token."),
     ] = False,
-    fitting: FittingOption = Fitting.SEQUENTIAL,
+    fitting: FittingOption = Fitting.ON_BREACH,
     scaler: ScalerOption = ScalerKind.NONE,
     scaler_command: ScalerCommandOption = "",
     json_file: JsonOption = None,

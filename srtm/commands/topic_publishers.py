@@ -70,12 +70,13 @@ def _matching(columns: Json, group: str | None, ids: Sequence[str] | None) -> Js
 def _show(name: str, found: Json, added: int, removed: Sequence[str], console: Console) -> None:
     if added or removed:
         console.print(f"{name}: {added:,} {plural(added, 'publisher')} added, {len(removed):,} removed")
-    rows = [*zip(*(found[column] for column in _COLUMNS), strict=True)]
+    pinned = ["pinned" if one else "" for one in found.get("pinned", [False] * len(found["ids"]))]
+    rows = [*zip(*(found[column] for column in _COLUMNS), pinned, strict=True)]
     if len(rows) > _LARGEST_TABLE:
         for line in _lines(rows):
             print(line)
     elif rows or not removed:
-        console.print(table("", ["publisher", "group", "broker", "msg/s"], rows, left=3))
+        console.print(table("", ["publisher", "group", "broker", "msg/s", ""], rows, left=3))
 
 
 def _lines(rows: Sequence[Sequence[object]]) -> Iterator[str]:

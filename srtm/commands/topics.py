@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from srtm.client.distributor import DistributorClient, Json
-from srtm.commands.fitting import Fitting, show_fitting, wait_fitted
+from srtm.commands.fitting import Fitting, show_fitting, wait_judged
 from srtm.console.distributor_call import ask_distributor
 from srtm.console.output import DistributorOption, JsonOption, TokenOption, people_console, show
 from srtm.console.plans import is_promised, show_plan
@@ -41,10 +41,12 @@ ConfidenceOption = Annotated[
 def submit(
     file: FileArgument,
     fitting: Annotated[
-        Fitting | None, typer.Option(help="Method of fitting the topic to brokers. Default: the distributor's.")
+        Fitting | None, typer.Option(help="When a layout is searched for. Default: the distributor's.")
     ] = None,
     rounds_s: Annotated[float | None, typer.Option(help="Length of a round of --fitting paper, s.")] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until the fitting has ended.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for the verdict on 60 s of traffic, 90 s at most; status 1: not kept.")
+    ] = False,
     confidence: ConfidenceOption = _CONFIDENCE,
     require_promise: Annotated[
         bool, typer.Option("--require-promise", help="Store nothing unless the promise is predicted; status 1 then.")
@@ -76,8 +78,7 @@ def submit(
         )
         if not wait:
             return view
-        found = await wait_fitted(client, name, lambda line: print(line, file=sys.stderr, flush=True))
-        return {**view, **await client.topic(name), "fitting": found}
+        return {**view, **await wait_judged(client, name, lambda line: print(line, file=sys.stderr, flush=True))}
 
     view = ask_slowly(ask)
     show("topic submit", view, json_file, partial(_show_submitted, view, file))
@@ -225,9 +226,9 @@ def status(distributor: DistributorOption = None, token: TokenOption = None, jso
 
 
 def _status_of(view: Json, *, waited: bool) -> int:
-    """Return the exit status of a submission: 1 if the topic is not placed, or was fitted without success."""
-    fitted = not waited or view["fitting"]["state"] in ("fits", "off")
-    return 0 if view["state"] == "placed" and fitted else 1
+    """Return the exit status of a submission: 1 if the topic is not placed, or the verdict is not that it is kept."""
+    kept = not waited or view["promise_last_60s"]["verdict"] == "kept"
+    return 0 if view["state"] == "placed" and kept else 1
 
 
 def _show_refused(planned: Json, console: Console) -> None:
@@ -246,9 +247,9 @@ def _show_submitted(view: Json, file: Path, console: Console) -> None:
     show_plan(view["explanation"], console)
     if not is_promised(view["explanation"]):
         console.print("warning: stored, but the promise is not predicted with that confidence", soft_wrap=True)
-    if "fitting" in view and view["fitting"]["state"] not in FITTING_ENDED:
+    if "fitting" in view and view["fitting"]["state"] not in (*FITTING_ENDED, "watching"):
         console.print(
-            "This is the placement by rates; whether it keeps the promise is not measured yet, and fitting goes on. "
+            "This is the placement by rates; whether it keeps the promise is not measured yet, a search is to come. "
             f"`srtm topic show {view['name']}` says how far it is, `srtm topic submit {file} --wait` waits for it.",
             soft_wrap=True,
         )

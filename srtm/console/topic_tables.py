@@ -11,6 +11,7 @@ from srtm.client.distributor import Json
 from srtm.console.conditions import conditions, remarks
 from srtm.console.output import table
 from srtm.console.plans import promise
+from srtm.text import plural
 
 _CHANGES_SHOWN = 3
 _NOTHING: Json = {"count": 0}
@@ -247,8 +248,10 @@ def _remarks(view: Json) -> Iterator[str]:
             f"{name} {share['rate']:,.6g}/{share['burst']:.4g}" for name, share in change["shares"].items()
         )
         yield f"{change['at']} {change['mode']}: r_l/b_l {shares} ({change['reason']})"
-    if view.get("relief"):
-        yield view["relief"]
+    if view.get("layout") not in (None, "watching"):
+        yield f"layout: {view['layout']}"
+    if view.get("pinned"):
+        yield f"{view['pinned']:,} {plural(view['pinned'], 'publisher')} did not move when told, and stay"
     for place in view["brokers"]:
         if place.get("rate_astray"):
             yield f"{place['broker']}: {place['rate_astray']:g} msg/s come from publishers that belong elsewhere"

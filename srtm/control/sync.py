@@ -40,6 +40,7 @@ class SyncRequest(Control, frozen=True):
     partial: bool = False  # an acknowledgement: only reports of topics whose shares have just changed are up to date
     takes_differences: bool = False  # whether the broker takes deltas (``SyncAnswer.since``)
     strangers: list[UnassignedPublisher] = []  # unassigned publishers that are new since the latest answered sync
+    stayed: list[UnassignedPublisher] = []  # told twice to move, and here yet 5 s later; new since the latest sync
     lab_service_time_ns: int = 0  # service time of every message in the laboratory; 0: not in the laboratory
     throttling: Throttling | None = None  # None: the system does not say
     machine: BrokerMachine | None = None  # None: the broker does not say

@@ -31,8 +31,8 @@ from sqlalchemy import Engine, Table, event
 from distributor.config import DistributorConfig
 from distributor.fitting.events import Scaler
 from distributor.fitting.task import FittingOptions
-from distributor.jobs.fitting_environment import FittingEnvironment
-from distributor.jobs.fitting_manager import FittingManager
+from distributor.jobs.layout_environment import LayoutEnvironment
+from distributor.jobs.layout_jobs import LayoutJobs
 from distributor.jobs.scaling import NoScaler
 from distributor.model.cluster import Topic
 from distributor.model.leases import Amount
@@ -94,7 +94,7 @@ class Cluster:
     store: Store
     registry: Registry
     syncing: SyncService
-    fittings: FittingManager
+    layouts: LayoutJobs
 
 
 async def opened_cluster(url: str, day: int) -> Cluster:
@@ -102,11 +102,11 @@ async def opened_cluster(url: str, day: int) -> Cluster:
     opened = await Store.open(url)
     await opened.lead("http://leader")
     registry = await Registry.load(opened, DistributorConfig(store=url))
-    around = FittingEnvironment.of(registry, Scaler.NONE, NoScaler(), Log("test", lambda _line: None))
+    around = LayoutEnvironment.of(registry, Scaler.NONE, NoScaler(), Log("test", lambda _line: None))
     for name in ("a", "b"):
         await FakeBroker(name, around.syncing, mcap=60_000.0).settle()
-    fittings = FittingManager(around, FittingOptions(), wall_s=lambda: 86_400.0 * day)
-    return Cluster(opened, registry, around.syncing, fittings)
+    layouts = LayoutJobs(around, FittingOptions(method="always"), wall_s=lambda: 86_400.0 * day)
+    return Cluster(opened, registry, around.syncing, layouts)
 
 
 def first(step: int) -> TopicSpec:
@@ -127,8 +127,8 @@ def wanted(operation: str, step: int) -> TopicSpec | None:
 
 async def carry_out(cluster: Cluster, operation: str, step: int) -> Topic | None:
     """As the API does."""
-    registry, fittings, name = cluster.registry, cluster.fittings, f"cars{step}"
-    before, fitted, topic = registry.topics.get(name), fittings.intended(None), wanted(operation, step)
+    registry, layouts, name = cluster.registry, cluster.layouts, f"cars{step}"
+    before, fitted, topic = registry.topics.get(name), layouts.intended(None), wanted(operation, step)
     if topic is None:
         await registry.remove(name, purge=False)
         return None
@@ -136,7 +136,7 @@ async def carry_out(cluster: Cluster, operation: str, step: int) -> Topic | None
         made = await registry.change_publishers(name, lambda there: parse_change(there, CHANGE), fitted)
     else:
         made = await registry.submit(topic, fitting=fitted)
-    await fittings.submitted(made, before, None)
+    await layouts.submitted(made, before, None)
     return made
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 import trio
 
-from distributor.jobs.fitting_manager import FittingManager
+from distributor.jobs.layout_jobs import LayoutJobs
 from srtm.control import (
     LatencyMs,
     MeasuredTrace,
@@ -29,7 +29,7 @@ class MeasuringBroker(FakeBroker):
     """``traffic``: topics whose publishers send; ``broken``: topics whose promise is not kept here while others are
     measured; ``backlogs``: {topic: messages that wait for tokens}."""
 
-    fittings: FittingManager | None = None
+    layouts: LayoutJobs | None = None
     traffic: set[str] = field(default_factory=set)
     broken: set[str] = field(default_factory=set)
     backlogs: dict[str, int] = field(default_factory=dict)
@@ -67,8 +67,8 @@ class MeasuringBroker(FakeBroker):
         while id_ in self._wanted and (request := self._wanted[id_]).held:
             await trio.sleep(1.0)
             sequence += 1
-            assert self.fittings is not None
-            await self.fittings.report(self.name, id_, self._report(request, sequence, 0, 0, final=False))
+            assert self.layouts is not None
+            await self.layouts.report(self.name, id_, self._report(request, sequence, 0, 0, final=False))
         await trio.sleep(request.after_ns / 1e9)
         began_s, told = trio.current_time(), 0
         while id_ in self._wanted and not self.silent:
@@ -79,8 +79,8 @@ class MeasuringBroker(FakeBroker):
                 firings = took_ns // PERIOD_NS
                 report = self._report(request, sequence, told, firings, final=took_ns >= request.at_most_ns)
                 told = firings
-                assert self.fittings is not None
-                answer = await self.fittings.report(self.name, id_, report)
+                assert self.layouts is not None
+                answer = await self.layouts.report(self.name, id_, report)
                 if not answer.go_on or report.final:
                     return
             await trio.sleep(request.report_ns / 1e9)

@@ -31,10 +31,10 @@ from bench.experiments.table1.rows import (
 from bench.experiments.table1.view import Shown, conditions_of, line, show_and_write
 from bench.harness.results.publish import refuse_unpublishable
 from bench.simulation.fleet import Fleet, firings, grouped_demand
-from distributor.fitting.events import AnyFitting, Report, Task
+from distributor.fitting.events import Begin, Report, Task
+from distributor.fitting.layout_loop import ALWAYS, LayoutLoop, fits_from
 from distributor.fitting.paper import PaperFitting
-from distributor.fitting.state_machine import Fitting
-from distributor.placement.allocation import Demand
+from distributor.fitting.search import proportional
 from srtm.errors import BadInput
 
 BLOCK = "table1-virtual"
@@ -78,15 +78,17 @@ def fit_virtually(group: int, method: str, options: Table1Options) -> Row:
     service_ns, target_ns = round(options.service_us * 1e3), round(options.promise_ms * 1e6)
     brokers = {f"broker-{at}": service_ns for at in range(1, options.brokers + 1)}
     fleet = Fleet(demand, BATCH, traffic, brokers, percentile=PERCENTILE, target_ns=target_ns)
-    report = fleet.fit(_fitting(method, demand, target_ns, fleet, options))
+    task = Task(demand=demand, percentile=PERCENTILE, target_ns=target_ns)
+    report = _fit(fleet, Begin(task=task, brokers=fleet.capacities, split=proportional), method, options)
     return _row(group, method, report, _worst_p99_ms(fleet, report, options.after_s), options)
 
 
-def _fitting(method: str, demand: Demand, target_ns: int, fleet: Fleet, options: Table1Options) -> AnyFitting:
-    task = Task(demand=demand, percentile=PERCENTILE, target_ns=target_ns)
+def _fit(fleet: Fleet, begin: Begin, method: str, options: Table1Options) -> Report:
     if method == PAPER:
-        return PaperFitting(task, fleet.capacities, round_ns=round(options.rounds_s * 1e9))
-    return Fitting(task, fleet.capacities)
+        paper = PaperFitting(round_ns=round(options.rounds_s * 1e9))
+        return fleet.fit(paper, paper.handle(begin, fleet.now_ns))
+    loop = LayoutLoop(ALWAYS)
+    return fleet.fit(loop, fits_from(loop, begin, fleet.now_ns))
 
 
 def _worst_p99_ms(fleet: Fleet, report: Report, after_s: float) -> float | None:

@@ -6,6 +6,7 @@ import pytest
 from bench.simulation.fleet import Fleet, firings, grouped_demand
 from distributor.fitting.events import (
     AskScaler,
+    Begin,
     BrokerLeft,
     Done,
     Measure,
@@ -19,6 +20,7 @@ from distributor.fitting.events import (
     Task,
 )
 from distributor.fitting.paper import ROUND_NS, PaperFitting
+from distributor.fitting.search import proportional
 from distributor.model.columns import ALONE, NOWHERE
 from distributor.placement.allocation import BrokerCapacity, Demand
 from distributor.prediction.replay import Latency
@@ -39,7 +41,8 @@ def test_a_row_of_table_1_takes_rounds_of_a_minute_and_no_fewer_brokers_than_are
         firings(-(-1_000 // group), 1.0, "staggered", 1_500, seed=1),
         {f"b{at}": 18_000 for at in range(8)},
     )
-    report = fleet.fit(PaperFitting(Task(demand=demand, percentile=99, target_ns=MS), fleet.capacities))
+    fitting, task = PaperFitting(), Task(demand=demand, percentile=99, target_ns=MS)
+    report = fleet.fit(fitting, fitting.handle(Begin(task=task, brokers=fleet.capacities, split=proportional), 0))
     assert report.fits
     assert not report.certain
     assert abs(len(report.rounds) - rounds) <= 2
@@ -55,9 +58,9 @@ class Paper:
         grouping = np.arange(100) // 10 if groups else np.full(100, ALONE)
         demand = Demand(rates=np.ones(100), groups=grouping, rate=110.0, burst=50.0)
         task = Task(demand=demand, percentile=99, target_ns=MS, **more)
-        self.fitting = PaperFitting(task, [BrokerCapacity(name=f"b{at}", mcap=0.0) for at in range(brokers)])
-        self.now_ns = 0
-        self.take(self.fitting.start(0))
+        self.fitting, self.now_ns = PaperFitting(), 0
+        there = [BrokerCapacity(name=f"b{at}", mcap=0.0) for at in range(brokers)]
+        self.take(self.fitting.handle(Begin(task=task, brokers=there, split=proportional), 0))
 
     def take(self, actions):
         self.actions = actions
@@ -192,8 +195,8 @@ def few_tokens(burst, brokers):
     demand = Demand(rates=np.ones(100), groups=np.full(100, ALONE), rate=110.0, burst=burst)
     paper = Paper.__new__(Paper)
     task = Task(demand=demand, percentile=99, target_ns=MS, scaler=Scaler.COMMAND)
-    paper.fitting, paper.now_ns = PaperFitting(task, brokers), 0
-    paper.take(paper.fitting.start(0))
+    paper.fitting, paper.now_ns = PaperFitting(), 0
+    paper.take(paper.fitting.handle(Begin(task=task, brokers=brokers, split=proportional), 0))
     return paper
 
 
@@ -209,10 +212,9 @@ def test_with_fewer_tokens_than_brokers_a_burst_is_missing_and_nobody_is_asked_f
 
 def test_when_nobody_waits_all_tokens_are_with_the_brokers():
     demand = Demand(rates=np.full(100, 0.1), groups=np.full(100, ALONE), rate=11.0, burst=7.0)
-    fitting = PaperFitting(
-        Task(demand=demand, percentile=99, target_ns=MS), [BrokerCapacity(name=f"b{at}", mcap=3.4) for at in range(3)]
-    )
-    place = next(action for action in fitting.start(0) if isinstance(action, Place))
+    brokers = [BrokerCapacity(name=f"b{at}", mcap=3.4) for at in range(3)]
+    begin = Begin(task=Task(demand=demand, percentile=99, target_ns=MS), brokers=brokers, split=proportional)
+    place = next(action for action in PaperFitting().handle(begin, 0) if isinstance(action, Place))
     assert len(place.layout.brokers) == 3
     assert sum(burst for _, burst in place.layout.shares_micro) == 7_000_000
 

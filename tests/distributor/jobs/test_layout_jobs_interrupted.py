@@ -1,4 +1,4 @@
-"""FittingManager interrupted: a silent broker, a changed or removed topic, a defect, a store that is away."""
+"""LayoutJobs interrupted: a silent broker, a changed or removed topic, a defect, a store that is away."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from dataclasses import replace
 import pytest
 import trio
 
-from distributor.jobs.fitting_environment import Claims
-from distributor.jobs.fitting_run import FittingRun
+from distributor.jobs.layout_search import LayoutSearch
 from distributor.model.cluster import Placement
 from srtm.control import FITTING_ENDED
 from srtm.errors import Unavailable
-from tests.support.live_fittings import Live, live
+from tests.support.live_layouts import Live, live
 
 pytestmark = pytest.mark.usefixtures("no_threads")
 
@@ -25,8 +24,8 @@ async def test_a_broker_that_never_reports_ends_it_and_nobody_is_moved(distribut
         before = here.placed_on()
         view = await here.ended()
         assert here.placed_on() == before
-    assert view["state"] == "failed"
-    assert "has not reported" in view["reason"]
+    assert (view["state"], view["outcome"]) == ("does not fit", "a broker is silent")
+    assert "did not report" in view["reason"]
 
 
 async def one_of_two(here: Live) -> str:
@@ -64,11 +63,6 @@ async def test_the_publishers_of_a_broker_that_dies_keep_their_places_for_the_gr
         died, placement = await one_of_two_dies(here)
         await trio.sleep(distributor.registry.config.rejoin_grace_s - 0.5)
         assert distributor.registry.topic("cars").placement is placement
-        view = here.view()
-        assert (view["state"], view["reason"]) == (
-            "queued",
-            f"{died} died; its publishers keep their places for a while",
-        )
         view = await here.ended()
         assert (view["state"], view["brokers"]) == ("fits", 2)
         assert died not in here.placed_on()
@@ -115,38 +109,13 @@ async def test_what_was_found_outlives_a_change_of_who_proposes_shares_and_how(d
         assert rounds[-1] > rounds[0]
 
 
-async def test_a_fitting_that_is_begun_again_has_no_shares_to_itself_while_it_waits_for_its_turn(
-    distributor, monkeypatch, autojump_clock
-):
-    release = Claims.release
-
-    def release_to_bikes(self, topic):  # as if others had been waiting for longer
-        release(self, topic)
-        self.take("bikes", ["a"])
-
-    async with live(distributor) as here:
-        await here.start_broker("a")
-        await here.submit(count=40, mode="fitted")
-        await trio.sleep(0.3)
-        await here.submit("bikes", count=5)
-        await trio.sleep(0.3)
-        assert "cars" in distributor.registry.being_fitted
-        with monkeypatch.context() as patched, trio.fail_after(20):
-            patched.setattr(Claims, "release", release_to_bikes)
-            await distributor.registry.set_options("cars", lambda old: replace(old, split="fitted"))
-            while here.view()["state"] != "queued":  # noqa: ASYNC110 - virtual time
-                await trio.sleep(0.1)
-        assert "cars" not in distributor.registry.being_fitted
-        assert (await here.ended())["state"] == "fits"
-
-
 async def test_a_topic_that_is_removed_meanwhile_is_fitted_no_longer(distributor, autojump_clock):
     async with live(distributor) as here:
         await here.start_broker("a")
         await here.submit(count=80)
         await trio.sleep(0.5)
         await distributor.registry.remove("cars", purge=False)
-        here.fittings.cancel("cars")
+        here.layouts.cancel("cars")
         await trio.sleep(5)
         assert distributor.registry.fittings == {}
         assert distributor.registry.being_fitted == set()
@@ -183,7 +152,6 @@ async def test_a_topic_that_is_removed_just_as_news_wake_its_fitting_ends_it(dis
         await distributor.registry.remove("cars", purge=False)
         await trio.sleep(5)
         assert distributor.registry.being_fitted == set()
-        assert not here.fittings.is_fitting("cars")
 
 
 async def test_a_defect_ends_the_fitting_that_meets_it_and_not_the_leader(distributor, monkeypatch, autojump_clock):
@@ -193,7 +161,7 @@ async def test_a_defect_ends_the_fitting_that_meets_it_and_not_the_leader(distri
     async with live(distributor) as here:
         await here.start_broker("a")
         with monkeypatch.context() as patched:
-            patched.setattr(FittingRun, "_undeclared", defective)
+            patched.setattr(LayoutSearch, "_measure", defective)
             await here.submit(count=40)
             view = await here.ended()
         assert (view["state"], "KeyError" in view["reason"]) == ("failed", True)

@@ -1,25 +1,23 @@
-"""One fitting of one topic, live: its actions are carried out on the registry and the brokers,
-and what happens is handed in.
+"""One search for a layout, live: its actions are carried out on the registry and the brokers, and what happens is
+handed in.
 
-The fitting itself is a state machine (``fitting.state_machine``, ``fitting.paper``); here are its clock, its waits and
-their bounds. Whatever else places the topic meanwhile (a change, a death, a drain) ends the run: it is begun again from
-there.
+What to do is decided by a state machine (``fitting.layout_loop``, ``fitting.paper``); here are its clock and its waits.
+Whatever else places the topic meanwhile (a change, a death, a drain) ends the search.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
 
 import trio
 
 from distributor.fitting.events import (
     Action,
-    AnyFitting,
     AskScaler,
+    Begin,
     BrokerJoined,
     BrokerLeft,
     Done,
@@ -33,102 +31,76 @@ from distributor.fitting.events import (
     Report,
     RoundRecord,
     ScalerAnswered,
+    Steps,
     Stop,
-    Task,
+    Tick,
 )
-from distributor.fitting.task import FittingOptions, fitting_of, is_same_task, placement_of, same_places, task_of
-from distributor.jobs.fitting_environment import FittingEnvironment
+from distributor.fitting.task import begin_of, is_same_task, moves_between, placement_of
+from distributor.jobs.layout_environment import LayoutEnvironment, insist
 from distributor.model.cluster import Topic
 from distributor.model.full_brokers import NO_CAPS, CapacityCaps, traffic_class
 from distributor.placement.allocation import BrokerCapacity
 from distributor.prediction.replay import Latency
 from distributor.sync import measurement_messages as measured
 from srtm.concurrency.background import background_nursery
-from srtm.concurrency.backoff import Backoff
 from srtm.control import Promise
-from srtm.errors import Conflict, NotFound, SrtmError, Unavailable
-from srtm.log import Log
+from srtm.errors import Conflict, NotFound, Unavailable
 from srtm.text import plural
 
 IN_FORCE_WITHIN_S = 10.0  # then it is measured as it is: a broker or a plain NSQ client may never follow
 QUIET_S = 1.2  # every broker has reported once meanwhile
-SILENT_S = 15.0  # beyond what it was told to wait and measure; then a broker does not measure at all
 SCALED_WITHIN_S = 30.0  # from the scaler's answer to the first sync of what it started
 _LOOK_S = 1.0
 _MOST_EVENTS = 100_000
-_T = TypeVar("_T")
-
-
-NoteFull = Callable[[CapacityCaps], Awaitable[None]]
 
 
 class Superseded(Exception):
-    """The topic is not where this fitting put it any more, or not what it was."""
+    """The topic is not where this search put it any more, or not what it was."""
 
 
-class FailedFitting(SrtmError):
-    """It cannot go on; the placement stays as it is."""
+class LayoutSearch:
+    """``run`` it once. ``latency`` and ``service_us`` ({broker: what a message took of it in the mean, as recorded
+    last}) may be read meanwhile."""
 
-
-class FittingRun:
-    """``run`` it once. ``rounds``, ``latency`` and ``service_us`` ({broker: what a message took of it in the mean, as
-    recorded last}) may be read meanwhile; ``withheld``: brokers that it could not have because another fitting has
-    them."""
-
-    def __init__(
-        self,
-        name: str,
-        options: FittingOptions,
-        around: FittingEnvironment,
-        serial: str,
-        note_full: NoteFull,
-        *,
-        ramp: bool,
-    ) -> None:
-        """``serial``: of no other run. ``note_full`` is told of all that was found full whenever that is more.
-        ``ramp``: let publishers in step by step from none."""
+    def __init__(self, name: str, fitting: Steps, around: LayoutEnvironment, serial: str) -> None:
+        """``serial``: of no other search."""
         self.latency: dict[str, Latency] = {}
-        self.withheld: set[str] = set()
         self.service_us: dict[str, float] = {}
         self._name = name
-        self._options = options
+        self._fitting = fitting
         self._around = around
         self._registry = around.registry
         self._prefix = f"{name}:{serial}:"
-        self._note_full, self._noted_full = note_full, dict[str, float]()
-        self._ramp = ramp
         self._topic: Topic = around.registry.topic(name)
         self._arranging = False
-        self._task: Task = task_of(self._topic, around.scaler, around.registry.caps)
-        self._fitting: AnyFitting | None = None
-        self._placing_s = self._placed_s = 0.0  # trio time: since when the layout is brought into force; when it was
-        self._known: dict[str, BrokerCapacity] = {}  # as the fitting knows them
-        self._bounds_s: dict[tuple[str, str], float] = {}  # {(broker, measurement): silence that is too long}
+        self._known = self._usable()  # brokers, as the search knows them
+        self._begin = begin_of(
+            self._topic,
+            list(self._known.values()),
+            scaler=around.scaler,
+            caps=around.registry.caps,
+            others=self._other_load(),
+            pinned=around.registry.pins.of(name),
+        )
+        self._asked: dict[str, str] = {}  # {broker: its incarnation when it was asked to measure}
         self._unscaled = ""  # why the scaler brought less than was wanted
-        self._send, self._receive = trio.open_memory_channel[Event | Superseded | FailedFitting](_MOST_EVENTS)
+        self._send, self._receive = trio.open_memory_channel[Event | Superseded](_MOST_EVENTS)
 
     @property
-    def rounds(self) -> Sequence[RoundRecord]:
-        return self._fitting.rounds if self._fitting is not None else ()
+    def begin(self) -> Begin:
+        """The event that it begins with."""
+        return self._begin
 
-    @property
-    def full(self) -> Mapping[str, float]:
-        """{broker: msg/s that it keeps}, of those found full so far."""
-        return self._fitting.full if self._fitting is not None else {}
-
-    def caps_of(self, full: Mapping[str, float]) -> CapacityCaps:
+    def caps(self, full: Mapping[str, float]) -> CapacityCaps:
         """``full`` ({broker: msg/s that it keeps}) as caps, for the promise and the traffic that are fitted here."""
         spec = self._topic.spec
         return NO_CAPS.with_caps(spec.slo, traffic_class(spec.publishers), full) if full else NO_CAPS
 
-    async def run(self) -> Report:
-        """Raises Superseded, FailedFitting."""
-        self._known = self._usable()
-        self._fitting = fitting_of(self._topic, self._task, list(self._known.values()), self._options, ramp=self._ramp)
+    async def run(self, actions: Sequence[Action]) -> Report:
+        """Carry out ``actions``, the first of the search, and all that follow. Raises Superseded."""
         try:
             async with background_nursery() as nursery:
                 nursery.start_soon(self._watch)
-                actions = self._fitting.start(_now_ns())
                 while True:
                     report = await self._carry_out_all(actions, nursery)
                     if report is not None:
@@ -139,23 +111,17 @@ class FittingRun:
 
     async def _next_actions(self) -> list[Action]:
         event = await self._receive.receive()
-        if isinstance(event, Superseded | FailedFitting):
+        if isinstance(event, Superseded):
             raise event
         if isinstance(event, Progress) and event.latency.count:
             self.latency[event.broker] = event.latency
         if isinstance(event, Recorded) and len(event.trace):
             self.service_us[event.broker] = float(event.trace.service_ns.mean()) / 1e3
-        if isinstance(event, Placed):
-            self._placed_s = trio.current_time()
-        assert self._fitting is not None
         known = len(self._fitting.rounds)
         # In a thread: a search over a recording takes seconds, and brokers must be answered meanwhile.
-        actions = await trio.to_thread.run_sync(self._fitting.handle, event, _now_ns(), abandon_on_cancel=True)
+        actions = await trio.to_thread.run_sync(self._fitting.handle, event, now_ns(), abandon_on_cancel=True)
         for number, one in enumerate(self._fitting.rounds[known:], start=known + 1):
             self._tell_of(number, one)
-        if self.full != self._noted_full:
-            self._noted_full = dict(self.full)
-            await self._note_full(self.caps_of(self._noted_full))
         return actions
 
     def _tell_of(self, number: int, one: RoundRecord) -> None:
@@ -168,7 +134,6 @@ class FittingRun:
             topic=self._name,
             round=number,
             brokers=len(one.layout.brokers),
-            placing_s=round(self._placed_s - self._placing_s, 3),
             measuring_s=round((one.ended_ns - one.started_ns) / 1e9, 3),
             found=", ".join(ends),
         )
@@ -182,36 +147,28 @@ class FittingRun:
             elif isinstance(action, Measure):
                 self._measure(action)
             elif isinstance(action, Stop):
-                self._around.measuring.stop(
-                    action.broker, f"{self._prefix}{action.round}", trace_wanted=action.trace_wanted
-                )
-            else:
+                id_ = f"{self._prefix}{action.round}"
+                self._around.measuring.stop(action.broker, id_, trace_wanted=action.trace_wanted)
+            elif isinstance(action, AskScaler):
                 nursery.start_soon(self._ask_scaler, action)
         return None
 
     # Placing
 
     async def _place(self, action: Place, nursery: trio.Nursery) -> None:
-        taken = self._around.claims.take(self._name, action.layout.brokers)
-        if taken:
-            self.withheld |= taken
-            for name in taken:
-                self._leave(name)
-            self._tell(Placed(round=action.round))  # as far as it can be
-            return
         self.latency.clear()
-        self._placing_s = trio.current_time()
         moved = await self._arrange(action.layout)
         nursery.start_soon(partial(self._wait_in_force, action.round, moved=moved))
 
-    async def _arrange(self, layout: Layout) -> bool:
-        """Whether anybody has to move. Raises Superseded."""
+    async def _arrange(self, layout: Layout) -> int:
+        """How many have to move. Raises Superseded."""
         placement = placement_of(self._topic, layout)
-        if same_places(placement, self._topic.placement):
-            return False
+        moves = moves_between(self._topic.placement, placement)
+        if not moves:
+            return 0
         missing = "" if placement.state == "placed" else f", {placement.missing:,.6g} msg/s still to come"
-        what = f"fitting: tries {len(placement.brokers)} brokers{missing}"
-        expected, found = self._topic.assignment_version, self.caps_of(self.full)
+        what = f"fitting: {moves:,} {plural(moves, 'publisher')} to move, {len(placement.brokers)} brokers{missing}"
+        expected, found = self._topic.assignment_version, self.caps(self._fitting.full)
         self._arranging = True
         try:
             self._topic = await insist(
@@ -221,9 +178,10 @@ class FittingRun:
             raise Superseded(str(error)) from None
         finally:
             self._arranging = False
-        return True
+        self._around.syncing.layouts.moves += moves
+        return moves
 
-    async def _wait_in_force(self, round_: int, *, moved: bool) -> None:
+    async def _wait_in_force(self, round_: int, *, moved: int) -> None:
         """Until shares are in force and publishers are where they should be, or for as long as is worth waiting. There
         is no such calm while some have no place: they go on sending where they are."""
         calm_s = 0.0
@@ -240,7 +198,7 @@ class FittingRun:
         seen, quiet_since_s, in_force_since_s = self._undeclared(), trio.current_time(), math.inf
         while True:
             now_s, now = trio.current_time(), self._undeclared()
-            if now != seen or not self._are_shares_in_force():
+            if now != seen or not self._are_shares_issued():
                 seen, quiet_since_s = now, now_s
             in_force_since_s = min(in_force_since_s, now_s) if self._is_in_force() else math.inf
             if in_force_since_s <= now_s and now_s - quiet_since_s >= quiet_s:
@@ -248,7 +206,7 @@ class FittingRun:
             await self._around.syncing.news.wait()
 
     async def _wait_shares(self) -> None:
-        while not self._are_shares_in_force():
+        while not self._are_shares_issued():
             await self._around.syncing.news.wait()
 
     def _undeclared(self) -> dict[str, int]:
@@ -258,10 +216,10 @@ class FittingRun:
     def _is_in_force(self) -> bool:
         """And nobody is on his way, and nothing left of what waited meanwhile."""
         topic = self._registry.topics[self._name]
-        moved = self._are_shares_in_force() and not topic.misplaced
+        moved = self._are_shares_issued() and not topic.misplaced
         return moved and all(self._is_drained(topic, name) for name in topic.leases.target)
 
-    def _are_shares_in_force(self) -> bool:
+    def _are_shares_issued(self) -> bool:
         """As targeted, and acknowledged by every broker that is alive."""
         topic, live = self._registry.topics[self._name], self._registry.live()
         leases = topic.leases
@@ -281,24 +239,25 @@ class FittingRun:
         if broker is None:  # forgotten just now
             self._leave(action.broker)
             return
-        topic = self._registry.topics[self._name]
-        version, others = topic.holding(action.broker).version, self._others(action.broker)
-        request = measured.request(action, self._task, self._prefix, self._name, version, others)
+        topic, task = self._registry.topics[self._name], self._begin.task
+        version, others = topic.holding(action.broker).version, self._promised_to_others(action.broker)
+        request = measured.request(action, task, self._prefix, self._name, version, others)
         positions = topic.spec.publishers.positions
         self._around.measuring.begin(action.broker, broker.incarnation, request, action.round, positions, self._tell)
-        wait_ns = action.after_ns + max(action.at_least_ns, request.report_ns)
-        self._bounds_s[action.broker, request.id] = wait_ns / 1e9 + SILENT_S
+        self._asked[action.broker] = broker.incarnation
 
-    def _others(self, broker: str) -> list[Promise]:
+    def _promised_to_others(self, broker: str) -> list[Promise]:
         return [
-            Promise(
-                topic=one.name,
-                percentile=one.spec.slo.percentile,
-                target_ns=one.spec.slo.latency_ns,
-            )
+            Promise(topic=one.name, percentile=one.spec.slo.percentile, target_ns=one.spec.slo.latency_ns)
             for one in self._registry.managed()
             if one.name != self._name and broker in one.placement.brokers
         ]
+
+    def _other_load(self) -> dict[str, float]:
+        """{broker: msg/s of other topics}"""
+        loads = self._registry.headroom
+        found = {name: loads.other_load(name, self._name) for name in self._known}
+        return {name: rate for name, rate in found.items() if rate > 0}
 
     # Scaling
 
@@ -328,20 +287,13 @@ class FittingRun:
     # What else happens
 
     async def _watch(self) -> None:
-        """Brokers that come and go, brokers that do not answer, a topic that others have changed."""
+        """Brokers that come and go, a topic that others have changed, and the time."""
         while True:
             with trio.move_on_after(_LOOK_S):
                 await self._around.syncing.news.wait()
-            topic = self._registry.managed_topic(self._name)
-            if topic is None or not is_same_task(self._topic.spec, topic.spec):
-                self._tell(Superseded("the topic was changed"))
-                return
-            if topic.assignment_version != self._topic.assignment_version and not self._arranging:
-                self._tell(Superseded("its publishers were placed anew"))
-                return
-            died = self._registry.died_lately(topic)
-            if died:
-                self._tell(Superseded(f"{', '.join(died)} died, and may come back"))
+            why = self._superseded()
+            if why:
+                self._tell(Superseded(why))
                 return
             usable = self._usable()
             for name in [name for name in self._known if name not in usable]:
@@ -350,47 +302,40 @@ class FittingRun:
                 if self._known.get(name) != one:  # it has come, or others have more or less of it
                     self._known[name] = one
                     self._tell(BrokerJoined(broker=one))
-            self._look_at_measurements()
+            self._tell(Tick())
 
-    def _look_at_measurements(self) -> None:
-        for (broker, id_), bound_s in list(self._bounds_s.items()):
-            silent_s = self._around.measuring.silent_s(broker, id_)
-            if silent_s is None:
-                self._bounds_s.pop((broker, id_))
-            elif broker in self._registry.brokers and self._registry.brokers[
-                broker
-            ].incarnation != self._around.measuring.incarnation(broker, id_):
-                self._tell(Superseded(f"{broker} has started anew"))
-            elif silent_s > bound_s:
-                self._tell(FailedFitting(f"{broker} has not reported its measurement for {silent_s:.0f} s"))
+    def _superseded(self) -> str:
+        """Why this search is over; empty: it is not."""
+        topic = self._registry.managed_topic(self._name)
+        if topic is None or not is_same_task(self._topic.spec, topic.spec):
+            return "the topic was changed"
+        if topic.assignment_version != self._topic.assignment_version and not self._arranging:
+            return "its publishers were placed anew"
+        if died := self._registry.died_lately(topic):
+            return f"{', '.join(died)} died, and may come back"
+        brokers = self._registry.brokers
+        anew = [name for name, was in self._asked.items() if name in brokers and brokers[name].incarnation != was]
+        return f"{', '.join(anew)} has started anew" if anew else ""
 
     def _leave(self, name: str) -> None:
-        if self._known.pop(name, None) is not None:
-            self._around.measuring.stop_all(self._prefix, name)
+        if self._known.pop(name, None) is None:
+            return
+        self._around.measuring.stop_all(self._prefix, name)
+        if name in self._topic.placement.brokers:
+            self._tell(Superseded(f"{name} is gone, or takes no publishers"))
+        else:
             self._tell(BrokerLeft(broker=name))
 
     def _usable(self) -> dict[str, BrokerCapacity]:
-        """Brokers that this fitting may use."""
-        usable = self._registry.takes_more() - self._around.claims.held_by_others(self._name)
+        """Brokers that this search may use."""
+        usable = self._registry.takes_more()
         offered = self._registry.offered(self._topic.spec, ignore_caps=True)
         return {one.name: one for one in offered if one.name in usable}
 
-    def _tell(self, event: Event | Superseded | FailedFitting) -> None:
+    def _tell(self, event: Event | Superseded) -> None:
         self._send.send_nowait(event)
 
 
-async def insist(call: Callable[[], Awaitable[_T]], log: Log) -> _T:
-    """Until the store can be reached."""
-    backoff, told = Backoff(first_s=0.2, longest_s=5.0), False
-    while True:
-        try:
-            return await call()
-        except Unavailable as error:
-            if not told:
-                log.warning("a fitting waits", reason=error)
-            told = True
-            await trio.sleep(backoff.next_s())
-
-
-def _now_ns() -> int:
+def now_ns() -> int:
+    """Trio time."""
     return round(trio.current_time() * 1e9)

@@ -1,4 +1,4 @@
-"""FittingManager of a distributor in this process, over simulated brokers in virtual time."""
+"""LayoutJobs of a distributor in this process, over simulated brokers in virtual time."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import trio
 
 from distributor.fitting.events import Scaler
 from distributor.fitting.task import FittingOptions
-from distributor.jobs.fitting_environment import FittingEnvironment
-from distributor.jobs.fitting_manager import FittingManager
+from distributor.jobs.layout_environment import LayoutEnvironment
+from distributor.jobs.layout_jobs import LayoutJobs
 from distributor.jobs.scaling import NoScaler
 from distributor.sync.service import SyncService
 from srtm.control import FITTING_ENDED
@@ -21,7 +21,8 @@ from srtm.topics.spec import Strategy
 from tests.support.distributor_in_process import Distributor, spec
 from tests.support.measuring_broker import MeasuringBroker
 
-SEQUENTIAL = FittingOptions()
+ALWAYS = FittingOptions(method="always")
+ON_BREACH = FittingOptions()
 OFF = FittingOptions(method="off")
 
 
@@ -51,7 +52,7 @@ class Live:
     """``traffic``: topics whose publishers send, to every broker."""
 
     distributor: Distributor
-    fittings: FittingManager
+    layouts: LayoutJobs
     syncing: SyncService
     scaler: FakeScaler
     nursery: trio.Nursery
@@ -60,7 +61,7 @@ class Live:
     scopes: dict[str, trio.CancelScope] = field(default_factory=dict)
 
     async def start_broker(self, name: str, mcap: float = 0.0) -> MeasuringBroker:
-        broker = MeasuringBroker(name, self.syncing, mcap=mcap, fittings=self.fittings, traffic=self.traffic)
+        broker = MeasuringBroker(name, self.syncing, mcap=mcap, layouts=self.layouts, traffic=self.traffic)
         self.brokers[name] = broker
         await broker.settle()
         self.nursery.start_soon(self.run_broker, broker)
@@ -74,12 +75,12 @@ class Live:
         with trio.CancelScope() as self.scopes[broker.name]:
             await broker.run()
 
-    async def submit(self, name: str = "cars", options: FittingOptions | None = SEQUENTIAL, **more: object) -> None:
+    async def submit(self, name: str = "cars", options: FittingOptions | None = ALWAYS, **more: object) -> None:
         registry = self.distributor.registry
         before = registry.topics.get(name)
         document = {"rate": 200.0, "burst": 500, "slo": {"percentile": 99, "latency_ms": 1}, **more}
-        topic = await registry.submit(spec(name, **document), fitting=self.fittings.intended(options))
-        await self.fittings.submitted(topic, before, options)
+        topic = await registry.submit(spec(name, **document), fitting=self.layouts.intended(options))
+        await self.layouts.submitted(topic, before, options)
 
     async def beside_broken(self, brokers: str, count: int, placement: Strategy = "srtm") -> None:
         """Submits cars with ``count`` publishers, and once they fit, bikes to brokers of which "a" breaks the promise
@@ -91,7 +92,7 @@ class Live:
         await self.submit("bikes", count=30, placement=placement)
 
     def view(self, name: str = "cars") -> dict[str, object]:
-        return self.fittings.view(self.distributor.registry.topic(name))
+        return self.layouts.view(self.distributor.registry.topic(name))
 
     async def ended(self, name: str = "cars", within_s: float = 200.0) -> dict[str, object]:
         with trio.fail_after(within_s):
@@ -114,12 +115,12 @@ async def live(
     registry = distributor.registry
     fake = FakeScaler()
     scaling = NoScaler() if scaler is Scaler.NONE else fake
-    around = FittingEnvironment.of(registry, scaler, scaling, Log("test", lambda _line: None))
-    fittings = FittingManager(around, default, wall_s=lambda: 0.0)
+    around = LayoutEnvironment.of(registry, scaler, scaling, Log("test", lambda _line: None))
+    layouts = LayoutJobs(around, default, wall_s=lambda: 0.0)
     async with trio.open_nursery() as nursery:
-        made = Live(distributor, fittings, around.syncing, fake, nursery, set(traffic))
+        made = Live(distributor, layouts, around.syncing, fake, nursery, set(traffic))
         fake.start = lambda name: nursery.start_soon(made.start_broker, name)
         nursery.start_soon(registry.run)
-        nursery.start_soon(fittings.run)
+        nursery.start_soon(layouts.run)
         yield made
         nursery.cancel_scope.cancel()

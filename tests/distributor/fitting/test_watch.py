@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from distributor.fitting.events import Progress, Task
-from distributor.fitting.round import Watch, watch_of
+from distributor.fitting.watch import Watch, watch_of
 from distributor.model.columns import ALONE
 from distributor.placement.allocation import Demand
 from distributor.prediction.sequential_test import Intervals, Verdict
@@ -37,13 +37,13 @@ def said(intervals: Intervals, *, lost: int = 0, unsent: int = 0, final: bool = 
 
 def test_without_a_gap_what_was_in_time_is_clearly_below():
     watch = heard(said(in_time(1000)))
-    assert (watch.verdict, watch.is_within, watch.sees_too_little) == (Verdict.BELOW, True, False)
+    assert (watch.verdict, watch.sees_too_little) == (Verdict.BELOW, False)
 
 
 def test_what_the_trace_dropped_was_late():
     watch = heard(said(in_time(1000), lost=60, final=True))
     assert (watch.test.late, watch.test.count) == (60, 2060)
-    assert (watch.verdict, watch.is_within, watch.is_above) == (Verdict.ABOVE, False, True)
+    assert (watch.verdict, watch.is_above) == (Verdict.ABOVE, True)
 
 
 def test_what_was_dropped_counts_once_however_often_it_is_told():
@@ -54,7 +54,7 @@ def test_what_was_dropped_counts_once_however_often_it_is_told():
 @pytest.mark.parametrize("unsent", [0, 1000])
 def test_where_everything_was_dropped_nothing_is_within(unsent):
     watch = heard(said(in_time(0), lost=5, unsent=unsent, final=True))
-    assert (watch.test.count, watch.is_within, watch.is_above) == (0, False, True)
+    assert (watch.test.count, watch.is_above) == (0, True)
 
 
 def test_what_nobody_took_leaves_open_what_the_rest_would_be_clear_about():
@@ -70,41 +70,3 @@ def test_what_was_clear_is_not_any_more_once_messages_are_left_lying():
     watch.receive(said(in_time(1, first=1000), unsent=500))
     watch.judge()
     assert watch.verdict is Verdict.UNDECIDED
-
-
-def test_what_nobody_took_counts_in_the_next_round_of_the_layout_too():
-    again = heard(said(in_time(500), unsent=30)).resumed()
-    again.receive(said(in_time(500), unsent=3))
-    assert again.unsent_part == pytest.approx(33 / 2033)
-
-
-def test_a_sample_that_was_above_comes_within_by_all_of_it_once_there_is_more_to_choose_by():
-    watch = heard(said(in_time(500), lost=11)).resumed()  # of 1,011 in all
-    assert not watch.is_within
-    watch.receive(said(in_time(149)))
-    assert (watch.is_within, watch.has_come_within) == (True, False)
-    watch.receive(said(in_time(1, first=149)))
-    assert watch.has_come_within
-
-
-def test_a_sample_that_was_far_above_comes_within_by_what_is_new_once_that_takes_long_for_itself():
-    watch = heard(said(in_time(500), lost=90)).resumed()
-    watch.receive(said(in_time(399)))
-    assert not watch.has_come_within
-    watch.receive(said(in_time(1, first=399)))
-    assert (watch.is_within, watch.has_come_within) == (False, True)
-    watch.receive(said(in_time(10, first=400), lost=10))  # too many of what is new
-    assert not watch.has_come_within
-
-
-def test_nothing_comes_within_while_too_much_lies_untaken():
-    watch = heard(said(in_time(500))).resumed()
-    watch.receive(said(in_time(500), unsent=50))
-    assert not watch.has_come_within
-
-
-@pytest.mark.parametrize(("late_new", "is_above"), [(2, False), (3, True)])
-def test_when_time_is_up_a_sample_that_was_above_is_so_unless_what_is_new_is_within(late_new, is_above):
-    watch = heard(said(in_time(500), lost=14)).resumed()
-    watch.receive(said(in_time(110), lost=late_new, final=True))
-    assert (watch.is_within, watch.is_above) == (False, is_above)

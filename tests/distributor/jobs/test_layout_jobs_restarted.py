@@ -7,7 +7,7 @@ import trio
 
 from distributor.fitting.task import FittingOptions
 from tests.support.distributor_in_process import Distributor, spec
-from tests.support.live_fittings import OFF, SEQUENTIAL, live
+from tests.support.live_layouts import ALWAYS, OFF, live
 
 pytestmark = pytest.mark.usefixtures("no_threads")
 
@@ -88,7 +88,7 @@ async def test_a_leader_killed_right_after_a_submission_leaves_its_fitting_to_th
 ):
     async with live(distributor) as here:
         await here.start_broker("a")
-        intended = here.fittings.intended(FittingOptions(method="paper", rounds_s=10))
+        intended = here.layouts.intended(FittingOptions(method="paper", rounds_s=10))
         await distributor.registry.submit(spec(count=40, rate=200.0), fitting=intended)
         here.nursery.cancel_scope.cancel()  # before it has heard of it
     await distributor.aclose()
@@ -109,7 +109,7 @@ async def test_a_distributor_that_fits_nothing_by_itself_forgets_no_topics_way(d
         assert here.view()["state"] == "off"
     await distributor.aclose()
     again = await Distributor.open(tmp_path / "store.sqlite3")
-    async with live(again, default=SEQUENTIAL) as here:
+    async with live(again, default=ALWAYS) as here:
         await here.start_broker("a")
         await here.submit(count=30, options=None)
         assert (await here.ended())["method"] == "paper"

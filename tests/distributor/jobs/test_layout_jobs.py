@@ -1,4 +1,4 @@
-"""FittingManager live, over simulated brokers in virtual time: placed, measured, searched, concluded."""
+"""LayoutJobs live, over simulated brokers in virtual time: placed, measured, searched, concluded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from distributor.fitting.task import FittingOptions
 from distributor.jobs import explain as explaining
 from distributor.prediction.forecast import Service
 from srtm.errors import Unavailable
-from tests.support.live_fittings import OFF, SEQUENTIAL, live
+from tests.support.live_layouts import ALWAYS, OFF, live
 
 pytestmark = pytest.mark.usefixtures("no_threads")
 
@@ -105,7 +105,7 @@ async def test_without_traffic_the_placement_by_rates_stands_until_messages_come
 
 @pytest.mark.parametrize("method", ["off", "paper"])
 async def test_a_topic_is_fitted_as_was_asked_also_when_its_publishers_change(distributor, method, autojump_clock):
-    async with live(distributor, default=SEQUENTIAL) as here:
+    async with live(distributor, default=ALWAYS) as here:
         await here.start_broker("a")
         await here.submit(count=10, options=FittingOptions(method=method, rounds_s=10))
         await here.ended()
@@ -119,9 +119,9 @@ async def test_off_is_off_and_the_same_topic_again_is_not_fitted_anew(distributo
         await here.submit(count=40, options=OFF)
         assert here.view()["state"] == "off"
         topic = distributor.registry.topic("cars")
-        await here.fittings.submitted(topic, topic, None)
+        await here.layouts.submitted(topic, topic, None)
         assert here.view()["state"] == "off"
-        await here.fittings.submitted(topic, topic, SEQUENTIAL)
+        await here.layouts.submitted(topic, topic, ALWAYS)
         assert (await here.ended())["state"] == "fits"
 
 
