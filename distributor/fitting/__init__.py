@@ -1,4 +1,4 @@
-"""The search for a layout by measurement (the paper's step 3), as a state machine without I/O.
+"""The layout loop, which finds who is where by measurement (the paper's step 3), as a state machine without I/O.
 
-May import: model, placement, prediction, srtm. Begin with ``state_machine``; ``paper`` is the baseline of the paper.
+May import: model, placement, prediction, srtm. Begin with ``layout_loop``; ``paper`` is the baseline of the paper.
 """

@@ -1,10 +1,11 @@
-"""The states of the layout loop and every step between them, in one table. Pure.
+"""The states of the layout loop, every step between them in one table, and its settings. Pure.
 
 ``docs/control-loop.md`` draws the table, and a test holds the drawing to it.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 
 
@@ -87,3 +88,31 @@ TRANSITIONS: dict[tuple[State, Trigger], State] = {
 } | {(state, Trigger.DISTURBED): State.WATCHING for state in State}
 
 SEARCHING = frozenset(State) - {State.WATCHING, State.GRACE, State.QUEUED, State.RESTING}
+
+
+class Machine:
+    """In which state a loop is, and since when."""
+
+    def __init__(self) -> None:
+        self.state = State.WATCHING
+        self.since_ns = 0
+
+    def go(self, trigger: Trigger, now_ns: int) -> None:
+        """Take the step of the table."""
+        self.state, self.since_ns = TRANSITIONS[self.state, trigger], now_ns
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """Settings of the loop.
+
+    ``always``: search for every layout that is submitted, without grace and replay. ``may_move``: else what would be
+    done is said, and nobody moves.
+    """
+
+    always: bool = False
+    may_move: bool = True
+    grace_s: float = 15.0
+    moves: int = 200  # publishers that move at once where other topics are
+    cool_down_s: float = 300.0  # after a search; twice as long after each that failed in a row
+    margin: float = 0.1  # of the worst percentile: what is predicted to be better by less is left alone

@@ -18,13 +18,13 @@ import trio
 
 from distributor.fitting import summary
 from distributor.fitting.events import Disturbed, Outcome, Queue, Report, Scaler, Seen, Steps
-from distributor.fitting.layout_loop import LayoutLoop, Rules
+from distributor.fitting.layout_loop import LayoutLoop
 from distributor.fitting.paper import PaperFitting
 from distributor.fitting.summary import Json
 from distributor.fitting.task import FittingOptions, is_same_task, parsed_options
-from distributor.fitting.transitions import State
+from distributor.fitting.transitions import Rules, State
 from distributor.jobs.layout_environment import LayoutEnvironment, insist
-from distributor.jobs.layout_search import LayoutSearch, Superseded, now_ns
+from distributor.jobs.live_search import LiveSearch, Superseded, now_ns
 from distributor.model.cluster import FittingRecord, Topic
 from distributor.model.full_brokers import NO_CAPS, CapacityCaps
 from distributor.registry.topic_requests import FittingIntent
@@ -49,7 +49,7 @@ class _Entry:
     options: FittingOptions
     loop: LayoutLoop
     started_at: str = ""
-    search: LayoutSearch | None = None
+    search: LiveSearch | None = None
     fitting: Steps | None = None
     heard: bool = False
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
@@ -277,12 +277,12 @@ class LayoutJobs:
         """Raises Superseded."""
         if entry.options.method == "paper":
             paper = PaperFitting(round_ns=round(entry.options.rounds_s * 1e9))
-            search = entry.search = LayoutSearch(name, paper, self._around, serial)
+            search = entry.search = LiveSearch(name, paper, self._around, serial)
             entry.fitting = paper
             report = await search.run(paper.handle(search.begin, now_ns()))
             entry.loop.rest(report.outcome, now_ns())
             return report
-        search = entry.search = LayoutSearch(name, entry.loop, self._around, serial)
+        search = entry.search = LiveSearch(name, entry.loop, self._around, serial)
         entry.fitting = entry.loop
         first = await trio.to_thread.run_sync(entry.loop.handle, search.begin, now_ns(), abandon_on_cancel=True)
         return await search.run(first)
@@ -308,7 +308,7 @@ class LayoutJobs:
         shown = summary.begun(state, options, self._now(), services=self._services(name), reason=reason)
         return _stored(name, options, shown, running=running)
 
-    def _services(self, name: str, search: LayoutSearch | None = None) -> summary.Services:
+    def _services(self, name: str, search: LiveSearch | None = None) -> summary.Services:
         """As ``search`` has recorded them; of other brokers, as they were when ``name`` was fitted before."""
         known = measured_service_us(self._registry.fittings.get(name))
         recorded = search.service_us if search is not None else {}

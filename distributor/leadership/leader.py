@@ -8,8 +8,8 @@ from starlette.types import ASGIApp
 
 from distributor.api.app import make_app
 from distributor.config import DistributorConfig
-from distributor.fitting.layout_loop import Rules
 from distributor.fitting.task import FittingOptions
+from distributor.fitting.transitions import Rules
 from distributor.jobs.layout_environment import LayoutEnvironment
 from distributor.jobs.layout_jobs import LayoutJobs
 from distributor.jobs.penalty_gauge import PenaltyGauge

@@ -82,21 +82,20 @@ ARROWS = {
     "distributor.registry": (
         "distributor.config distributor.model distributor.placement distributor.storage srtm.control srtm.topics"
     ),
-    "distributor.relief": "distributor.config distributor.fitting distributor.model srtm.topics",
     "distributor.verdict": "srtm.control srtm.topics",
     "distributor.sync": (
         "distributor.fitting distributor.model distributor.placement distributor.prediction "
-        "distributor.registry distributor.relief distributor.verdict srtm.analysis srtm.control srtm.protocol "
+        "distributor.registry distributor.verdict srtm.analysis srtm.control srtm.protocol "
         "srtm.topics"
     ),
     "distributor.jobs": (
         "distributor.config distributor.fitting distributor.model distributor.placement "
-        "distributor.prediction distributor.registry distributor.relief distributor.sync distributor.verdict "
+        "distributor.prediction distributor.registry distributor.sync distributor.verdict "
         "srtm.analysis srtm.cluster srtm.concurrency srtm.control srtm.topics"
     ),
     "distributor.views": (
-        "distributor.model distributor.prediction distributor.registry distributor.sync distributor.verdict "
-        "srtm.control srtm.token_bucket srtm.topics"
+        "distributor.fitting distributor.model distributor.prediction distributor.registry distributor.sync "
+        "distributor.verdict srtm.control srtm.token_bucket srtm.topics"
     ),
     "distributor.api": (
         "distributor.config distributor.fitting distributor.jobs distributor.model distributor.registry "
@@ -200,7 +199,6 @@ PURE = (
     "distributor.placement",
     "distributor.prediction",
     "distributor.fitting",
-    "distributor.relief",
     "distributor.verdict",
     "distributor.views",
     "adaptor.observations",
@@ -222,6 +220,7 @@ PURE_MODULES = (
     "broker.runtime.cpu_throttling",
     "broker.sync.measurement_report",
     "broker.sync.reports",
+    "broker.sync.told_publishers",
     "distributor.registry.broker_updates",
     "distributor.registry.desired_state",
     "distributor.sync.measurement_messages",

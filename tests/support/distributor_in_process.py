@@ -46,6 +46,7 @@ class FakeBroker:
     topics: dict[str, DesiredTopic] = field(default_factory=dict)
     reports: list[TopicReport] = field(default_factory=list)
     strangers: list[UnassignedPublisher] = field(default_factory=list)
+    stayed: list[UnassignedPublisher] = field(default_factory=list)  # told twice to move
     accepting: bool = True
     draining: bool = False  # as told
     takes_differences: bool = True
@@ -78,9 +79,10 @@ class FakeBroker:
             cluster=self.cluster,
             peers=self.peers,
             names_peers=True,
+            stayed=self.stayed,
             wait_s=wait_s,
         )
-        self.strangers = []
+        self.strangers, self.stayed = [], []
         request = msgspec.structs.replace(request, takes_differences=self.takes_differences)
         answer = await self.syncing.sync(self.name, request)
         if not answer.unchanged:

@@ -36,6 +36,7 @@ class FakeEngine:
         self.config = msgspec.json.decode(config)
         self.calls: list[tuple[Any, ...]] = []
         self.topics: dict[str, FakeTopic] = {}
+        self.producers: list[dict[str, Any]] = []  # connections that publish, as ``broker.snapshot`` reads them
         self.accepting = self.config.get("accepting", True)
         self.reason = self.config.get("not_accepting_reason", "")
         self.health = "OK"
@@ -284,7 +285,7 @@ class FakeEngine:
                 "lab_service_time_ns": 0,
                 "accepting": self.accepting,
                 "topics": [topic_json(found, channel) for found in shown],
-                "producers": [],
+                "producers": self.producers,
             }
         )
 

@@ -20,8 +20,9 @@ from distributor.fitting.events import (
     Split,
     Task,
 )
-from distributor.fitting.layout_loop import ALWAYS, LayoutLoop, Rules, fits_from
+from distributor.fitting.layout_loop import ALWAYS, LayoutLoop, fits_from
 from distributor.fitting.search import proportional
+from distributor.fitting.transitions import Rules
 from distributor.model.columns import ALONE
 from distributor.placement.allocation import BrokerCapacity, Demand
 from distributor.prediction.replay import Latency

@@ -10,6 +10,7 @@ import trio
 
 from distributor.fitting.events import Scaler
 from distributor.fitting.task import FittingOptions
+from distributor.fitting.transitions import Rules
 from distributor.jobs.layout_environment import LayoutEnvironment
 from distributor.jobs.layout_jobs import LayoutJobs
 from distributor.jobs.scaling import NoScaler
@@ -110,13 +111,14 @@ async def live(
     scaler: Scaler = Scaler.NONE,
     default: FittingOptions = OFF,
     traffic: Iterable[str] = ("cars", "bikes"),
+    rules: Rules | None = None,
 ) -> AsyncIterator[Live]:
     """``traffic``: topics whose publishers send."""
     registry = distributor.registry
     fake = FakeScaler()
     scaling = NoScaler() if scaler is Scaler.NONE else fake
     around = LayoutEnvironment.of(registry, scaler, scaling, Log("test", lambda _line: None))
-    layouts = LayoutJobs(around, default, wall_s=lambda: 0.0)
+    layouts = LayoutJobs(around, default, rules, wall_s=lambda: 0.0)
     async with trio.open_nursery() as nursery:
         made = Live(distributor, layouts, around.syncing, fake, nursery, set(traffic))
         fake.start = lambda name: nursery.start_soon(made.start_broker, name)

@@ -43,13 +43,21 @@ class MeasuringBroker(FakeBroker):
                 topic=name,
                 share_version=topic.share.version,
                 backlog=self.backlogs.get(name, 0),
-                last_60s=TopicLatency(access=LatencyMs(count=100 if name in self.traffic else 0)),
+                last_60s=self._last_60s(name),
             )
             for name, topic in self.topics.items()
         ]
         answer = await super().sync(wait_s)
         self._wanted = {request.id: request for request in answer.measurements}
         return answer
+
+    def _last_60s(self, name: str) -> TopicLatency:
+        heads = len(self.topics[name].publishers)
+        if name not in self.traffic or not heads:
+            return TopicLatency()
+        last_ms = heads * SERVICE_NS / 1e6
+        took = LatencyMs(count=1000, p50_ms=last_ms / 2, p95_ms=last_ms, p99_ms=last_ms, p999_ms=last_ms)
+        return TopicLatency(access=LatencyMs(count=1000), processing=took, total=took)
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:

@@ -25,6 +25,15 @@ TOPIC = DesiredTopic(
 DRAINING = "broker b1 is draining: ask the distributor (http://d1:4190) where to publish"
 
 
+def producer(client_id, topic):
+    """A connection that published to ``topic``."""
+    numbers = ("state", "ready_count", "in_flight_count", "message_count", "finish_count", "requeue_count")
+    texts = {"client_id": client_id, "hostname": "", "user_agent": "", "remote_address": ""}
+    counts = [{"topic": topic, "count": 7}]
+    more = {"connect_ts": 0, "sample_rate": 0, "aware": False, "pub_counts": counts}
+    return {**texts, **dict.fromkeys(numbers, 0), **more}
+
+
 class FakeDistributor:
     """Holds one desired state; holds answers back as the real one does. ``down``: what it fails with."""
 
@@ -277,6 +286,24 @@ async def test_strangers_are_told_at_once_until_they_were_answered_and_then_move
     mock_clock.jump(PERIOD_S)
     await settle()
     assert rig.requests[-1][1].strangers == []
+
+
+async def test_whoever_was_told_twice_and_has_a_connection_here_5_s_later_is_said_to_stay(rig, nursery, mock_clock):
+    nursery.start_soon(rig.sync.run)
+    await settle()
+    moves = [Move(topic="t", publisher_id=name, address="h:9", version=6) for name in ("p1", "p2")]
+    rig.distributors[0].moves = moves
+    mock_clock.jump(PERIOD_S)
+    await settle()
+    rig.distributors[0].moves = moves
+    mock_clock.jump(PERIOD_S)
+    await settle()
+    rig.distributors[0].moves = []
+    rig.engine.producers = [producer("p1", "t"), producer("p2", "another topic")]
+    for _ in range(8):
+        mock_clock.jump(PERIOD_S)
+        await settle()
+    assert [[one.publisher_id for one in asked.stayed] for _, asked in rig.requests if asked.stayed] == [["p1"]]
 
 
 async def test_strangers_are_told_again_to_a_leader_that_lacks_what_was_told_before(rig, nursery, mock_clock):

@@ -29,9 +29,10 @@ from distributor.fitting.events import (
     Task,
     Tick,
 )
-from distributor.fitting.layout_loop import ALWAYS, SEARCH_AT_MOST_NS, LayoutLoop, Rules
+from distributor.fitting.layout_loop import ALWAYS, LayoutLoop
+from distributor.fitting.layout_search import SEARCH_AT_MOST_NS
 from distributor.fitting.search import proportional
-from distributor.fitting.transitions import SEARCHING, TRANSITIONS, State
+from distributor.fitting.transitions import SEARCHING, TRANSITIONS, Rules, State
 from distributor.placement.allocation import BrokerCapacity
 from distributor.prediction.replay import Trace
 from tests.support.layout_loops import (

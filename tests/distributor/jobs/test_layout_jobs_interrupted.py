@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import trio
 
-from distributor.jobs.layout_search import LayoutSearch
+from distributor.jobs.live_search import LiveSearch
 from distributor.model.cluster import Placement
 from srtm.control import FITTING_ENDED
 from srtm.errors import Unavailable
@@ -161,7 +161,7 @@ async def test_a_defect_ends_the_fitting_that_meets_it_and_not_the_leader(distri
     async with live(distributor) as here:
         await here.start_broker("a")
         with monkeypatch.context() as patched:
-            patched.setattr(LayoutSearch, "_measure", defective)
+            patched.setattr(LiveSearch, "_measure", defective)
             await here.submit(count=40)
             view = await here.ended()
         assert (view["state"], "KeyError" in view["reason"]) == ("failed", True)

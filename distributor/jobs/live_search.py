@@ -58,7 +58,7 @@ class Superseded(Exception):
     """The topic is not where this search put it any more, or not what it was."""
 
 
-class LayoutSearch:
+class LiveSearch:
     """``run`` it once. ``latency`` and ``service_us`` ({broker: what a message took of it in the mean, as recorded
     last}) may be read meanwhile."""
 

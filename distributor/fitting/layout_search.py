@@ -1,0 +1,510 @@
+"""One search for a layout: measure, explain, predict, place, judge, take back. Pure.
+
+``layout_loop`` begins it; ``transitions`` has the states.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import reduce
+
+import numpy as np
+
+from distributor.fitting.candidates import better_layout, is_complete, without_room
+from distributor.fitting.events import (
+    Action,
+    AskScaler,
+    Begin,
+    BrokerJoined,
+    BrokerLeft,
+    Done,
+    Event,
+    Layout,
+    Measure,
+    Missing,
+    Outcome,
+    Place,
+    Placed,
+    Progress,
+    Recorded,
+    Report,
+    RoundRecord,
+    Scaler,
+    ScalerAnswered,
+    Stop,
+    Tick,
+)
+from distributor.fitting.layout_model import CLEAR, Candidate, Model, Recording, Refuted, key, recording
+from distributor.fitting.moves import let_in, moved, receiving, with_fewest_moves, with_shares, without
+from distributor.fitting.search import by_rates, least_measuring_ns, missing_by_rate, search, settle_ns
+from distributor.fitting.transitions import Machine, Rules, State, Trigger
+from distributor.fitting.watch import BREACH_NS, Watch, is_clear, watch_of
+from distributor.model.columns import NOWHERE
+from distributor.prediction.replay import Latency, Trace
+from distributor.prediction.sequential_test import Verdict
+
+SECOND_NS = 1_000_000_000
+AT_MOST_NS = 30 * SECOND_NS  # that a layout is measured: then what was seen is taken, certain or not
+SILENT_NS = 15 * SECOND_NS  # beyond what a broker was told to wait and measure
+PLACED_WITHIN_NS = 20 * SECOND_NS  # then it is measured as it is: whoever has not moved by then stays
+SCALED_WITHIN_NS = 180 * SECOND_NS  # the operator's command has two minutes, brokers 30 s to come
+SEARCH_AT_MOST_NS = 600 * SECOND_NS
+MOST_ROUNDS = 20  # of ``always``: a model that is wrong so often is no help
+MOST_STEPS = 4  # layouts that are tried on a broken promise
+_MOST_PARTS = 10  # that the publishers of one layout move in
+
+
+class Search:
+    """One search of a loop, from the layout in force to an outcome."""
+
+    def __init__(self, rules: Rules, machine: Machine, begin: Begin, now_ns: int) -> None:
+        self.rounds: list[RoundRecord] = []
+        self.full: dict[str, float] = {}  # {broker: msg/s that it keeps}, of those that broke another topic's promise
+        self._gave_up: set[str] = set()  # brokers that were above the target
+        self._rules, self._machine = rules, machine
+        self._task, self._split = begin.task, begin.split
+        self._brokers = {broker.name: broker for broker in begin.brokers}
+        self._first = begin.in_force or self._nobody()  # the layout that it began with
+        self._layout = self._in_force = self._before = self._first  # to be judged; at this step of it; before it
+        self._before_ns: int | None = None  # the worst percentile that was measured before the latest layout
+        self._round = self._part = self._parts = 0
+        self._coming: set[str] = set()  # brokers that get publishers by the layout
+        self._beside = False  # other topics are there
+        self._started_ns = self._step_ns = self._settle_ns = self._due_ns = now_ns
+        self._watches: dict[str, Watch] = {}
+        self._recordings: list[Recording] = []
+        self._refuted: list[Refuted] = []
+        self._again: set[object] = set()  # layouts (``key``) that were measured once more
+        self._tried = 0
+        self._wanted = math.inf  # brokers that the scaler was asked for since a layout was last tried
+        self._at_least_ns = least_measuring_ns(begin.task.demand)
+        self._others_worst_ns = 0
+        self._ending: tuple[Outcome, str, Missing | None, Mapping[str, Latency]] | None = None  # once all is back
+
+    def begin(self, now_ns: int) -> list[Action]:
+        """The first actions."""
+        there = self._first
+        if is_complete(there) and self._may_be(there):
+            self._machine.go(Trigger.BEGUN, now_ns)
+            return self._measure(now_ns, 0)
+        if is_complete(there) and not self._rules.always:
+            return self._end(now_ns, Outcome.NO_BROKER, "a broker of the topic is gone, or takes no publishers")
+        return self._next(now_ns)
+
+    def handle(self, event: Event, now_ns: int) -> list[Action]:
+        if isinstance(event, BrokerJoined):
+            self._brokers[event.broker.name] = event.broker
+            return []
+        if isinstance(event, BrokerLeft):
+            return self._handle_left(event.broker, now_ns)
+        if isinstance(event, Tick):
+            return self._look_at_the_time(now_ns)
+        if isinstance(event, ScalerAnswered) and self._machine.state is State.SCALING:
+            self._brokers.update((broker.name, broker) for broker in event.brokers)
+            if not event.brokers:
+                self._task = replace(self._task, scaler=Scaler.NONE)
+            return self._next(now_ns)
+        if isinstance(event, Placed) and event.round == self._round:
+            return self._handle_placed(event, now_ns)
+        if isinstance(event, Progress) and event.round == self._round and event.broker in self._watches:
+            return self._handle_progress(event, now_ns)
+        if isinstance(event, Recorded) and event.round == self._round and event.broker in self._watches:
+            return self._handle_recorded(event, now_ns)
+        return []
+
+    # Measuring
+
+    def _measure(self, now_ns: int, settle_ns: int) -> list[Action]:
+        """All brokers of the layout, and those that it left: some publishers may not have moved. ``settle_ns``: for
+        buckets to fill."""
+        self._step_ns, self._settle_ns = now_ns, settle_ns
+        at_most_ns = max(self._at_least_ns, AT_MOST_NS)
+        self._due_ns = now_ns + settle_ns + at_most_ns + SILENT_NS
+        left = [name for name in self._before.brokers if name in self._brokers]
+        self._watches = {name: watch_of(self._task) for name in dict.fromkeys([*self._layout.brokers, *left])}
+        return [
+            Measure(
+                broker=name,
+                round=self._round,
+                after_ns=settle_ns,
+                at_least_ns=self._at_least_ns,
+                at_most_ns=at_most_ns,
+            )
+            for name in self._watches
+        ]
+
+    def _handle_progress(self, event: Progress, now_ns: int) -> list[Action]:
+        watch, state = self._watches[event.broker], self._machine.state
+        self._others_worst_ns = max(self._others_worst_ns, event.others_worst_ns)
+        if state is State.PLACING:
+            watch.heard = True
+            if self._answers_for(event.broker) and watch.breaks_others(event, now_ns):
+                return self._abort(event.broker, now_ns)
+            return self._climb(now_ns)
+        if state not in (State.MEASURING, State.JUDGING):
+            return []
+        watch.receive(event)
+        if self._answers_for(event.broker) and watch.breaks_others(event, now_ns):
+            return self._abort(event.broker, now_ns)
+        if now_ns - self._step_ns >= self._settle_ns + self._at_least_ns:
+            watch.judge()
+        return self._end_of_round(now_ns)
+
+    def _answers_for(self, name: str) -> bool:
+        """Whether the promises of other topics at broker ``name`` may be broken by this search."""
+        return name in (self._layout.brokers if self._rules.always else self._coming)
+
+    def _end_of_round(self, now_ns: int) -> list[Action]:
+        watches = self._watches.values()
+        above = [watch for watch in watches if watch.is_above]
+        if above:
+            worst_ns = max(watch.latency.total_ns for watch in above)
+            if (
+                self._machine.state is State.JUDGING
+                and not self._rules.always
+                and worst_ns > (self._before_ns or math.inf)
+            ):
+                return self._take_back(worst_ns, now_ns)
+            if not any(watch.has_seen_enough for watch in above):
+                return []
+            return self._record(Trigger.LATE, now_ns)
+        if not self._others_are_content(now_ns):
+            return []
+        here = [self._watches[name] for name in self._layout.brokers]
+        if not all(watch.verdict is Verdict.BELOW or watch.final for watch in here):
+            is_long = all(watch.takes_long or watch.verdict is Verdict.BELOW for watch in here)
+            return self._record(Trigger.UNCLEAR, now_ns) if is_long and key(self._layout) not in self._again else []
+        self._note_round(now_ns)
+        stopped = self._stop_all()
+        if not any(watch.test.count for watch in watches):
+            unsent = any(watch.unsent for watch in watches)
+            outcome = Outcome.NO_CONSUMER if unsent else Outcome.NO_TRAFFIC
+            return [*stopped, *self._end(now_ns, outcome)]
+        certain = all(watch.verdict is Verdict.BELOW for watch in here)
+        return [*stopped, self._done(now_ns, Outcome.FITS, latency=self.rounds[-1].latency, certain=certain)]
+
+    def _record(self, why: Trigger, now_ns: int) -> list[Action]:
+        self._note_round(now_ns)
+        self._due_ns = now_ns + SILENT_NS
+        self._machine.go(why, now_ns)
+        return self._stop_all(trace_wanted=True)
+
+    def _others_are_content(self, now_ns: int) -> bool:
+        """Nothing is accepted while another topic's promise is broken, nor beside others before a breach could have
+        lasted for long enough to be one."""
+        if any(watch.broken_since_ns is not None for watch in self._watches.values()):
+            return False
+        return not self._beside or now_ns - self._step_ns >= BREACH_NS
+
+    # Explaining
+
+    def _handle_recorded(self, event: Recorded, now_ns: int) -> list[Action]:
+        self._watches[event.broker].trace = event.trace
+        traces = {name: watch.trace for name, watch in self._watches.items() if watch.trace is not None}
+        if self._machine.state is not State.EXPLAINING or len(traces) < len(self._watches):
+            return []
+        made, latency = recording(traces), self.rounds[-1].latency
+        is_late = any(watch.is_above for watch in self._watches.values())
+        if not is_late and self._is_clear(traces):
+            return [self._done(now_ns, Outcome.FITS, latency=latency, certain=True)]
+        if not is_late or (made is not None and self._is_doubtful(made)):
+            self._again.add(key(self._layout))
+            self._round += 1
+            self._machine.go(Trigger.DOUBTFUL, now_ns)
+            return self._measure(now_ns, 0)
+        if made is not None:
+            self._recordings.append(made if key(self._layout) in self._again else made.without_excess)
+        self._gave_up |= {name for name, watch in self._watches.items() if watch.is_above}
+        self._refuted.append(Refuted(layout=self._layout, latency=latency, recorded=made))
+        self._before_ns = max((one.total_ns for one in latency.values()), default=0)
+        return self._next(now_ns)
+
+    def _is_clear(self, traces: Mapping[str, Trace]) -> bool:
+        """Whether the promise is kept by what arrived, replayed, and the sample does not speak against it: what keeps
+        it from being clear is the machine, which stood still."""
+        within = all(watch.is_within and not watch.sees_too_little for watch in self._watches.values())
+        return within and is_clear(self._task, self._layout, traces)
+
+    def _is_doubtful(self, made: Recording) -> bool:
+        """Whether what arrived, served one after the other as it was, would have been in time: something else made it
+        late, which need not last (a machine that stood still)."""
+        model = Model(self._task, [made.without_excess], [])
+        return key(self._layout) not in self._again and model.keeps(model.predicted(self._layout), CLEAR)
+
+    # Predicting
+
+    def _next(self, now_ns: int) -> list[Action]:
+        """Try the next layout, ask for brokers, or end."""
+        task, brokers = self._task, list(self._brokers.values())
+        if not brokers and task.scaler is Scaler.NONE:
+            return self._end(now_ns, Outcome.NO_BROKER)
+        best: Candidate | None = None
+        if self._tried >= (MOST_ROUNDS if self._rules.always else MOST_STEPS):
+            return self._without(now_ns, None, self._best_measured())
+        if not self._recordings:
+            layout = by_rates(task, brokers, self._split, self._refuted)
+            if layout is not None and not self._rules.always:  # whoever has no place gets one there
+                return self._end(now_ns, Outcome.BROKERS_CAME)
+            if layout is not None:
+                return self._try(layout, now_ns)
+            missing = Missing(brokers=1) if self._refuted else missing_by_rate(task, brokers)
+            return self._without(now_ns, missing, self._best_measured())
+        outcome = search(task, brokers, self._recordings, self._refuted, self._split)
+        if self._rules.always:
+            if outcome.found is not None:
+                return self._try(outcome.found.layout, now_ns)
+            return self._without(now_ns, outcome.missing, outcome.best)
+        model = Model(task, self._recordings, self._refuted)
+        burst = model.enough_burst()
+        if burst:
+            return self._end(now_ns, Outcome.ONE_BUCKET, missing=Missing(burst=burst))
+        best = better_layout(
+            task, self._in_force, brokers, self._recordings, self._refuted, self._split, self._rules.margin
+        )
+        if best is None:
+            return self._without(now_ns, outcome.missing, None)
+        if not self._rules.may_move:
+            what = f"{moved(self._in_force, best.layout):,} publishers would move, to {', '.join(best.layout.brokers)}"
+            return self._end(now_ns, Outcome.NO_MOVES, what)
+        return self._try(best.layout, now_ns)
+
+    def _without(self, now_ns: int, missing: Missing | None, best: Candidate | None) -> list[Action]:
+        """No layout of the brokers there are is to be tried: ask for more, or end with the best that is known."""
+        # Again only where those that came have made it less: otherwise no number of them would do.
+        if missing is not None and 0 < missing.brokers < self._wanted and self._task.scaler is not Scaler.NONE:
+            self._wanted, self._due_ns = missing.brokers, now_ns + SCALED_WITHIN_NS
+            self._machine.go(Trigger.SHORT, now_ns)
+            return [AskScaler(brokers=missing.brokers)]
+        if best is not None and self._rules.always and key(best.layout) != key(self._in_force):
+            self._before = with_fewest_moves(self._in_force, best.layout, self._task.demand)
+            if self._machine.state is not State.TAKING_BACK:
+                self._machine.go(Trigger.WORSE, now_ns)
+            return self._place_back(now_ns, Outcome.NO_BETTER, missing=missing, latency=best.latency)
+        if best is None and self._rules.always and self.full:  # better nowhere than where others need the broker
+            left = reduce(without, self.full, self._in_force)
+            self._before = with_shares(left.brokers, left.placement, self._task.demand, self._split)
+            if self._machine.state is not State.TAKING_BACK:
+                self._machine.go(Trigger.WORSE, now_ns)
+            return self._place_back(now_ns, Outcome.NO_BETTER, missing=missing)
+        latency = {} if best is None else best.latency
+        return self._end(now_ns, Outcome.NO_BETTER, missing=missing, latency=latency)
+
+    def _best_measured(self) -> Candidate | None:
+        measured = [Candidate(layout=one.layout, latency=one.latency) for one in self._refuted]
+        return min((one for one in measured if self._may_be(one.layout)), key=lambda one: one.worst_ns, default=None)
+
+    # Acting
+
+    def _try(self, layout: Layout, now_ns: int) -> list[Action]:
+        self._tried += 1
+        self._wanted = math.inf
+        self._before = self._in_force
+        self._layout = with_fewest_moves(self._before, layout, self._task.demand)
+        self._coming = receiving(self._before, self._layout)
+        self._beside = any(self._brokers[name].allocated > 0 for name in self._coming if name in self._brokers)
+        moves = moved(self._before, self._layout)
+        self._part, self._parts = 0, min(_MOST_PARTS, math.ceil(moves / self._rules.moves)) if self._beside else 1
+        self._machine.go(Trigger.BETTER, now_ns)
+        return self._place(now_ns)
+
+    def _place(self, now_ns: int) -> list[Action]:
+        self._round += 1
+        self._part += 1
+        last, demand = self._in_force, self._task.demand
+        self._in_force = let_in(self._before, self._layout, self._part / max(self._parts, 1), demand, self._split)
+        left_ns = max(0, self._settle_ns - (now_ns - self._step_ns)) if self._part > 1 else 0
+        self._settle_ns = max(left_ns, settle_ns(demand, last, self._in_force))
+        self._step_ns, self._due_ns = now_ns, now_ns + PLACED_WITHIN_NS
+        self._watches = {name: watch_of(self._task) for name in self._layout.brokers}
+        held = self._watches if self._beside else ()
+        return [
+            *(Measure(broker=name, round=self._round, held=True) for name in held),
+            Place(round=self._round, layout=self._in_force),
+        ]
+
+    def _handle_placed(self, event: Placed, now_ns: int) -> list[Action]:
+        if self._machine.state is State.TAKING_BACK:
+            return self._handle_back(now_ns)
+        if self._machine.state is not State.PLACING:
+            return []
+        if self._part < self._parts:
+            self._step_ns, self._due_ns = now_ns, now_ns + PLACED_WITHIN_NS
+            return self._climb(now_ns)
+        self._machine.go(Trigger.IN_FORCE, now_ns)
+        broken_ns = {name: watch.broken_since_ns for name, watch in self._watches.items()}
+        actions = self._measure(now_ns, max(0, self._settle_ns - event.calm_ns))
+        for name, watch in self._watches.items():
+            watch.broken_since_ns = broken_ns.get(name)
+        return actions
+
+    def _climb(self, now_ns: int) -> list[Action]:
+        """The next publishers move once every broker has kept the promises of other topics for as long as a breach
+        takes."""
+        calm = all(watch.heard and watch.broken_since_ns is None for watch in self._watches.values())
+        if self._part >= self._parts or not calm or now_ns - self._step_ns < BREACH_NS:
+            return []
+        stopped = self._stop_all()
+        self._machine.go(Trigger.STEP, now_ns)
+        return [*stopped, *self._place(now_ns)]
+
+    # Taking back
+
+    def _take_back(self, worst_ns: int, now_ns: int) -> list[Action]:
+        """The layout is clearly late, and later than the one before."""
+        assert self._before_ns is not None
+        self._note_round(now_ns)
+        stopped = self._stop_all()
+        self._machine.go(Trigger.WORSE, now_ns)
+        why = f"p{self._task.percentile:g} {worst_ns / 1e6:,.3g} ms, {self._before_ns / 1e6:,.3g} ms before"
+        return [*stopped, *self._place_back(now_ns, Outcome.TAKEN_BACK, f"it was worse: {why}")]
+
+    def _abort(self, name: str, now_ns: int) -> list[Action]:
+        """Another topic needs ``name``: it keeps what it had of this one before."""
+        state, stopped = self._machine.state, self._stop_all()
+        if state is not State.PLACING:
+            self._note_round(now_ns)
+        kept = 0.0 if state is State.MEASURING else self._rate_on(self._before, name)
+        self._task = without_room(self._task, name, kept)
+        self.full[name] = kept
+        if state is State.MEASURING:
+            self._machine.go(Trigger.OTHERS_BROKEN, now_ns)
+            return [*stopped, *self._next(now_ns)]
+        self._machine.go(Trigger.OTHERS_BROKEN, now_ns)
+        why = f"the promise of another topic was broken at {name}"
+        return [*stopped, *self._place_back(now_ns, Outcome.TAKEN_BACK, why)]
+
+    def _place_back(
+        self,
+        now_ns: int,
+        outcome: Outcome,
+        reason: str = "",
+        missing: Missing | None = None,
+        latency: Mapping[str, Latency] | None = None,
+    ) -> list[Action]:
+        self._ending = outcome, reason, missing, latency or {}
+        self._round += 1
+        self._layout = self._in_force = self._before
+        self._due_ns = now_ns + PLACED_WITHIN_NS
+        return [Place(round=self._round, layout=self._in_force)]
+
+    def _handle_back(self, now_ns: int) -> list[Action]:
+        assert self._ending is not None
+        outcome, reason, missing, latency = self._ending
+        if outcome is Outcome.TAKEN_BACK and self._rules.always:
+            return self._next(now_ns)
+        return [self._done(now_ns, outcome, reason, missing=missing, latency=latency)]
+
+    # Ending
+
+    def _handle_left(self, name: str, now_ns: int) -> list[Action]:
+        """Layouts that use it cannot be judged any more."""
+        self._brokers.pop(name, None)
+        if name not in self._watches or self._machine.state in (State.SCALING, State.TAKING_BACK):
+            return []
+        return self._give_up(now_ns, Outcome.NO_BROKER, f"{name} is gone, or takes no publishers")
+
+    def _look_at_the_time(self, now_ns: int) -> list[Action]:
+        state = self._machine.state
+        if now_ns - self._started_ns >= SEARCH_AT_MOST_NS and state is not State.TAKING_BACK:
+            return self._give_up(now_ns, Outcome.TIME_UP)
+        if now_ns < self._due_ns:
+            return []
+        if state is State.PLACING and self._part == self._parts:
+            return self._handle_placed(Placed(round=self._round), now_ns)
+        if state is State.TAKING_BACK:
+            return self._handle_back(now_ns)
+        if state is State.SCALING:
+            return self.handle(ScalerAnswered(), now_ns)
+        silent = sorted(name for name, watch in self._watches.items() if not (watch.final or watch.trace is not None))
+        return self._give_up(now_ns, Outcome.SILENT, f"{', '.join(silent)} did not report what it measured")
+
+    def _give_up(self, now_ns: int, outcome: Outcome, reason: str = "") -> list[Action]:
+        """Nothing is known of the layout in force: the one before comes back, if its brokers are there."""
+        stopped, before = self._stop_all(), self._before
+        has_acted = self._machine.state in (State.PLACING, State.JUDGING, State.EXPLAINING)
+        if has_acted and key(before) != key(self._in_force):
+            self._machine.go(Trigger.WORSE, now_ns)
+            if is_complete(before) and self._may_be(before):
+                return [*stopped, *self._place_back(now_ns, outcome, reason)]
+        return [*stopped, *self._end(now_ns, outcome, reason)]
+
+    def _end(
+        self,
+        now_ns: int,
+        outcome: Outcome,
+        reason: str = "",
+        *,
+        missing: Missing | None = None,
+        latency: Mapping[str, Latency] | None = None,
+    ) -> list[Action]:
+        return [self._done(now_ns, outcome, reason, missing=missing, latency=latency or {})]
+
+    def _done(
+        self,
+        now_ns: int,
+        outcome: Outcome,
+        reason: str = "",
+        *,
+        latency: Mapping[str, Latency],
+        certain: bool = False,
+        missing: Missing | None = None,
+    ) -> Done:
+        report = Report(
+            fits=outcome is Outcome.FITS,
+            certain=certain,
+            outcome=outcome,
+            reason=reason,
+            layout=self._in_force,
+            latency=latency,
+            rounds=tuple(self.rounds),
+            full=self._all_full(),
+            missing=missing,
+            others_worst_ns=self._others_worst_ns,
+            took_ns=now_ns - self._started_ns,
+            heard=outcome not in (Outcome.NO_TRAFFIC, Outcome.NO_CONSUMER),
+            unsent={name: watch.unsent_part for name, watch in self._watches.items() if watch.sees_too_little},
+        )
+        return Done(report=report)
+
+    def _all_full(self) -> dict[str, float]:
+        """{broker: msg/s that it keeps}: also of those above the target, what the model says that they can process."""
+        full = dict(self.full)
+        if self._recordings:
+            model = Model(self._task, self._recordings, self._refuted)
+            for name in self._gave_up - full.keys():
+                kept = max(self._rate_on(self._in_force, name), model.keepable(name))
+                if 0 < kept < float(self._task.demand.rates.sum()):
+                    full[name] = kept
+        return full
+
+    def _stop_all(self, *, trace_wanted: bool = False) -> list[Action]:
+        return [Stop(broker=name, round=self._round, trace_wanted=trace_wanted) for name in self._watches]
+
+    def _note_round(self, now_ns: int) -> None:
+        self.rounds.append(
+            RoundRecord(
+                layout=self._layout,
+                started_ns=self._step_ns,
+                ended_ns=now_ns,
+                verdicts={name: watch.verdict for name, watch in self._watches.items()},
+                latency={name: watch.latency for name, watch in self._watches.items()},
+            )
+        )
+
+    def _may_be(self, layout: Layout) -> bool:
+        """Whether its brokers are there, and none gets more than is known to be too much."""
+        full = self._task.full
+        return self._brokers.keys() >= set(layout.brokers) and all(
+            self._rate_on(layout, name) <= full.get(name, math.inf) for name in layout.brokers
+        )
+
+    def _rate_on(self, layout: Layout, broker: str) -> float:
+        """Msg/s of the topic."""
+        if broker not in layout.brokers:
+            return 0.0
+        return float(self._task.demand.rates[layout.placement == layout.brokers.index(broker)].sum())
+
+    def _nobody(self) -> Layout:
+        return Layout(brokers=(), placement=np.full(len(self._task.demand.rates), NOWHERE), shares_micro=())
