@@ -82,6 +82,6 @@ def _progress(found: Json) -> str:
     rounds = len(found["rounds"])
     parts = [f"fitting ({found['method']}): {found['state']}", f"{rounds} {plural(rounds, 'round')}"]
     parts += [f"{found['took_s']:.3g} s"] if found["took_s"] is not None else []
-    parts += [found["phase"]] if found["state"] == "running" else []
+    parts += [phase] if (phase := found.get("phase")) and found["state"] == "running" else []
     parts += [found["reason"]] if found["reason"] else []
     return ", ".join(parts)

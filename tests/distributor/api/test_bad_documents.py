@@ -56,7 +56,7 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
     measuring = Measurements(lambda _broker: None)
     request = MeasurementRequest(id="m", topic="cars", percentile=99, target_ns=1, share_version=1)
     measuring.begin("a", "1", request, 1, {}, told.append)
-    app = make_app(opened.registry, opened.syncing, fittings=SimpleNamespace(report=measuring.report))
+    app = make_app(opened.registry, opened.syncing, layouts=SimpleNamespace(report=measuring.report))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://d") as client:
         yield Service(opened, client, told)
     await opened.aclose()

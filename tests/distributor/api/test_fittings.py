@@ -46,8 +46,10 @@ async def test_options_that_are_none_are_refused_and_nothing_is_stored(distribut
 async def test_a_submission_is_answered_at_once_and_its_fitting_waits_for_messages(distributor):
     async with leader(distributor) as client:
         assert (await client.get("/v1/topics/cars/fitting")).status_code == 404
-        await client.put("/v1/topics/cars", json=spec().to_json())
-        assert (await client.get("/v1/topics/cars/fitting")).json()["state"] in ("queued", "waiting")
+        await client.put("/v1/topics/cars?fitting=sequential", json=spec().to_json())  # as ``always`` was called
+        found = (await client.get("/v1/topics/cars/fitting")).json()
+        assert found["state"] in ("queued", "waiting")
+        assert found["method"] == "always"
         again = await client.put("/v1/topics/cars?fitting=off", json=spec().to_json())
         assert again.status_code == 200
         await trio.testing.wait_all_tasks_blocked()

@@ -54,7 +54,7 @@ async def test_places_that_were_written_in_parts_are_read_as_they_are(distributo
     topic = await placed(distributor)
     of = topic.spec.publishers.ids
     to = {of[i]: "b" if topic.placement.broker_of(of[i]) == "a" else "a" for i in (0, 9_999, 24_999)}
-    assert await distributor.registry.relocate("cars", to, "moved")
+    await distributor.registry.arrange("cars", topic.assignment_version, topic.placement.moved(to), "moved")
     moved = distributor.registry.topic("cars")
     stored = (await records.load(distributor.store)).topics["cars"]
     assert stored.placement.brokers == moved.placement.brokers

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import pytest
+import trio
+import trio.testing
 
 from srtm.cli import main
+from srtm.client.distributor import DistributorClient
+from srtm.commands.fitting import wait_judged
+from srtm.commands.topics import _status_of
 from tests.support.played_distributor import BROKER, FITTING, NOT_PROMISED, PLAN, REPORT, VIEW, Distributor
 
 
@@ -147,29 +153,41 @@ def test_a_submission_that_does_not_wait_ends_well_however_far_its_fitting_is(
 @pytest.mark.parametrize(
     ("state", "goes_on"), [("queued", True), ("waiting", True), ("running", True), ("fits", False)]
 )
-def test_a_submission_says_that_its_fitting_goes_on_and_how_to_follow_it(
+def test_a_submission_says_that_a_search_is_to_come_and_how_to_follow_it(
     distributor: Distributor, capsys: pytest.CaptureFixture[str], topic_file: Path, state: str, goes_on: bool
 ) -> None:
     view = distributor.answers["PUT", "/v1/topics/roads"][1]
     distributor.answers["PUT", "/v1/topics/roads"] = (200, {**view, "fitting": {**FITTING, "state": state}})
     assert main(["topic", "submit", str(topic_file)]) == 0
     shown = capsys.readouterr().out
-    for part in ("fitting goes on", "`srtm topic show roads`", f"`srtm topic submit {topic_file} --wait`"):
+    for part in ("a search is to come", "`srtm topic show roads`", f"`srtm topic submit {topic_file} --wait`"):
         assert (part in shown) is goes_on
 
 
-@pytest.mark.parametrize(("state", "status"), [("fits", 0), ("does not fit", 1), ("failed", 1)])
-def test_a_submission_that_waits_ends_as_its_fitting_does(
-    distributor: Distributor,
-    capsys: pytest.CaptureFixture[str],
-    topic_file: Path,
-    state: str,
-    status: int,
+def judged(verdict: str, messages: int = 6000) -> dict[str, object]:
+    period = {"verdict": verdict, "messages": messages}
+    return {**VIEW, "promise": verdict, "promise_reason": "as measured", "promise_last_60s": period}
+
+
+@pytest.mark.parametrize(
+    ("view", "status", "took_s"),
+    [(judged("kept"), 0, 60), (judged("broken"), 1, 60), (judged("unknown"), 1, 90), (judged("unknown", 0), 1, 90)],
+)
+async def test_waiting_ends_with_the_verdict_on_a_minute_of_traffic_or_after_90_s(
+    view: dict[str, object], status: int, took_s: float, autojump_clock: trio.testing.MockClock
 ) -> None:
-    distributor.answers["GET", "/v1/topics/roads/fitting"] = (200, {**FITTING, "state": state})
-    assert main(["topic", "submit", str(topic_file), "--fitting", "paper", "--rounds-s", "5", "--wait"]) == status
-    assert distributor.queries["PUT", "/v1/topics/roads"] == {"fitting": "paper", "rounds_s": "5", "confidence": "95"}
-    assert f"fitting (sequential): {state}" in capsys.readouterr().err
+    class Client:
+        async def topic(self, _name: str) -> dict[str, object]:
+            return view
+
+        async def fitting(self, _name: str) -> dict[str, object]:
+            return FITTING
+
+    told: list[str] = []
+    found = await wait_judged(cast(DistributorClient, Client()), "roads", told.append)
+    assert trio.current_time() == pytest.approx(took_s, abs=1)
+    assert _status_of({**found, "state": "placed"}, waited=True) == status
+    assert told[0].startswith(f"promise {view['promise']}: as measured; fitting (sequential): fits")
 
 
 def test_the_last_changes_of_shares_are_shown_with_their_reasons(
