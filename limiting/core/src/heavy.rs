@@ -32,7 +32,7 @@ impl Heaviest {
     pub fn note(&mut self, hash: Hash, subject: &str) {
         // A random sample (Knuth's LCG): a fixed step would miss what comes at a regular pace.
         self.dice = self.dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        if (self.dice >> 33) % SAMPLE == 0 {
+        if (self.dice >> 33).is_multiple_of(SAMPLE) {
             self.add(hash, subject);
         }
     }
