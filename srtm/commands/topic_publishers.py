@@ -82,4 +82,4 @@ def _show(name: str, found: Json, added: int, removed: Sequence[str], console: C
 def _lines(rows: Sequence[Sequence[object]]) -> Iterator[str]:
     """Yield rows with tabs between the columns."""
     for row in rows:
-        yield "\t".join(map(number, row))
+        yield "\t".join(map(number, row)).rstrip("\t")
