@@ -114,7 +114,7 @@ impl Server {
 
     fn publish(&self, stream: &TcpStream, bodies: &[&[u8]]) -> io::Result<()> {
         let n = self.published.fetch_add(1, Ordering::SeqCst);
-        if self.fault == Fault::Refuse && n % 10 == 0 {
+        if self.fault == Fault::Refuse && n.is_multiple_of(10) {
             return send(stream, 1, b"E_RATE_LIMITED PUB retry after 3 ms");
         }
         if let Fault::Stall(pause) = self.fault {
@@ -129,8 +129,8 @@ impl Server {
         }
         send(stream, 0, b"OK")?;
         let copies = match self.fault {
-            Fault::Lose if n % 10 == 0 => 0,
-            Fault::Repeat if n % 10 == 0 => 2,
+            Fault::Lose if n.is_multiple_of(10) => 0,
+            Fault::Repeat if n.is_multiple_of(10) => 2,
             _ => 1,
         };
         let mut subscribers = self.subscribers.lock().expect("lock");
