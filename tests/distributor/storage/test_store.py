@@ -21,7 +21,11 @@ def setting(name: str, value: int) -> Replace:
 
 
 async def values(opened: Store) -> dict[str, int]:
-    return {row["name"]: row["value"] for row in await opened.rows(store.settings) if row["name"] != "schema"}
+    return {
+        row["name"]: row["value"]
+        for row in await opened.rows(store.settings)
+        if row["name"] not in ("schema", store.IDENTITY)
+    }
 
 
 async def leading(url: str) -> Store:
