@@ -101,11 +101,13 @@ interop: build $(PEERS)
 	$(BIN)/python -m tests.interop
 	$(BIN)/python -m tests.interop.drop_in
 
-# SIGKILL under load a hundred times, and ten minutes of bad links, stops and kills under both lease rules and GDRL; `make test` has short forms.
+# SIGKILL under load a hundred times; ten minutes of bad links, stops and kills under both lease rules and GDRL; ten of chaos in a whole cluster.
+# `make test` has short forms.
 soak: build
 	$(BIN)/python -m tests.faults.crash --kills 100
 	$(BIN)/python -m tests.faults.crash --kills 100 --mem-queue-size 100
 	$(BIN)/python -m tests.faults.lease_soak --seconds 600
+	$(BIN)/python -m tests.faults.chaos --seconds 600
 
 # The protocols of the leases and of GDRL, exhaustively for few brokers, and runs of these models through the code.
 model: build

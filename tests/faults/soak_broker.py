@@ -53,7 +53,11 @@ class Broker:
 
     async def start(self) -> None:
         """Until it answers, be it that it must hear the distributor first: that may be cut off."""
-        await self.launch(self.name, self.directory)
+        await self.start_as(self.name, self.directory)
+
+    async def start_as(self, name: str, directory: Path) -> None:
+        """Start another broker's name or directory here, until it answers."""
+        await self.launch(name, directory)
         await until_answer(self.http_address, is_ready=False)
 
     async def launch(self, name: str, directory: Path) -> None:
