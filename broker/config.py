@@ -45,6 +45,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     mqtt_receive_maximum: int = 256  # publishes of QoS 2 that a client may leave unreleased
     mqtt_max_in_flight: int = 64  # deliveries of QoS 1 and 2 that a client may leave unacknowledged
     mqtt_max_queued: int = 10_000  # messages that wait for a session
+    mqtt_max_retained: int = 100_000  # messages
     mqtt_max_subscriptions: int = 10_000  # of a session
     mqtt_max_session_expiry_s: int = 604_800  # 7 days
     http_idle_timeout_ms: int = 0  # 0: for ever
@@ -107,6 +108,7 @@ MQTT_BOUNDS = {
     "mqtt_receive_maximum": (1, 65_535),
     "mqtt_max_in_flight": (1, 65_535),
     "mqtt_max_queued": (1, 10**9),
+    "mqtt_max_retained": (0, 10**9),
     "mqtt_max_subscriptions": (1, 10**9),
     "mqtt_max_session_expiry_s": (0, (1 << 32) - 1),
 }

@@ -13,6 +13,7 @@ _NUMBERS = {
     "mqtt_receive_maximum": "publishes of QoS 2 that a client may leave unreleased",
     "mqtt_max_in_flight": "deliveries of QoS 1 and 2 that a client may leave unacknowledged",
     "mqtt_max_queued": "messages that wait for a session whose client is away or slow",
+    "mqtt_max_retained": "messages that are retained",
     "mqtt_max_subscriptions": "subscriptions of a session",
     "mqtt_max_session_expiry_s": "seconds for which a session without a connection is kept",
 }

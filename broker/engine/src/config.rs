@@ -77,6 +77,7 @@ pub struct Config {
     pub mqtt_receive_maximum: u16,     // publishes of QoS 2 that a client may leave unreleased
     pub mqtt_max_in_flight: u16,       // deliveries of QoS 1 and 2 that a client may leave unacknowledged
     pub mqtt_max_queued: usize,        // messages that wait for a session
+    pub mqtt_max_retained: usize,      // messages
     pub mqtt_max_subscriptions: usize, // of a session
     pub mqtt_max_session_expiry_s: u32,
     pub http_idle_timeout_ms: u64,
@@ -186,6 +187,7 @@ impl Default for Config {
             mqtt_receive_maximum: 256,
             mqtt_max_in_flight: 64,
             mqtt_max_queued: 10_000,
+            mqtt_max_retained: 100_000,
             mqtt_max_subscriptions: 10_000,
             mqtt_max_session_expiry_s: 604_800,
             http_idle_timeout_ms: 0,

@@ -1,4 +1,4 @@
-//! Keys of connections, topics, channels and sessions. A key stays invalid after its object is gone: it never names another.
+//! Keys of connections, topics, channels, sessions and groups. A key stays invalid after its object is gone: it never names another.
 
 use slotmap::new_key_type;
 
@@ -10,4 +10,5 @@ new_key_type! {
     pub struct TopicKey;
     pub struct ChannelKey;
     pub struct SessionKey;
+    pub struct GroupKey;
 }

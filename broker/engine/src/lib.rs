@@ -1,7 +1,7 @@
 //! The data plane of an SRTM broker: NSQ protocol V2, an exact token bucket per topic, latency histograms, one epoll
 //! reactor.
 //!
-//! Imports go one way: `io` -> `engine` -> `clients`, `mqtt` -> `scheduling` -> `queueing` -> `storage`, `telemetry`,
+//! Imports go one way: `io` -> `engine` -> `clients` -> `mqtt`, `scheduling` -> `queueing` -> `storage`, `telemetry`,
 //! `limiter`. All of these import `transport`, `http`, `protocol`, `arrival` and the leaves, which are single files
 //! here. `tests/test_engine_architecture.py` holds the table.
 //!

@@ -1,6 +1,9 @@
 //! What a connection of the MQTT port has besides its two streams.
 
+use std::collections::HashMap;
+
 use crate::keys::SessionKey;
+use crate::mqtt::forms::Alias;
 use crate::protocol::mqtt::decode::header;
 use crate::protocol::mqtt::property::{self, Properties};
 use crate::protocol::mqtt::version::Version;
@@ -18,7 +21,15 @@ pub struct MqttClient {
     pub longest_packet: u32,         // bytes that the client takes
     pub explains: bool,              // reason strings and user properties are wanted (Request Problem Information)
     pub receipts: bool,              // acknowledgements say how long the message waits
-    aliases: Vec<Box<str>>,          // "": not set
+    aliases: Vec<Box<str>>,          // that the client has set; "": not set
+    given: Option<Box<Given>>,       // that the broker sets, if the client takes any
+}
+
+/// Aliases that the broker has given to names, first come, first served.
+#[derive(Debug, Default)]
+struct Given {
+    most: u16,
+    numbers: HashMap<Box<str>, u16>,
 }
 
 /// Topic Aliases that a client may set (5.0, section 3.2.2.3.8).
@@ -35,6 +46,7 @@ impl MqttClient {
             explains: false,
             receipts: false,
             aliases: Vec::new(),
+            given: None,
         }
     }
 
@@ -53,9 +65,25 @@ impl MqttClient {
         Some(topic)
     }
 
+    /// The alias under which the client is told a name, if it is to have one.
+    pub fn alias_for(&mut self, name: &str) -> Option<Alias> {
+        let given = self.given.as_mut()?;
+        if let Some(&number) = given.numbers.get(name) {
+            return Some(Alias { number, is_known: true });
+        }
+        let number = given.numbers.len() as u16 + 1;
+        if number > given.most {
+            return None;
+        }
+        given.numbers.insert(name.into(), number);
+        Some(Alias { number, is_known: false })
+    }
+
     /// Takes over what the properties of a CONNECT say of the connection.
     pub fn agree(&mut self, properties: Properties<'_>) {
         self.longest_packet = properties.number(property::MAXIMUM_PACKET_SIZE).unwrap_or(u32::MAX);
+        let most = properties.number(property::TOPIC_ALIAS_MAXIMUM).unwrap_or(0).min(u32::from(TOPIC_ALIASES)) as u16;
+        self.given = (most > 0).then(|| Box::new(Given { most, ..Given::default() }));
         self.explains = properties.number(property::REQUEST_PROBLEM_INFORMATION) != Some(0);
         self.receipts = self.explains && properties.user("srtm-receipts") == Some("1");
     }

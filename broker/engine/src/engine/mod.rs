@@ -319,6 +319,10 @@ impl Engine {
             self.send_replies(now); // who is refused must get that before its stream ends
         }
         self.handle_left(now);
+        if !self.turn.publishes.is_empty() {
+            self.decide_publishes(now); // wills
+            self.send_replies(now);
+        }
         self.fan_out_rest(now);
         let answered = self.schedule.dirty_conns.len();
         self.send_owed(now);

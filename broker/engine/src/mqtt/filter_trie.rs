@@ -6,17 +6,23 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use crate::keys::SessionKey;
+use crate::keys::{GroupKey, SessionKey};
 use crate::protocol::mqtt::packet::Options;
 use crate::protocol::mqtt::topic_filter::{is_reserved, levels};
 
 /// Who wants messages of a pattern, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Subscriber {
-    pub session: SessionKey,
+    pub who: Who,
     pub slot: u32, // of the session's list of subscriptions
     pub id: u32,   // Subscription Identifier; 0: none
     pub options: Options,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Who {
+    Session(SessionKey),
+    Group(GroupKey),
 }
 
 /// Where a subscription is: the node of its pattern, and its place there.
@@ -256,13 +262,13 @@ mod tests {
     use crate::protocol::mqtt::topic_filter::{Filter, matches};
 
     fn subscriber(session: SessionKey) -> Subscriber {
-        Subscriber { session, slot: 0, id: 0, options: Options::default() }
+        Subscriber { who: Who::Session(session), slot: 0, id: 0, options: Options::default() }
     }
 
-    fn sessions(trie: &FilterTrie, name: &str) -> BTreeSet<SessionKey> {
+    fn sessions(trie: &FilterTrie, name: &str) -> BTreeSet<Who> {
         let mut found = Vec::new();
         trie.matching(name, &mut found);
-        let all: BTreeSet<SessionKey> = found.iter().map(|subscriber| subscriber.session).collect();
+        let all: BTreeSet<Who> = found.iter().map(|subscriber| subscriber.who).collect();
         assert_eq!(all.len(), found.len(), "one subscription is found once");
         all
     }
@@ -293,8 +299,8 @@ mod tests {
             for round in 0..2 {
                 for name in &names {
                     let name = name.join("/");
-                    let wanted: BTreeSet<SessionKey> =
-                        there.iter().filter(|(pattern, ..)| matches(pattern, &name)).map(|(_, session, _)| *session).collect();
+                    let wanted: BTreeSet<Who> =
+                        there.iter().filter(|(pattern, ..)| matches(pattern, &name)).map(|(_, session, _)| Who::Session(*session)).collect();
                     prop_assert_eq!(sessions(&trie, &name), wanted, "{}", name);
                 }
                 prop_assert_eq!(trie.len(), there.len());
@@ -306,7 +312,7 @@ mod tests {
                     }
                     let (_, _, place) = there.remove(at);
                     if let Some(moved) = trie.remove(place) {
-                        let other = there.iter_mut().find(|(_, session, _)| *session == moved.session).expect("the one that moved");
+                        let other = there.iter_mut().find(|(_, session, _)| Who::Session(*session) == moved.who).expect("the one that moved");
                         other.2.position = place.position;
                     }
                 }

@@ -1,6 +1,6 @@
 //! A message on its way to subscribers: whom it goes to, and its bytes in each form that they need.
 
-use crate::keys::SessionKey;
+use crate::keys::{GroupKey, SessionKey};
 use crate::mqtt::filter_trie::Subscriber;
 use crate::protocol::mqtt::attributes::Attributes;
 use crate::protocol::mqtt::encode::{self, PublishHead, Written};
@@ -14,6 +14,7 @@ use crate::queueing::message::Message;
 pub struct Fan {
     pub found: Vec<Subscriber>,
     pub targets: Vec<Target>,
+    pub groups: Vec<GroupKey>,
     pub forms: Forms,
     pub attributes: Vec<u8>,
     pub number: u64,   // of the message
@@ -26,7 +27,15 @@ pub struct Target {
     pub session: SessionKey,
     pub qos: Qos,
     pub retain: bool,
-    pub ids: Vec<u32>, // Subscription Identifiers; most have none, and allocate nothing
+    pub ids: Vec<u32>,           // Subscription Identifiers; most have none, and allocate nothing
+    pub group: Option<GroupKey>, // whose message it is
+}
+
+/// The name of a topic as a client is told it: with an alias from now on, or by an alias alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Alias {
+    pub number: u16,
+    pub is_known: bool,
 }
 
 /// What subscribers get of a message besides its payload.
@@ -68,6 +77,13 @@ pub struct Form {
     id_at: usize,
 }
 
+/// What a form has that no other delivery shares.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Once {
+    pub dup: bool,
+    pub alias: Option<Alias>,
+}
+
 impl Forms {
     pub fn clear(&mut self) {
         self.bytes.clear();
@@ -84,7 +100,7 @@ impl Forms {
             .find(|(v, qos, retain, _)| shared && (*v, *qos, *retain) == (version, target.qos, target.retain))
             .map(|(.., form)| *form);
         let form = known.unwrap_or_else(|| {
-            let form = self.make(version, heading, target, payload, false);
+            let form = self.make(version, heading, target, payload, Once::default());
             if shared {
                 self.made.push((version, target.qos, target.retain, form));
             }
@@ -99,7 +115,7 @@ impl Forms {
         heading: &Heading<'_>,
         target: &Target,
         payload: &[u8],
-        dup: bool,
+        once: Once,
     ) -> Form {
         let mut properties = Written::default();
         if version == Version::V5 {
@@ -107,13 +123,14 @@ impl Forms {
                 properties.four(property::MESSAGE_EXPIRY, heading.left_s);
             }
             properties.raw(heading.properties);
+            once.alias.iter().for_each(|alias| _ = properties.two(property::TOPIC_ALIAS, alias.number));
             target.ids.iter().for_each(|id| _ = properties.variable(property::SUBSCRIPTION_ID, *id));
         }
         let head = PublishHead {
-            dup,
+            dup: once.dup,
             qos: target.qos,
             retain: target.retain,
-            topic: heading.name,
+            topic: if once.alias.is_some_and(|alias| alias.is_known) { "" } else { heading.name },
             id: 0,
             properties: properties.bytes(),
         };

@@ -5,15 +5,20 @@
 
 pub mod filter_trie;
 pub mod forms;
+pub mod group;
 pub mod outgoing;
+pub mod retained;
 pub mod session;
+pub mod will;
 
 use std::collections::HashMap;
 
 use slotmap::SlotMap;
 
-use crate::keys::SessionKey;
+use crate::keys::{GroupKey, SessionKey};
 use crate::mqtt::filter_trie::FilterTrie;
+use crate::mqtt::group::Group;
+use crate::mqtt::retained::Retained;
 use crate::mqtt::session::Session;
 
 /// All that the clients of the MQTT port have in common.
@@ -22,6 +27,9 @@ pub struct Hub {
     pub sessions: SlotMap<SessionKey, Session>,
     pub by_client: HashMap<Box<str>, SessionKey>,
     pub filters: FilterTrie,
+    pub groups: SlotMap<GroupKey, Group>,
+    pub by_group: HashMap<Box<str>, GroupKey>, // {$share/NAME/PATTERN: its group}
+    pub retained: Retained,
     pub counters: Counters,
 }
 

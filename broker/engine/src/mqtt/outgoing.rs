@@ -2,15 +2,18 @@
 
 use std::collections::VecDeque;
 
+use crate::keys::GroupKey;
 use crate::protocol::mqtt::packet::{AckKind, Qos};
 use crate::queueing::message::Message;
 use crate::queueing::queue::Queue;
 
 /// What is under way to a client under one packet identifier.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct InFlight {
     pub id: u16,
     pub qos: Qos,
+    pub retain: bool,
+    pub group: Option<GroupKey>,  // whose message it is
     pub message: Option<Message>, // None: its PUBREC came, and PUBREL is out
 }
 
@@ -32,14 +35,12 @@ pub struct Outgoing {
     pub queue: Queue,
     pub in_flight: VecDeque<InFlight>, // in the order in which they were sent
     pub window: u16,                   // so many may be in flight
-    pub resends: bool,                 // what is in flight comes again, on a new connection
-    pub listed: bool,                  // in the engine's list of sessions with something to send
     last_id: u16,
 }
 
 impl Outgoing {
     pub fn new(queue: Queue, window: u16) -> Self {
-        Self { queue, in_flight: VecDeque::new(), window, resends: false, listed: false, last_id: 0 }
+        Self { queue, in_flight: VecDeque::new(), window, last_id: 0 }
     }
 
     pub fn has_room(&self) -> bool {
@@ -47,15 +48,28 @@ impl Outgoing {
     }
 
     /// Takes a message into flight; returns its packet identifier, which no other one has.
-    pub fn begin(&mut self, message: Message, qos: Qos) -> u16 {
+    pub fn begin(&mut self, message: Message, qos: Qos, retain: bool, group: Option<GroupKey>) -> u16 {
         loop {
             self.last_id = self.last_id.checked_add(1).unwrap_or(1);
             let id = self.last_id;
             if self.in_flight.iter().all(|other| other.id != id) {
-                self.in_flight.push_back(InFlight { id, qos, message: Some(message) });
+                self.in_flight.push_back(InFlight { id, qos, retain, group, message: Some(message) });
                 return id;
             }
         }
+    }
+
+    /// Takes the messages of groups out of flight, in the order in which they were sent.
+    pub fn take_shared(&mut self) -> Vec<(GroupKey, Message)> {
+        let mut taken = Vec::new();
+        self.in_flight.retain_mut(|entry| match entry.group.filter(|_| entry.message.is_some()) {
+            Some(group) => {
+                taken.extend(entry.message.take().map(|message| (group, message)));
+                false
+            }
+            None => true,
+        });
+        taken
     }
 
     /// Acknowledgements come in order nearly always, and cost no search then.
@@ -90,7 +104,7 @@ mod tests {
 
     fn after(qos: Qos, steps: &[(AckKind, bool)]) -> Vec<Step> {
         let mut outgoing = Outgoing::new(Queue::in_memory(), 4);
-        let id = outgoing.begin(message(), qos);
+        let id = outgoing.begin(message(), qos, false, None);
         steps.iter().map(|(kind, refused)| outgoing.acknowledge(*kind, id, *refused)).collect()
     }
 
@@ -110,11 +124,11 @@ mod tests {
     #[test]
     fn an_identifier_is_used_again_only_when_it_is_free() {
         let mut outgoing = Outgoing::new(Queue::in_memory(), u16::MAX);
-        let first = outgoing.begin(message(), Qos::AtLeastOnce);
+        let first = outgoing.begin(message(), Qos::AtLeastOnce, false, None);
         for _ in 0..u16::MAX - 1 {
-            let id = outgoing.begin(message(), Qos::AtLeastOnce);
+            let id = outgoing.begin(message(), Qos::AtLeastOnce, false, None);
             assert_eq!(outgoing.acknowledge(AckKind::Puback, id, false), Step::Ended);
         }
-        assert_ne!(outgoing.begin(message(), Qos::AtLeastOnce), first, "it is still out");
+        assert_ne!(outgoing.begin(message(), Qos::AtLeastOnce, false, None), first, "it is still out");
     }
 }

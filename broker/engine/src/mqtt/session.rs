@@ -1,10 +1,12 @@
 //! What one client has, also while it is away: its subscriptions, what it is owed, what it is about to release.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
-use crate::keys::ConnKey;
+use crate::keys::{ConnKey, GroupKey};
 use crate::mqtt::filter_trie::Place;
 use crate::mqtt::outgoing::Outgoing;
+use crate::mqtt::retained::Replay;
+use crate::mqtt::will::Will;
 use crate::protocol::mqtt::attributes::origin_of;
 use crate::time::Nanos;
 use crate::timer::Armed;
@@ -23,7 +25,13 @@ pub struct Session {
     pub ends_at: Nanos, // while it has no connection
     pub window: u16,    // deliveries that may be in flight to its client
     pub subscriptions: Vec<Place>,
-    pub outgoing: Option<Box<Outgoing>>,               // once it was owed something
+    pub outgoing: Option<Box<Outgoing>>,        // once it was owed something
+    pub replays: Option<Box<VecDeque<Replay>>>, // of what is retained, for new subscriptions
+    pub groups: Option<Box<Vec<GroupKey>>>,
+    pub will: Option<Box<Will>>,
+    pub will_at: Nanos,                                // when it is due, without a connection
+    pub resends: bool,                                 // what is in flight comes again, on a new connection
+    pub listed: bool,                                  // in the engine's list of sessions with something to send
     pub received: Option<Box<HashMap<u16, Received>>>, // {packet identifier of QoS 2: until its PUBREL}
     pub found_in: u64, // the latest message that it was found for, and where in the list of targets
     pub target: u32,
@@ -64,12 +72,24 @@ impl Session {
             window: 1,
             subscriptions: Vec::new(),
             outgoing: None,
+            replays: None,
+            groups: None,
+            will: None,
+            will_at: Nanos::MAX,
+            resends: false,
+            listed: false,
             received: None,
             found_in: 0,
             target: 0,
             dropped: 0,
             armed: Armed::default(),
         }
+    }
+
+    /// Whether there is something to send, as far as its client lets it.
+    pub fn is_owed(&self) -> bool {
+        let waits = self.outgoing.as_ref().is_some_and(|outgoing| !outgoing.queue.is_empty());
+        waits || self.resends || self.replays.is_some()
     }
 
     /// Notes a PUBLISH of QoS 2 under its identifier; `digest` stands for its content.

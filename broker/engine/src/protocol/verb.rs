@@ -9,6 +9,8 @@ pub enum Verb {
     Dpub,
     /// MQTT's PUBLISH.
     Publish,
+    /// MQTT's will, which is never refused.
+    Will,
 }
 
 impl Verb {
@@ -18,6 +20,7 @@ impl Verb {
             Self::Mpub => "MPUB",
             Self::Dpub => "DPUB",
             Self::Publish => "PUBLISH",
+            Self::Will => "will",
         }
     }
 
@@ -28,7 +31,7 @@ impl Verb {
 
     pub fn failed(self) -> &'static str {
         match self {
-            Self::Pub | Self::Publish => errors::E_PUB_FAILED,
+            Self::Pub | Self::Publish | Self::Will => errors::E_PUB_FAILED,
             Self::Mpub => errors::E_MPUB_FAILED,
             Self::Dpub => errors::E_DPUB_FAILED,
         }

@@ -135,6 +135,10 @@ impl Message {
         &prefix[..prefix.len().saturating_sub(ATTRIBUTES_LEN)]
     }
 
+    pub fn has_attributes(&self) -> bool {
+        self.attributed
+    }
+
     pub fn body(&self) -> &[u8] {
         &self.frame[codec::MESSAGE_HEADER..]
     }

@@ -75,6 +75,7 @@ impl Engine {
     fn decide(&mut self, index: usize, now: Nanos) -> Outcome {
         let publish = &self.turn.publishes[index];
         let (key, count, bytes, source) = (publish.topic, publish.count, publish.bytes, publish.source);
+        let verb = publish.verb;
         let (first, stamp) = (publish.first, publish.stamp.min(now));
         if self.topics.get(key).is_some_and(|topic| !topic.restored.is_empty()) {
             self.restore_rest(key, now);
@@ -113,6 +114,7 @@ impl Engine {
         }
         let Some(topic) = self.topics.get_mut(key) else { return Outcome::Failed("exiting".into()) };
         if let Some(limiter) = &topic.limiter
+            && verb != Verb::Will // a refused one would be a lost alarm
             && let Err(excess) = limiter.admit(count, bytes, effective)
         {
             topic.counters.rejected += u64::from(count);

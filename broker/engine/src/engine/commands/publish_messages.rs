@@ -67,6 +67,23 @@ impl Engine {
         Ok(self.push_publish(verb, topic, source, stamp, first, bytes))
     }
 
+    /// Collects a message of a client that has no connection any more, to be decided in this turn.
+    pub(crate) fn collect_alone(&mut self, topic: &str, client_id: &str, attributes: &[u8], body: &[u8], now: Nanos) {
+        let key = self.topic_of(topic);
+        let Some(topic) = self.topics.get_mut(key) else { return };
+        let declared = topic.publishers.as_ref().is_none_or(|assigned| assigned.contains(client_id));
+        let trace_index = topic.limiter.as_mut().map(|limiter| limiter.trace.publisher(client_id));
+        let source = Source { declared, trace_index, conn: ConnKey::default() };
+        let first = self.turn.messages.len();
+        let wall_ns = self.clock.of_message(now);
+        let id = self.ids.next(wall_ns);
+        if self.builder.add_with(attributes, id, wall_ns, body) {
+            self.builder.take(&mut self.turn.messages, &self.memory.messages, now, 0);
+            self.work.note(message_units(body.len()));
+            self.push_publish(Verb::Will, key, source, now, first, body.len() as u64);
+        }
+    }
+
     fn source(&mut self, key: ConnKey, topic: &str) -> Result<(TopicKey, Source), String> {
         let index = self.published_index(key, topic)?;
         let published = self.conns.get(key).and_then(|conn| conn.published.get(index)).ok_or("exiting")?;

@@ -37,7 +37,9 @@ impl Engine {
     /// Releases messages of this turn that came together. If all go to one channel's queue, their common state is
     /// looked up once.
     pub(crate) fn release_all(&mut self, key: TopicKey, messages: Range<usize>, now: Nanos) {
-        let straight = self.server.is_none() && self.mqtt.filters.is_empty();
+        let by_mqtt = |slot: &Option<Message>| slot.as_ref().is_some_and(Message::has_attributes);
+        let to_mqtt = !self.mqtt.filters.is_empty() || self.turn.messages[messages.clone()].iter().any(by_mqtt);
+        let straight = self.server.is_none() && !to_mqtt;
         let topic = self.topics.get_mut(key).filter(|topic| straight && topic.flows() && topic.queue.is_empty());
         let only = topic.and_then(|topic| if let [only] = topic.channels[..] { Some((topic, only)) } else { None });
         let Some((topic, only)) = only else {

@@ -3,8 +3,10 @@
 use crate::clients::mqtt_client::TOPIC_ALIASES;
 use crate::clients::reply::Reply;
 use crate::engine::Engine;
+use crate::engine::mqtt::publishing::may_be_published;
 use crate::keys::{ConnKey, SessionKey};
 use crate::mqtt::session::{ENDS_WITH_CONNECTION, NEVER_EXPIRES, Session};
+use crate::mqtt::will::Will;
 use crate::protocol::identify::Identity;
 use crate::protocol::mqtt::encode::{self, Written};
 use crate::protocol::mqtt::packet::Connect;
@@ -32,12 +34,16 @@ impl Engine {
         }
         let known = known.filter(|session| self.mqtt.sessions.contains_key(*session));
         if let Some(session) = known.filter(|_| connect.clean_start) {
-            self.end_session(session);
+            self.end_session(session, now);
         }
         let known = known.filter(|_| !connect.clean_start);
         let session = known.unwrap_or_else(|| self.mqtt.sessions.insert(Session::new(client_id, key)));
         self.mqtt.by_client.insert(client_id.into(), session);
         let expiry_s = self.agree_on_session(session, key, connect);
+        if let Some(session) = self.mqtt.sessions.get_mut(session) {
+            session.will = connect.will.as_ref().map(|will| Box::new(Will::of(will)));
+            session.will_at = Nanos::MAX; // who comes back in time has not died [MQTT-3.1.3-9]
+        }
         let keep_alive_s = self.keep_alive_s(connect);
         let Some(conn) = self.conns.get_mut(key) else { return Ok(()) };
         let mut identity = Identity::unknown(&self.config);
@@ -64,6 +70,9 @@ impl Engine {
         }
         if connect.properties.text(property::AUTHENTICATION_METHOD).is_some() {
             return Some((Reason::BAD_AUTHENTICATION_METHOD, "no authentication method is offered".into()));
+        }
+        if connect.will.as_ref().is_some_and(|will| !may_be_published(will.topic)) {
+            return Some((Reason::NOT_AUTHORIZED, "the topic of the will is not a client's".into()));
         }
         let needs_id = match connect.version {
             Version::V3_1 => true,
@@ -105,9 +114,7 @@ impl Engine {
         properties
             .two(property::RECEIVE_MAXIMUM, self.config.mqtt_receive_maximum)
             .two(property::TOPIC_ALIAS_MAXIMUM, TOPIC_ALIASES)
-            .four(property::MAXIMUM_PACKET_SIZE, self.longest_packet() as u32)
-            .byte(property::RETAIN_AVAILABLE, 0)
-            .byte(property::SHARED_AVAILABLE, 0);
+            .four(property::MAXIMUM_PACKET_SIZE, self.longest_packet() as u32);
         if let Some(id) = &accepted.assigned {
             properties.text(property::ASSIGNED_CLIENT_ID, id);
         }
@@ -153,10 +160,13 @@ impl Engine {
         self.detach(session, now);
     }
 
-    /// A client has ended its connection as it should.
-    pub(crate) fn leave(&mut self, key: ConnKey, now: Nanos) {
+    /// A client has ended its connection as it should: without its will, unless it says so.
+    pub(crate) fn leave(&mut self, key: ConnKey, with_will: bool, now: Nanos) {
         let session = self.conns.get_mut(key).and_then(|conn| conn.mqtt.as_mut()?.session.take());
         if let Some(session) = session {
+            if let Some(session) = self.mqtt.sessions.get_mut(session).filter(|_| !with_will) {
+                session.will = None;
+            }
             self.detach(session, now);
         }
     }
@@ -172,14 +182,26 @@ impl Engine {
     fn detach(&mut self, key: SessionKey, now: Nanos) {
         let Some(session) = self.mqtt.sessions.get_mut(key) else { return };
         session.conn = None;
-        match session.expiry_s {
-            ENDS_WITH_CONNECTION => self.end_session(key),
-            NEVER_EXPIRES => {}
-            seconds => {
-                let at = now + Nanos::from(seconds) * NS_PER_S;
-                session.ends_at = at;
-                self.timers.arm(&mut session.armed, at, Timer::Session(key));
-            }
+        if session.expiry_s == ENDS_WITH_CONNECTION {
+            return self.end_session(key, now);
+        }
+        let after = |seconds: u32| now + Nanos::from(seconds) * NS_PER_S;
+        session.ends_at = if session.expiry_s == NEVER_EXPIRES { Nanos::MAX } else { after(session.expiry_s) };
+        let will_at = session.will.as_ref().map_or(Nanos::MAX, |will| after(will.delay_s));
+        session.will_at = will_at;
+        if will_at <= now {
+            self.publish_will(key, now);
+        }
+        self.give_back_shared(key, now);
+        self.arm_session(key);
+    }
+
+    /// Arms the session's end or its will, whichever comes first.
+    fn arm_session(&mut self, key: SessionKey) {
+        let Some(session) = self.mqtt.sessions.get_mut(key) else { return };
+        let at = session.ends_at.min(session.will_at);
+        if at < Nanos::MAX {
+            self.timers.arm(&mut session.armed, at, Timer::Session(key));
         }
     }
 
@@ -188,15 +210,20 @@ impl Engine {
         if !session.armed.fire(at) || session.conn.is_some() {
             return;
         }
-        if session.ends_at > now {
-            let at = session.ends_at;
-            return self.timers.arm(&mut session.armed, at, Timer::Session(key));
+        let (ends_at, will_at) = (session.ends_at, session.will_at);
+        if ends_at <= now {
+            return self.end_session(key, now);
         }
-        self.end_session(key);
+        if will_at <= now {
+            self.publish_will(key, now);
+        }
+        self.arm_session(key);
     }
 
-    /// Forgets a session and all that it has.
-    pub(crate) fn end_session(&mut self, key: SessionKey) {
+    /// Forgets a session and all that it has; its will is due at once [MQTT-3.1.3-9].
+    pub(crate) fn end_session(&mut self, key: SessionKey, now: Nanos) {
+        self.publish_will(key, now);
+        self.give_back_shared(key, now);
         self.unsubscribe_all(key);
         let Some(mut session) = self.mqtt.sessions.remove(key) else { return };
         if let Some(outgoing) = &mut session.outgoing {

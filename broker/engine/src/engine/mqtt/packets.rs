@@ -147,7 +147,7 @@ impl Engine {
             }
             session.expiry_s = expiry_s.min(most);
         }
-        self.leave(key, now);
+        self.leave(key, disconnect.reason != Reason::SUCCESS, now);
         self.end_input_of(key);
         self.mark_dirty(key);
         Ok(())

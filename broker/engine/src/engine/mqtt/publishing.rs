@@ -83,6 +83,10 @@ impl Engine {
         if publish.payload.len() > self.config.max_msg_size as usize {
             return Err(format!("a payload of {} bytes is longer than max_msg_size", publish.payload.len()));
         }
+        let (is_kept, most) = (publish.retain && !publish.payload.is_empty(), self.config.mqtt_max_retained);
+        if is_kept && self.mqtt.retained.len() >= most && !self.mqtt.retained.contains(name) {
+            return Err(format!("{most} messages are retained (mqtt_max_retained)"));
+        }
         let (properties, expiry_s) = passed_on(publish);
         let attributes = Attributes {
             origin: self.mqtt.sessions.get(session).map_or(0, |session| session.origin),
@@ -100,6 +104,26 @@ impl Engine {
         let index = self.collect(asked, std::iter::once(publish.payload));
         self.fan.attributes = bytes;
         index
+    }
+
+    /// Publishes the will of a session, if it has one, as its client would have done at this instant.
+    pub(crate) fn publish_will(&mut self, key: SessionKey, now: Nanos) {
+        let Some(session) = self.mqtt.sessions.get_mut(key) else { return };
+        session.will_at = Nanos::MAX;
+        let Some(will) = session.will.take() else { return };
+        let attributes = Attributes {
+            origin: session.origin,
+            expires_wall_ns: will.expiry_s.map_or(0, |seconds| self.clock.wall(now) + i64::from(seconds) * NS_PER_S),
+            qos: will.qos,
+            retain: will.retain,
+            name: &will.topic,
+            properties: &will.properties,
+        };
+        let client_id = session.client_id.clone();
+        let mut bytes = Vec::new();
+        attributes.encode(&mut bytes);
+        let topic = self.topic_of_name(&will.topic).to_owned();
+        self.collect_alone(&topic, &client_id, &bytes, &will.payload, now);
     }
 
     /// The topic that a name belongs to: the one of that name, if there is one, or that of all other names.
@@ -218,7 +242,7 @@ const UNKNOWN_ALIAS: Fault = Fault::protocol("a Topic Alias was not set on this 
 
 /// Names that begin with `$SYS` are the broker's, but for those under which bridges tell their state; those that begin
 /// with `$share` are filters.
-fn may_be_published(name: &str) -> bool {
+pub(crate) fn may_be_published(name: &str) -> bool {
     let is_ours = name == "$SYS" || name.starts_with("$SYS/") || name.starts_with("$share/");
     !is_ours || matches("$SYS/broker/connection/+/state", name)
 }

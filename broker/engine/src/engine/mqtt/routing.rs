@@ -5,8 +5,9 @@
 
 use crate::clients::connection::Mark;
 use crate::engine::Engine;
-use crate::keys::TopicKey;
-use crate::mqtt::forms::{Fan, Forms, Heading, Target};
+use crate::keys::{GroupKey, SessionKey, TopicKey};
+use crate::mqtt::filter_trie::Who;
+use crate::mqtt::forms::{Fan, Forms, Heading, Once, Target};
 use crate::mqtt::outgoing::Outgoing;
 use crate::protocol::mqtt::attributes::Attributes;
 use crate::protocol::mqtt::packet::Qos;
@@ -16,9 +17,9 @@ use crate::scheduling::work_budget::message_units;
 use crate::time::Nanos;
 
 impl Engine {
-    /// Gives a released message to the subscribers of its name. False: there is none.
+    /// Gives a released message to the subscribers of its name, and retains it if it says so. False: nobody wants it.
     pub(crate) fn route(&mut self, topic: TopicKey, message: &Message, now: Nanos) -> bool {
-        if self.mqtt.filters.is_empty() {
+        if self.mqtt.filters.is_empty() && !message.has_attributes() {
             self.fan.unheard = true;
             return false;
         }
@@ -27,9 +28,12 @@ impl Engine {
         let heard = match Heading::of(message, &topic_name, self.clock.wall(now)) {
             None => {
                 self.mqtt.counters.expired += 1;
-                true
+                false
             }
             Some(heading) => {
+                if heading.retain {
+                    self.mqtt.retained.keep(heading.name, message);
+                }
                 let heard = self.find_targets(&mut fan, &heading);
                 self.give_to_targets(&mut fan, topic, message, &heading, now);
                 heard
@@ -43,20 +47,14 @@ impl Engine {
     /// Whether a message of a topic without channels needs none: MQTT's subscribers have it, or it came by MQTT, where
     /// nothing waits for a first subscriber.
     pub(crate) fn is_taken_by_mqtt(&mut self, topic: TopicKey, message: &Message, now: Nanos) -> bool {
-        self.route(topic, message, now) || !message.attributes().is_empty()
+        self.route(topic, message, now) || message.has_attributes()
     }
 
     /// Of messages in memory that waited in a topic without channels, those go that MQTT takes.
     pub(crate) fn route_waiting(&mut self, key: TopicKey, now: Nanos) {
-        let waits = |engine: &Self| {
-            engine.topics.get(key).filter(|topic| !topic.paused && !topic.held && topic.channels.is_empty()).is_some()
-        };
-        if !waits(self) {
-            return;
-        }
-        let count = self.topics.get(key).map_or(0, |topic| topic.queue.memory().len());
+        let waiting = self.topics.get(key).filter(|topic| !topic.paused && !topic.held && topic.channels.is_empty());
         let mut kept = Vec::new();
-        for _ in 0..count {
+        for _ in 0..waiting.map_or(0, |topic| topic.queue.memory().len()) {
             let Some(message) = self.topics.get_mut(key).and_then(|topic| topic.queue.pop_front()) else { break };
             if !self.is_taken_by_mqtt(key, &message, now) {
                 kept.push(message);
@@ -67,15 +65,23 @@ impl Engine {
     }
 
     /// The sessions whose subscriptions match, each once: overlapping ones give one copy of the highest QoS, with all
-    /// their identifiers (section 3.3.4). False: no subscription matches.
+    /// their identifiers (section 3.3.4). Each group is one of its own. False: no subscription matches.
     fn find_targets(&mut self, fan: &mut Fan, heading: &Heading<'_>) -> bool {
-        let Fan { found, targets, number, .. } = fan;
+        let Fan { found, targets, groups, number, .. } = fan;
         found.clear();
         targets.clear();
+        groups.clear();
         *number += 1;
         let heard = self.mqtt.filters.matching(heading.name, found) > 0;
         for subscriber in found.drain(..) {
-            let Some(session) = self.mqtt.sessions.get_mut(subscriber.session) else { continue };
+            let key = match subscriber.who {
+                Who::Session(key) => key,
+                Who::Group(key) => {
+                    groups.push(key);
+                    continue;
+                }
+            };
+            let Some(session) = self.mqtt.sessions.get_mut(key) else { continue };
             let options = subscriber.options;
             if options.no_local && session.origin == heading.origin {
                 continue;
@@ -90,7 +96,7 @@ impl Engine {
             }
             (session.found_in, session.target) = (*number, targets.len() as u32);
             let ids = if subscriber.id > 0 { vec![subscriber.id] } else { Vec::new() };
-            targets.push(Target { session: subscriber.session, qos, retain, ids });
+            targets.push(Target { session: key, qos, retain, ids, group: None });
         }
         heard
     }
@@ -105,25 +111,30 @@ impl Engine {
     ) {
         fan.forms.clear();
         let mark = (message.attempts == 0 && !message.foreign).then(|| mark_of(topic, message, now));
-        let mut kept: Option<Message> = None; // with its name, for sessions
-        self.work.note((message_units(message.body_len())).saturating_mul(fan.targets.len() as u32));
+        let mut kept: Option<Message> = None; // with its name, for sessions and groups
+        let targets = fan.targets.len() + fan.groups.len();
+        self.work.note(message_units(message.body_len()).saturating_mul(targets as u32));
         for target in fan.targets.drain(..) {
             if target.qos == Qos::AtMostOnce {
-                self.give_at_most_once(&mut fan.forms, &target, heading, message.body(), mark);
+                self.deliver_mqtt(&mut fan.forms, &target, heading, message.body(), None, mark);
                 continue;
             }
-            let kept = match &mut kept {
-                Some(kept) => kept.clone(),
-                none => none.insert(self.named(message, heading)).clone(),
-            };
+            let kept = self.named(&mut kept, message, heading);
             self.give_to_session(&mut fan.forms, &target, heading, kept, mark);
+        }
+        for group in fan.groups.drain(..) {
+            let kept = self.named(&mut kept, message, heading);
+            self.give_to_group(&mut fan.forms, group, kept, now);
         }
     }
 
-    /// The message with its name, as a session keeps it.
-    fn named(&mut self, message: &Message, heading: &Heading<'_>) -> Message {
-        if !message.attributes().is_empty() {
+    /// The message with its name, as a session keeps it: made once.
+    fn named(&mut self, made: &mut Option<Message>, message: &Message, heading: &Heading<'_>) -> Message {
+        if message.has_attributes() {
             return message.clone();
+        }
+        if let Some(made) = made {
+            return made.clone();
         }
         let attributes = Attributes {
             origin: heading.origin,
@@ -138,29 +149,7 @@ impl Engine {
         let alone = Alone { id: message.id, wall_ns: message.wall_ns(), attributes: &bytes, body: message.body() };
         let mut named = self.builder.alone(&self.memory.messages, alone, message.times.arrival, 0);
         (named.times, named.foreign) = (message.times, message.foreign);
-        named
-    }
-
-    fn give_at_most_once(
-        &mut self,
-        forms: &mut Forms,
-        target: &Target,
-        heading: &Heading<'_>,
-        payload: &[u8],
-        mark: Option<Mark>,
-    ) {
-        let Some(session) = self.mqtt.sessions.get_mut(target.session) else { return };
-        let Some((key, conn)) = session.conn.and_then(|key| Some((key, self.conns.get_mut(key)?))) else { return };
-        let Some(mqtt) = &conn.mqtt else { return };
-        let (bytes, _) = forms.get(mqtt.version, heading, target, payload);
-        if !conn.takes_deliveries() || bytes.len() > mqtt.longest_packet as usize {
-            session.dropped += 1;
-            self.mqtt.counters.dropped += 1;
-            return;
-        }
-        conn.deliver_bytes(bytes, None, mark);
-        self.mqtt.counters.delivered += 1;
-        self.mark_dirty(key);
+        made.insert(named).clone()
     }
 
     fn give_to_session(
@@ -171,40 +160,140 @@ impl Engine {
         message: Message,
         mark: Option<Mark>,
     ) {
-        let queue_size = self.config.mqtt_max_queued;
-        let Some(session) = self.mqtt.sessions.get_mut(target.session) else { return };
-        let window = session.window;
-        let outgoing = session.outgoing.get_or_insert_with(|| Box::new(Outgoing::new(Queue::in_memory(), window)));
-        let conn = session.conn.and_then(|key| Some((key, self.conns.get_mut(key)?)));
-        if let Some((key, conn)) = conn
-            && outgoing.queue.is_empty()
-            && outgoing.has_room()
-            && conn.takes_deliveries()
-            && let Some(mqtt) = &conn.mqtt
-        {
+        let waits = |outgoing: &Outgoing| !outgoing.queue.is_empty() || !outgoing.has_room();
+        let Some(session) = self.mqtt.sessions.get(target.session) else { return };
+        if !session.outgoing.as_ref().is_some_and(|outgoing| waits(outgoing)) && self.takes_deliveries(target.session) {
             let body = message.clone();
-            let (bytes, id_at) = forms.get(mqtt.version, heading, target, body.body());
-            if bytes.len() > mqtt.longest_packet as usize {
-                session.dropped += 1; // as if it were delivered [MQTT-3.1.2-25]
-                self.mqtt.counters.dropped += 1;
-                return;
-            }
-            let id = outgoing.begin(message, target.qos);
-            conn.deliver_bytes(bytes, Some((id_at, id)), mark);
-            self.mqtt.counters.delivered += 1;
-            return self.mark_dirty(key);
+            return self.deliver_mqtt(forms, target, heading, body.body(), Some(message), mark);
         }
-        if outgoing.queue.len() >= queue_size {
+        let most = self.config.mqtt_max_queued;
+        let Some(outgoing) = self.outgoing_of(target.session) else { return };
+        if outgoing.queue.len() < most {
+            outgoing.queue.push_back(message);
+            return self.list_owing(target.session);
+        }
+        self.mqtt.counters.dropped += 1;
+        self.mqtt.sessions.get_mut(target.session).into_iter().for_each(|session| session.dropped += 1);
+    }
+
+    /// What a session is owed, from the first time on.
+    pub(crate) fn outgoing_of(&mut self, key: SessionKey) -> Option<&mut Outgoing> {
+        let session = self.mqtt.sessions.get_mut(key)?;
+        let window = session.window;
+        Some(session.outgoing.get_or_insert_with(|| Box::new(Outgoing::new(Queue::in_memory(), window))))
+    }
+
+    /// Whether a session has a connection that has room for more.
+    pub(crate) fn takes_deliveries(&self, key: SessionKey) -> bool {
+        let conn = self.mqtt.sessions.get(key).and_then(|session| self.conns.get(session.conn?));
+        conn.is_some_and(|conn| conn.mqtt.is_some() && conn.takes_deliveries())
+    }
+
+    /// Writes a message to its subscriber, or drops it: it is of QoS 0 and there is no room, or it is longer than the
+    /// client takes [MQTT-3.1.2-25]. `kept`: for QoS 1 and 2, until it is acknowledged.
+    pub(crate) fn deliver_mqtt(
+        &mut self,
+        forms: &mut Forms,
+        target: &Target,
+        heading: &Heading<'_>,
+        payload: &[u8],
+        kept: Option<Message>,
+        mark: Option<Mark>,
+    ) {
+        let Some(session) = self.mqtt.sessions.get_mut(target.session) else { return };
+        let Some((key, conn)) = session.conn.and_then(|key| Some((key, self.conns.get_mut(key)?))) else { return };
+        let is_full = kept.is_none() && !conn.takes_deliveries();
+        let Some(mqtt) = conn.mqtt.as_mut().filter(|_| !is_full) else {
+            session.dropped += 1;
+            self.mqtt.counters.dropped += 1;
+            return;
+        };
+        let (version, most) = (mqtt.version, mqtt.longest_packet as usize);
+        let (bytes, id_at) = match mqtt.alias_for(heading.name) {
+            None => forms.get(version, heading, target, payload),
+            alias => {
+                let form = forms.make(version, heading, target, payload, Once { dup: false, alias });
+                forms.bytes(form)
+            }
+        };
+        if bytes.len() > most {
             session.dropped += 1;
             self.mqtt.counters.dropped += 1;
             return;
         }
-        outgoing.queue.push_back(message);
-        self.list_owing(target.session);
+        let window = session.window;
+        let id = kept.map(|message| {
+            let outgoing = session.outgoing.get_or_insert_with(|| Box::new(Outgoing::new(Queue::in_memory(), window)));
+            (id_at, outgoing.begin(message, target.qos, target.retain, target.group))
+        });
+        conn.deliver_bytes(bytes, id, mark);
+        self.mqtt.counters.delivered += 1;
+        self.mark_dirty(key);
+    }
+
+    // ---- shared subscriptions -------------------------------------------------------------------------------------
+
+    fn give_to_group(&mut self, forms: &mut Forms, key: GroupKey, message: Message, now: Nanos) {
+        let most = self.config.mqtt_max_queued;
+        let Some(group) = self.mqtt.groups.get_mut(key) else { return };
+        if group.queue.len() >= most {
+            self.mqtt.counters.dropped += 1;
+            return;
+        }
+        group.queue.push_back(message);
+        self.send_shared(forms, key, now);
+    }
+
+    /// Gives the queue of a group to its members in turn, as far as they have room. Gives the units.
+    pub(crate) fn send_shared(&mut self, forms: &mut Forms, key: GroupKey, now: Nanos) -> u32 {
+        let mut units = 0;
+        while let Some(member) = self.next_member(key) {
+            let Some(group) = self.mqtt.groups.get_mut(key) else { break };
+            if !group.queue.ready(now) {
+                break;
+            }
+            let Some(message) = group.queue.pop_front() else { break };
+            group.members.rotate_left(member + 1);
+            let Some(member) = group.members.back().copied() else { break };
+            units += message_units(message.body_len());
+            let body = message.clone();
+            let Some(heading) = Heading::of(&body, "", self.clock.wall(now)) else {
+                self.mqtt.counters.expired += 1;
+                continue;
+            };
+            let target = Target {
+                session: member.session,
+                qos: member.options.qos.min(heading.qos),
+                retain: member.options.retain_as_published && heading.retain,
+                ids: Some(member.id).into_iter().filter(|id| *id > 0).collect(),
+                group: Some(key),
+            };
+            let mark = self.mark_of_name(heading.name, &body, now);
+            let kept = (target.qos != Qos::AtMostOnce).then_some(message);
+            forms.clear();
+            self.deliver_mqtt(forms, &target, &heading, body.body(), kept, mark);
+        }
+        units
+    }
+
+    /// The member that is next, of those that are connected and have room.
+    fn next_member(&self, key: GroupKey) -> Option<usize> {
+        let group = self.mqtt.groups.get(key).filter(|group| !group.queue.is_empty())?;
+        group.members.iter().position(|member| {
+            let session = self.mqtt.sessions.get(member.session);
+            let has_room = session.is_some_and(|session| session.outgoing.as_ref().is_none_or(|out| out.has_room()));
+            has_room && self.takes_deliveries(member.session)
+        })
+    }
+
+    /// A delivery of a message that waited, as its topic's latency counts it.
+    pub(crate) fn mark_of_name(&self, name: &str, message: &Message, now: Nanos) -> Option<Mark> {
+        let topic = self.topic_key(self.topic_of_name(name)).filter(|_| !message.foreign)?;
+        Some(mark_of(topic, message, now))
     }
 }
 
-pub(crate) fn mark_of(topic: TopicKey, message: &Message, now: Nanos) -> Mark {
+fn mark_of(topic: TopicKey, message: &Message, now: Nanos) -> Mark {
     let times = message.times;
     Mark {
         end: 0,

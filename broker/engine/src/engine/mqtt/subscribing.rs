@@ -1,13 +1,19 @@
 //! SUBSCRIBE and UNSUBSCRIBE.
 
+use std::collections::VecDeque;
+
 use crate::clients::reply::Reply;
 use crate::engine::Engine;
-use crate::keys::{ConnKey, SessionKey};
-use crate::mqtt::filter_trie::{Place, Subscriber};
+use crate::keys::{ConnKey, GroupKey, SessionKey};
+use crate::mqtt::filter_trie::{Place, Subscriber, Who};
+use crate::mqtt::group::{Group, Member};
+use crate::mqtt::retained::Replay;
 use crate::protocol::mqtt::encode;
-use crate::protocol::mqtt::packet::{Options, Subscribe, Unsubscribe, Wanted};
+use crate::protocol::mqtt::packet::{Options, RetainHandling, Subscribe, Unsubscribe, Wanted};
 use crate::protocol::mqtt::property;
 use crate::protocol::mqtt::reason::{Fault, Reason};
+use crate::queueing::queue::Queue;
+use crate::time::Nanos;
 
 /// What a subscription costs besides its packet: its nodes.
 const SUBSCRIPTION_UNITS: u32 = 8;
@@ -32,9 +38,10 @@ impl Engine {
     fn subscribe_one(&mut self, key: SessionKey, wanted: Wanted<'_>, id: u32) -> Reason {
         self.work.note(SUBSCRIPTION_UNITS);
         let Wanted { filter, options } = wanted;
-        if filter.group.is_some() {
-            return Reason::SHARED_NOT_SUPPORTED;
+        if let Some(group) = filter.group {
+            return self.join(key, group, filter.pattern, options, id);
         }
+        let is_new = self.place_of(key, filter.pattern).is_none();
         if let Some(place) = self.place_of(key, filter.pattern) {
             if let Some(subscriber) = self.mqtt.filters.get_mut(place) {
                 (subscriber.options, subscriber.id) = (options, id); // it takes its place [MQTT-3.8.4-3]
@@ -42,7 +49,86 @@ impl Engine {
         } else if !self.add_subscription(key, filter.pattern, options, id) {
             return Reason::QUOTA_EXCEEDED;
         }
+        let wants_retained = match options.retain_handling {
+            RetainHandling::Always => true,
+            RetainHandling::IfNew => is_new,
+            RetainHandling::Never => false,
+        };
+        if wants_retained && !self.mqtt.retained.is_empty() {
+            if let Some(session) = self.mqtt.sessions.get_mut(key) {
+                session.replays.get_or_insert_default().push_back(Replay::new(filter.pattern, options, id));
+            }
+            self.list_owing(key);
+        }
         Reason(options.qos as u8)
+    }
+
+    /// A shared subscription: the session becomes a member of the group, which its first member makes.
+    fn join(&mut self, key: SessionKey, name: &str, pattern: &str, options: Options, id: u32) -> Reason {
+        let most = self.config.mqtt_max_subscriptions;
+        let name = shared_name(name, pattern);
+        let Some(session) = self.mqtt.sessions.get_mut(key) else { return Reason::UNSPECIFIED };
+        let member = Member { session: key, id, options };
+        let known = self.mqtt.by_group.get(&*name).copied();
+        if let Some(group) = known.and_then(|group| self.mqtt.groups.get_mut(group))
+            && let Some(at) = group.position(key)
+        {
+            group.members[at] = member;
+            return Reason(options.qos as u8);
+        }
+        let groups = session.groups.get_or_insert_default();
+        if session.subscriptions.len() + groups.len() >= most {
+            return Reason::QUOTA_EXCEEDED;
+        }
+        let group = known.unwrap_or_else(|| {
+            let place = Place { node: 0, position: 0 };
+            let (members, queue) = (VecDeque::new(), Queue::in_memory());
+            let group = self.mqtt.groups.insert(Group { name: name.clone().into(), place, members, queue });
+            let subscriber = Subscriber { who: Who::Group(group), slot: 0, id: 0, options: Options::default() };
+            self.mqtt.groups[group].place = self.mqtt.filters.insert(pattern, subscriber);
+            self.mqtt.by_group.insert(name.into(), group);
+            group
+        });
+        groups.push(group);
+        self.mqtt.groups[group].members.push_back(member);
+        self.list_owing(key);
+        Reason(options.qos as u8)
+    }
+
+    /// A session leaves a group; the last one ends it, with what it has.
+    fn leave_group(&mut self, key: SessionKey, group_key: GroupKey) {
+        if let Some(session) = self.mqtt.sessions.get_mut(key)
+            && let Some(groups) = &mut session.groups
+        {
+            groups.retain(|other| *other != group_key);
+            if groups.is_empty() {
+                session.groups = None;
+            }
+        }
+        let Some(group) = self.mqtt.groups.get_mut(group_key) else { return };
+        group.members.retain(|member| member.session != key);
+        if group.members.is_empty() {
+            let (place, name) = (group.place, group.name.clone());
+            self.mqtt.by_group.remove(&name);
+            self.mqtt.groups.remove(group_key);
+            self.remove_from_filters(place);
+        }
+    }
+
+    /// What was in flight to a member that has left goes to others at once, in front of the rest.
+    pub(crate) fn give_back_shared(&mut self, key: SessionKey, now: Nanos) {
+        let Some(session) = self.mqtt.sessions.get_mut(key) else { return };
+        let taken = session.outgoing.as_mut().map(|outgoing| outgoing.take_shared()).unwrap_or_default();
+        let mut groups = Vec::new();
+        for (group_key, message) in taken.into_iter().rev() {
+            let Some(group) = self.mqtt.groups.get_mut(group_key) else { continue };
+            group.queue.push_front(message);
+            groups.push(group_key);
+        }
+        groups.dedup();
+        let mut forms = std::mem::take(&mut self.fan.forms);
+        groups.into_iter().for_each(|group| _ = self.send_shared(&mut forms, group, now));
+        self.fan.forms = forms;
     }
 
     fn place_of(&self, key: SessionKey, pattern: &str) -> Option<Place> {
@@ -60,7 +146,7 @@ impl Engine {
         if slot == 0 {
             session.subscriptions.reserve_exact(1); // most clients have one
         }
-        let place = self.mqtt.filters.insert(pattern, Subscriber { session: key, slot, id, options });
+        let place = self.mqtt.filters.insert(pattern, Subscriber { who: Who::Session(key), slot, id, options });
         session.subscriptions.push(place);
         true
     }
@@ -69,11 +155,11 @@ impl Engine {
         let mut codes = Vec::new();
         for filter in unsubscribe.filters() {
             self.work.note(SUBSCRIPTION_UNITS);
-            let place = if filter.group.is_none() { self.place_of(session, filter.pattern) } else { None };
-            codes.push(if place.is_some() { Reason::SUCCESS } else { Reason::NO_SUBSCRIPTION_EXISTED });
-            if let Some(place) = place {
-                self.remove_subscription(session, place);
-            }
+            let is_gone = match filter.group {
+                None => self.place_of(session, filter.pattern).map(|place| self.remove_subscription(session, place)),
+                Some(name) => self.group_of(session, name, filter.pattern).map(|key| self.leave_group(session, key)),
+            };
+            codes.push(if is_gone.is_some() { Reason::SUCCESS } else { Reason::NO_SUBSCRIPTION_EXISTED });
         }
         let Some(version) = self.mqtt_client(key).map(|mqtt| mqtt.version) else { return };
         let mut out = Vec::new();
@@ -84,11 +170,7 @@ impl Engine {
     /// The last ones take the place of what is removed, in the session's list and at the node.
     fn remove_subscription(&mut self, key: SessionKey, place: Place) {
         let Some(slot) = self.mqtt.filters.get(place).map(|subscriber| subscriber.slot) else { return };
-        if let Some(moved) = self.mqtt.filters.remove(place)
-            && let Some(other) = self.mqtt.sessions.get_mut(moved.session)
-        {
-            other.subscriptions[moved.slot as usize].position = place.position;
-        }
+        self.remove_from_filters(place);
         let Some(session) = self.mqtt.sessions.get_mut(key) else { return };
         session.subscriptions.swap_remove(slot as usize);
         if let Some(moved) = session.subscriptions.get(slot as usize)
@@ -98,9 +180,32 @@ impl Engine {
         }
     }
 
+    fn remove_from_filters(&mut self, place: Place) {
+        let Some(moved) = self.mqtt.filters.remove(place) else { return };
+        let moved_place = match moved.who {
+            Who::Session(key) => {
+                self.mqtt.sessions.get_mut(key).map(|session| &mut session.subscriptions[moved.slot as usize])
+            }
+            Who::Group(key) => self.mqtt.groups.get_mut(key).map(|group| &mut group.place),
+        };
+        moved_place.into_iter().for_each(|moved| moved.position = place.position);
+    }
+
+    /// The group of that name, if the session is a member.
+    fn group_of(&self, session: SessionKey, name: &str, pattern: &str) -> Option<GroupKey> {
+        let key = self.mqtt.by_group.get(&*shared_name(name, pattern)).copied()?;
+        self.mqtt.groups.get(key)?.position(session).map(|_| key)
+    }
+
     pub(crate) fn unsubscribe_all(&mut self, key: SessionKey) {
         while let Some(place) = self.mqtt.sessions.get(key).and_then(|session| session.subscriptions.last().copied()) {
             self.remove_subscription(key, place);
         }
+        let groups = self.mqtt.sessions.get(key).and_then(|session| session.groups.clone());
+        groups.into_iter().flat_map(|groups| *groups).for_each(|group| self.leave_group(key, group));
     }
+}
+
+fn shared_name(name: &str, pattern: &str) -> String {
+    format!("$share/{name}/{pattern}")
 }

@@ -3,10 +3,11 @@
 
 use crate::clients::reply::Reply;
 use crate::engine::Engine;
-use crate::engine::mqtt::routing::mark_of;
 use crate::keys::{ConnKey, SessionKey};
-use crate::mqtt::forms::{Heading, Target};
-use crate::mqtt::outgoing::Step;
+use crate::mqtt::forms::{Forms, Heading, Once, Target};
+use crate::mqtt::outgoing::{InFlight, Step};
+use crate::mqtt::retained::Found;
+use crate::protocol::mqtt::attributes::Attributes;
 use crate::protocol::mqtt::encode::{self, Written};
 use crate::protocol::mqtt::packet::{Ack, AckKind, Qos};
 use crate::protocol::mqtt::reason::{Fault, Reason};
@@ -15,6 +16,9 @@ use crate::protocol::mqtt::version::Version;
 use crate::queueing::message::Message;
 use crate::scheduling::work_budget::{QUANTUM, TURN_UNITS, message_units};
 use crate::time::Nanos;
+
+/// Names of retained messages that are looked at in a unit of work.
+const NAMES_A_UNIT: usize = 4;
 
 impl Engine {
     pub(crate) fn acknowledge(&mut self, key: ConnKey, session: SessionKey, ack: &Ack<'_>) -> Result<(), Fault> {
@@ -42,9 +46,11 @@ impl Engine {
     /// A session has, or may have, something to send.
     pub(crate) fn list_owing(&mut self, key: SessionKey) {
         let Some(session) = self.mqtt.sessions.get_mut(key).filter(|session| session.conn.is_some()) else { return };
-        let Some(outgoing) = session.outgoing.as_mut().filter(|outgoing| !outgoing.listed) else { return };
-        if outgoing.resends || !outgoing.queue.is_empty() {
-            outgoing.listed = true;
+        let groups = session.groups.iter().flat_map(|groups| groups.iter());
+        let mut shared = groups.filter_map(|group| self.mqtt.groups.get(*group));
+        let shares = shared.any(|group| !group.queue.is_empty());
+        if !session.listed && (shares || session.is_owed()) {
+            session.listed = true;
             self.schedule.owing.push(key);
         }
     }
@@ -58,8 +64,8 @@ impl Engine {
 
     /// A session has a new connection: what is in flight comes again there.
     pub(crate) fn resend(&mut self, key: SessionKey) {
-        if let Some(outgoing) = self.mqtt.sessions.get_mut(key).and_then(|session| session.outgoing.as_mut()) {
-            outgoing.resends = !outgoing.in_flight.is_empty();
+        if let Some(session) = self.mqtt.sessions.get_mut(key) {
+            session.resends = session.outgoing.as_ref().is_some_and(|outgoing| !outgoing.in_flight.is_empty());
         }
         self.list_owing(key);
     }
@@ -69,8 +75,8 @@ impl Engine {
         let mut left = TURN_UNITS.saturating_add(self.work.units);
         let mut owing = std::mem::take(&mut self.schedule.owing).into_iter();
         for key in owing.by_ref() {
-            if let Some(outgoing) = self.mqtt.sessions.get_mut(key).and_then(|session| session.outgoing.as_mut()) {
-                outgoing.listed = false;
+            if let Some(session) = self.mqtt.sessions.get_mut(key) {
+                session.listed = false;
             }
             left = left.saturating_sub(self.send_to(key, now));
             if left == 0 {
@@ -81,54 +87,92 @@ impl Engine {
         self.schedule.owing = rest;
     }
 
-    /// Gives the units.
+    /// First what was in flight, then what waits, then what is retained, then what is shared. Gives the units.
     fn send_to(&mut self, key: SessionKey, now: Nanos) -> u32 {
         let mut units = 1;
         let Some(session) = self.mqtt.sessions.get_mut(key) else { return units };
         let Some(conn) = session.conn else { return units };
-        let Some(outgoing) = &mut session.outgoing else { return units };
-        if std::mem::take(&mut outgoing.resends) {
+        if std::mem::take(&mut session.resends) {
             units += self.send_again(key, conn, now);
         }
-        while units < QUANTUM {
-            let is_open = self.conns.get(conn).is_some_and(|conn| conn.takes_deliveries());
-            let outgoing = self.mqtt.sessions.get_mut(key).and_then(|session| session.outgoing.as_mut());
-            let Some(outgoing) = outgoing.filter(|outgoing| is_open && outgoing.has_room()) else { return units };
+        let mut forms = std::mem::take(&mut self.fan.forms);
+        while units < QUANTUM && self.has_room(key) {
+            let Some(outgoing) = self.mqtt.sessions.get_mut(key).and_then(|session| session.outgoing.as_mut()) else {
+                break;
+            };
             if !outgoing.queue.ready(now) {
-                return units;
+                break;
             }
-            let Some(message) = outgoing.queue.pop_front() else { return units };
+            let Some(message) = outgoing.queue.pop_front() else { break };
             units += message_units(message.body_len());
-            self.send_one(key, conn, message, now);
+            self.send_one(&mut forms, key, message, now);
         }
-        self.list_owing(key);
+        units += self.send_retained(&mut forms, key, now);
+        let groups = self.mqtt.sessions.get(key).and_then(|session| session.groups.clone());
+        for group in groups.into_iter().flat_map(|groups| *groups) {
+            units += self.send_shared(&mut forms, group, now);
+        }
+        self.fan.forms = forms;
+        if units >= QUANTUM {
+            self.list_owing(key);
+        }
         units
     }
 
-    fn send_one(&mut self, key: SessionKey, conn: ConnKey, message: Message, now: Nanos) {
+    /// Whether one more message of QoS 1 or 2 may go to a session's client.
+    fn has_room(&self, key: SessionKey) -> bool {
+        let session = self.mqtt.sessions.get(key);
+        let has_room = session.is_some_and(|session| session.outgoing.as_ref().is_none_or(|out| out.has_room()));
+        has_room && self.takes_deliveries(key)
+    }
+
+    fn send_one(&mut self, forms: &mut Forms, key: SessionKey, message: Message, now: Nanos) {
         let body = message.clone();
         let Some(heading) = Heading::of(&body, "", self.clock.wall(now)) else {
             self.mqtt.counters.expired += 1;
             return;
         };
         let Some(target) = self.target_of(key, &heading) else { return };
-        let topic = self.topic_key(self.topic_of_name(heading.name));
-        let mark = topic.filter(|_| !message.foreign).map(|topic| mark_of(topic, &message, now));
-        let Some(connection) = self.conns.get_mut(conn) else { return };
-        let Some(mqtt) = &connection.mqtt else { return };
-        let mut forms = std::mem::take(&mut self.fan.forms);
+        let mark = self.mark_of_name(heading.name, &body, now);
+        let kept = (target.qos != Qos::AtMostOnce).then_some(message);
         forms.clear();
-        let (bytes, id_at) = forms.get(mqtt.version, &heading, &target, body.body());
-        if bytes.len() > mqtt.longest_packet as usize {
-            self.mqtt.counters.dropped += 1;
-        } else {
-            let session = self.mqtt.sessions.get_mut(key).and_then(|session| session.outgoing.as_mut());
-            let id = session.filter(|_| target.qos != Qos::AtMostOnce).map(|out| out.begin(message, target.qos));
-            connection.deliver_bytes(bytes, id.map(|id| (id_at, id)), mark);
-            self.mqtt.counters.delivered += 1;
+        self.deliver_mqtt(forms, &target, &heading, body.body(), kept, mark);
+    }
+
+    /// Goes on with what is retained for new subscriptions, all of it, in portions. Gives the units.
+    fn send_retained(&mut self, forms: &mut Forms, key: SessionKey, now: Nanos) -> u32 {
+        let mut units = 0;
+        while units < QUANTUM && self.has_room(key) {
+            let Some(session) = self.mqtt.sessions.get_mut(key) else { break };
+            let Some(replays) = &mut session.replays else { break };
+            let Some(replay) = replays.front_mut() else {
+                session.replays = None;
+                break;
+            };
+            units += 1;
+            let message = match self.mqtt.retained.next(replay, NAMES_A_UNIT) {
+                Found::Message(message) => message,
+                Found::Nothing => continue,
+                Found::End => {
+                    replays.pop_front();
+                    continue;
+                }
+            };
+            let (options, ids) = (replay.options, Some(replay.id).into_iter().filter(|id| *id > 0).collect());
+            units += message_units(message.body_len());
+            let body = message.clone();
+            let Some(heading) = Heading::of(&body, "", self.clock.wall(now)) else {
+                self.mqtt.counters.expired += 1;
+                Attributes::decode(body.attributes()).iter().for_each(|gone| self.mqtt.retained.remove(gone.name));
+                continue;
+            };
+            let qos = options.qos.min(heading.qos);
+            let target = Target { session: key, qos, retain: true, ids, group: None };
+            let kept = (qos != Qos::AtMostOnce).then_some(message);
+            forms.clear();
+            self.deliver_mqtt(forms, &target, &heading, body.body(), kept, None);
         }
-        self.fan.forms = forms;
-        self.mark_dirty(conn);
+        units
     }
 
     /// What the subscriptions of a session say of a message that waited for it. `None`: it has none any more.
@@ -143,7 +187,8 @@ impl Engine {
             let options = subscriber.options;
             let qos = options.qos.min(heading.qos);
             let retain = options.retain_as_published && heading.retain;
-            let target = target.get_or_insert_with(|| Target { session: key, qos, retain, ids: Vec::new() });
+            let new = || Target { session: key, qos, retain, ids: Vec::new(), group: None };
+            let target = target.get_or_insert_with(new);
             (target.qos, target.retain) = (target.qos.max(qos), target.retain || retain);
             target.ids.extend(Some(subscriber.id).filter(|id| *id > 0));
         }
@@ -155,11 +200,10 @@ impl Engine {
         let Some(version) = self.mqtt_client(conn).map(|mqtt| mqtt.version) else { return 0 };
         let (wall_ns, mut out, mut units) = (self.clock.wall(now), Vec::new(), 0);
         let in_flight = self.mqtt.sessions.get_mut(key).and_then(|session| session.outgoing.as_mut());
-        let in_flight: Vec<(u16, Qos, Option<Message>)> = in_flight.map_or(Vec::new(), |outgoing| {
-            outgoing.in_flight.iter().map(|entry| (entry.id, entry.qos, entry.message.clone())).collect()
-        });
+        let in_flight: Vec<InFlight> =
+            in_flight.map_or(Vec::new(), |outgoing| outgoing.in_flight.iter().cloned().collect());
         let mut forms = std::mem::take(&mut self.fan.forms);
-        for (id, qos, message) in in_flight {
+        for InFlight { id, qos, retain, message, .. } in in_flight {
             units += 1;
             let Some(message) = message else {
                 out.extend(pubrel(version, id));
@@ -168,10 +212,10 @@ impl Engine {
             units += message_units(message.body_len());
             // What was sent once is sent again, though it has expired since (section 3.3.2.3.3 speaks of the first).
             let Some(heading) = Heading::of(&message, "", wall_ns.min(message.wall_ns())) else { continue };
-            let target = self.target_of(key, &heading);
-            let target = target.unwrap_or_else(|| Target { session: key, qos, retain: false, ids: Vec::new() });
+            let ids = self.target_of(key, &heading).map(|target| target.ids).unwrap_or_default();
+            let target = Target { session: key, qos, retain, ids, group: None };
             forms.clear();
-            let form = forms.make(version, &heading, &Target { qos, ..target }, message.body(), true);
+            let form = forms.make(version, &heading, &target, message.body(), Once { dup: true, alias: None });
             let (bytes, id_at) = forms.bytes(form);
             let at = out.len();
             out.extend_from_slice(bytes);

@@ -3,5 +3,8 @@
 mod client;
 mod connections;
 mod delivery;
+mod retained;
 mod round_trip;
+mod shared;
 mod vectors;
+mod wills;

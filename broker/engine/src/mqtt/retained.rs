@@ -1,0 +1,150 @@
+//! Messages that are retained, by name, and the way of a new subscription through them.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use crate::protocol::mqtt::packet::Options;
+use crate::protocol::mqtt::topic_filter::{is_reserved, levels, matches};
+use crate::queueing::message::Message;
+
+#[derive(Debug, Default)]
+pub struct Retained(BTreeMap<Box<str>, Message>);
+
+/// A subscription on its way through what is retained, so many names in a turn.
+#[derive(Debug)]
+pub struct Replay {
+    pub pattern: Box<str>,
+    pub options: Options,
+    pub id: u32,             // Subscription Identifier; 0: none
+    after: Option<Box<str>>, // the last name that was looked at
+}
+
+/// What a look at some names found.
+#[derive(Debug)]
+pub enum Found {
+    Message(Message),
+    /// There are more names to look at.
+    Nothing,
+    End,
+}
+
+impl Replay {
+    pub fn new(pattern: &str, options: Options, id: u32) -> Self {
+        Self { pattern: pattern.into(), options, id, after: None }
+    }
+
+    /// The text with which all names begin that the pattern matches.
+    fn prefix(&self) -> &str {
+        let literal = levels(&self.pattern).take_while(|level| !matches!(*level, "+" | "#"));
+        let len: usize = literal.map(|level| level.len() + 1).sum();
+        self.pattern.get(..len.saturating_sub(1)).unwrap_or(&self.pattern)
+    }
+}
+
+impl Retained {
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn contains(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// Keeps a message as the one of its name; one without a payload removes it [MQTT-3.3.1-6].
+    pub fn keep(&mut self, name: &str, message: &Message) {
+        if message.body_len() == 0 {
+            self.0.remove(name);
+        } else {
+            self.0.insert(name.into(), message.clone().detached());
+        }
+    }
+
+    pub fn remove(&mut self, name: &str) {
+        self.0.remove(name);
+    }
+
+    pub fn messages(&self) -> impl Iterator<Item = &Message> {
+        self.0.values()
+    }
+
+    /// Goes on through at most `most` names, up to the next message of the pattern.
+    pub fn next(&self, replay: &mut Replay, most: usize) -> Found {
+        let prefix = replay.prefix();
+        let from = match &replay.after {
+            Some(after) => Bound::Excluded(&**after),
+            None => Bound::Included(prefix),
+        };
+        let mut last = None;
+        let names = self.0.range::<str, _>((from, Bound::Unbounded));
+        for (visited, (name, message)) in names.enumerate() {
+            if !name.starts_with(prefix) {
+                return Found::End;
+            }
+            if visited == most {
+                replay.after = last;
+                return Found::Nothing;
+            }
+            last = Some(name.clone());
+            let is_hidden = is_reserved(name) && replay.pattern.starts_with(['+', '#']);
+            if !is_hidden && matches(&replay.pattern, name) {
+                replay.after = last;
+                return Found::Message(message.clone());
+            }
+        }
+        Found::End
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::id::MessageId;
+    use crate::memory::Meter;
+    use crate::protocol::mqtt::topic_filter::Filter;
+    use crate::queueing::message::{Alone, Builder};
+
+    fn message(body: &str) -> Message {
+        let alone = Alone { id: MessageId(1), wall_ns: 0, attributes: b"", body: body.as_bytes() };
+        Builder::default().alone(&Meter::default(), alone, 0, 0)
+    }
+
+    fn all(retained: &Retained, pattern: &str, most: usize) -> Vec<String> {
+        let (mut replay, mut found) = (Replay::new(pattern, Options::default(), 0), Vec::new());
+        loop {
+            match retained.next(&mut replay, most) {
+                Found::Message(message) => found.push(String::from_utf8(message.body().to_vec()).expect("a name")),
+                Found::Nothing => {}
+                Found::End => return found,
+            }
+        }
+    }
+
+    #[test]
+    fn a_message_without_a_payload_removes_what_is_retained() {
+        let mut retained = Retained::default();
+        retained.keep("a", &message("a"));
+        retained.keep("a", &message(""));
+        assert!(retained.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn a_subscription_finds_each_name_that_it_matches_once_in_whatever_portions(
+            names in prop::collection::btree_set("(a|b|[$]x|)(/(a|b|ab|)){0,3}", 1..30),
+            pattern in "(a|b|[+]|[$]x)(/(a|b|[+]|)){0,2}(/#)?", most in 1..4_usize,
+        ) {
+            prop_assume!(Filter::parse(&pattern).is_some());
+            let mut retained = Retained::default();
+            names.iter().filter(|name| !name.is_empty()).for_each(|name| retained.keep(name, &message(name)));
+            let wanted: Vec<String> =
+                names.iter().filter(|name| !name.is_empty() && matches(&pattern, name)).cloned().collect();
+            prop_assert_eq!(all(&retained, &pattern, most), wanted);
+        }
+    }
+}
