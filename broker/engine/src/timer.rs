@@ -20,6 +20,8 @@ pub enum Timer {
     Connection(ConnKey),
     /// When a session without a connection ends.
     Session(SessionKey),
+    /// When `$SYS` is told.
+    SystemTopics,
     /// When files need a sync or a retry.
     Disk,
     /// When a message has been served (`scheduling::service_time`).

@@ -43,10 +43,12 @@ use crate::keys::{ChannelKey, ConnKey, TopicKey};
 use crate::memory::Memory;
 use crate::mqtt::Hub;
 use crate::mqtt::forms::Fan;
+use crate::mqtt::saved_session::Renewal;
 use crate::protocol::codec;
 use crate::protocol::grants::Patterns;
 use crate::protocol::identify::Identity;
 use crate::queueing::channel::Channel;
+use crate::queueing::journal::Journal;
 use crate::queueing::message::Builder;
 use crate::queueing::shared_disk::Storage;
 use crate::queueing::topic::{Limiter, Topic};
@@ -93,6 +95,8 @@ pub struct Engine {
     pub tls: Handshakes,
     pub(crate) http: Service,
     pub mqtt: Hub,
+    pub(crate) journal: Option<Journal>, // of MQTT's sessions, where there is a disk
+    pub(crate) renewal: Renewal,
     pub(crate) fan: Fan, // the message that goes to MQTT's subscribers
     pub(crate) server: Server,
 
@@ -148,6 +152,8 @@ impl Engine {
             sampler: 0x2545_f491_4f6c_dd1d,
             http: Service::default(),
             mqtt: Hub::default(),
+            journal: None,
+            renewal: Renewal::default(),
             fan: Fan::default(),
         }
     }
@@ -306,6 +312,7 @@ impl Engine {
         self.decode_on(now);
         self.decide_publishes(now);
         self.write_overflow();
+        self.save_sessions(now);
         self.release_held(now);
         let (messages, answers) = (self.turn.messages.len(), self.turn.replies.len());
         self.send_replies(now);
@@ -314,6 +321,7 @@ impl Engine {
 
     /// The second half: run timers, deliver.
     pub fn deliver_turn(&mut self, now: Nanos) {
+        self.start_system_topics(now);
         self.handle_timeouts(now);
         if !self.turn.replies.is_empty() {
             self.send_replies(now); // who is refused must get that before its stream ends
@@ -328,6 +336,8 @@ impl Engine {
         self.send_owed(now);
         self.deliver_all(now);
         self.schedule.dirty_conns.rotate_left(answered); // deliveries go first
+        self.save_sessions(now);
+        self.renew_journal(now);
         self.tend_disk(now);
         self.relieve_memory();
         self.tell_limits(now);
@@ -340,6 +350,7 @@ impl Engine {
         let idle = self.schedule.is_idle()
             && self.tls.is_idle()
             && self.turn.replies.is_empty()
+            && !self.is_renewing()
             && self.disk.as_ref().is_none_or(|storage| !storage.disk.is_listed() && !storage.disk.has_settled());
         if idle { self.timers.next().into_iter().chain(self.work.next()).min() } else { Some(0) }
     }

@@ -38,6 +38,7 @@ impl Engine {
                 }
                 Timer::Deferred(key) => self.handle_deferred(key, at, now),
                 Timer::Session(key) => self.handle_session_timer(key, at, now),
+                Timer::SystemTopics => self.handle_system_timer(at, now),
                 Timer::Disk => self.handle_disk_timer(at),
                 Timer::ServiceTime => self.handle_served(at, now),
                 Timer::WatchList => self.handle_watch_list(at, now),
@@ -63,6 +64,7 @@ impl Engine {
         self.timers.retain(|at, timer| match timer {
             Timer::Release(key) => self.topics.get(key).is_some_and(|topic| topic.armed.is_for(at)),
             Timer::Session(key) => self.mqtt.sessions.get(key).is_some_and(|session| session.armed.is_for(at)),
+            Timer::SystemTopics => self.mqtt.armed.is_for(at),
             Timer::Disk => self.disk.as_ref().is_some_and(|storage| storage.armed.is_for(at)),
             Timer::ServiceTime => self.server.is_due_at(at),
             Timer::WatchList => self.watch_list.is_due_at(at),

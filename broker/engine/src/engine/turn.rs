@@ -41,6 +41,7 @@ pub(crate) struct Schedule {
     pub due: Vec<DueTimers>,    // go on in the next turn
     pub dirty_conns: Vec<ConnKey>,
     pub owing: Vec<SessionKey>, // have something to send
+    pub noted: Vec<SessionKey>, // have changed, and are to be written
     pub left: Vec<SessionKey>,  // have lost their connections
     pub dirty_channels: VecDeque<ChannelKey>,
     pub closed: Vec<ConnKey>,
@@ -55,6 +56,7 @@ impl Schedule {
             && self.undecoded.is_empty()
             && self.fan_out.is_empty()
             && self.owing.is_empty()
+            && self.noted.is_empty()
             && self.left.is_empty()
             && self.due.is_empty()
             && self.resumed.is_empty()

@@ -8,6 +8,7 @@ pub mod forms;
 pub mod group;
 pub mod outgoing;
 pub mod retained;
+pub mod saved_session;
 pub mod session;
 pub mod will;
 
@@ -20,6 +21,8 @@ use crate::mqtt::filter_trie::FilterTrie;
 use crate::mqtt::group::Group;
 use crate::mqtt::retained::Retained;
 use crate::mqtt::session::Session;
+use crate::time::Nanos;
+use crate::timer::Armed;
 
 /// All that the clients of the MQTT port have in common.
 #[derive(Debug, Default)]
@@ -31,11 +34,18 @@ pub struct Hub {
     pub by_group: HashMap<Box<str>, GroupKey>, // {$share/NAME/PATTERN: its group}
     pub retained: Retained,
     pub counters: Counters,
+    pub began: Option<Nanos>, // to tell `$SYS`
+    pub most_clients: usize,  // that it has told
+    pub armed: Armed,         // to tell it again
 }
 
 /// Since the start.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Counters {
+    pub packets_in: u64,
+    pub packets_out: u64,
+    pub bytes_in: u64, // of payloads
+    pub bytes_out: u64,
     pub published: u64,
     pub delivered: u64,
     pub dropped: u64, // deliveries: their client did not read, or its session was full

@@ -35,12 +35,13 @@ pub struct Outgoing {
     pub queue: Queue,
     pub in_flight: VecDeque<InFlight>, // in the order in which they were sent
     pub window: u16,                   // so many may be in flight
+    pub is_on_disk: bool,              // nothing goes out that is not written
     last_id: u16,
 }
 
 impl Outgoing {
     pub fn new(queue: Queue, window: u16) -> Self {
-        Self { queue, in_flight: VecDeque::new(), window, last_id: 0 }
+        Self { queue, in_flight: VecDeque::new(), window, is_on_disk: false, last_id: 0 }
     }
 
     pub fn has_room(&self) -> bool {

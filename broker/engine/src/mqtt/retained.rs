@@ -5,10 +5,17 @@ use std::ops::Bound;
 
 use crate::protocol::mqtt::packet::Options;
 use crate::protocol::mqtt::topic_filter::{is_reserved, levels, matches};
+use crate::queueing::journal::Entry;
 use crate::queueing::message::Message;
 
 #[derive(Debug, Default)]
-pub struct Retained(BTreeMap<Box<str>, Message>);
+pub struct Retained(BTreeMap<Box<str>, Kept>);
+
+#[derive(Debug)]
+struct Kept {
+    message: Message,
+    entry: Option<Entry>, // of its record on disk
+}
 
 /// A subscription on its way through what is retained, so many names in a turn.
 #[derive(Debug)]
@@ -55,20 +62,34 @@ impl Retained {
     }
 
     /// Keeps a message as the one of its name; one without a payload removes it [MQTT-3.3.1-6].
-    pub fn keep(&mut self, name: &str, message: &Message) {
+    pub(crate) fn keep(&mut self, name: &str, message: Message, entry: Option<Entry>) {
         if message.body_len() == 0 {
             self.0.remove(name);
         } else {
-            self.0.insert(name.into(), message.clone().detached());
+            self.0.insert(name.into(), Kept { message, entry });
         }
     }
 
-    pub fn remove(&mut self, name: &str) {
-        self.0.remove(name);
+    pub fn messages(&self) -> impl Iterator<Item = &Message> {
+        self.0.values().map(|kept| &kept.message)
     }
 
-    pub fn messages(&self) -> impl Iterator<Item = &Message> {
-        self.0.values()
+    /// Writes at most `most` of them anew, behind a name. Returns the last one's; `None`: there are no more.
+    pub(crate) fn renew(
+        &mut self,
+        after: &str,
+        most: usize,
+        mut put: impl FnMut(Message) -> Entry,
+    ) -> Option<Box<str>> {
+        let from = if after.is_empty() { Bound::Unbounded } else { Bound::Excluded(after) };
+        let mut last = None;
+        for (name, kept) in self.0.range_mut::<str, _>((from, Bound::Unbounded)).take(most) {
+            if kept.entry.is_some() {
+                kept.entry = Some(put(kept.message.clone()));
+            }
+            last = Some(name.clone());
+        }
+        last
     }
 
     /// Goes on through at most `most` names, up to the next message of the pattern.
@@ -80,7 +101,7 @@ impl Retained {
         };
         let mut last = None;
         let names = self.0.range::<str, _>((from, Bound::Unbounded));
-        for (visited, (name, message)) in names.enumerate() {
+        for (visited, (name, kept)) in names.enumerate() {
             if !name.starts_with(prefix) {
                 return Found::End;
             }
@@ -92,7 +113,7 @@ impl Retained {
             let is_hidden = is_reserved(name) && replay.pattern.starts_with(['+', '#']);
             if !is_hidden && matches(&replay.pattern, name) {
                 replay.after = last;
-                return Found::Message(message.clone());
+                return Found::Message(kept.message.clone());
             }
         }
         Found::End
@@ -128,8 +149,8 @@ mod tests {
     #[test]
     fn a_message_without_a_payload_removes_what_is_retained() {
         let mut retained = Retained::default();
-        retained.keep("a", &message("a"));
-        retained.keep("a", &message(""));
+        retained.keep("a", message("a"), None);
+        retained.keep("a", message(""), None);
         assert!(retained.is_empty());
     }
 
@@ -141,7 +162,7 @@ mod tests {
         ) {
             prop_assume!(Filter::parse(&pattern).is_some());
             let mut retained = Retained::default();
-            names.iter().filter(|name| !name.is_empty()).for_each(|name| retained.keep(name, &message(name)));
+            names.iter().filter(|name| !name.is_empty()).for_each(|name| retained.keep(name, message(name), None));
             let wanted: Vec<String> =
                 names.iter().filter(|name| !name.is_empty() && matches(&pattern, name)).cloned().collect();
             prop_assert_eq!(all(&retained, &pattern, most), wanted);

@@ -8,6 +8,7 @@ use crate::mqtt::outgoing::Outgoing;
 use crate::mqtt::retained::Replay;
 use crate::mqtt::will::Will;
 use crate::protocol::mqtt::attributes::origin_of;
+use crate::queueing::journal::Entry;
 use crate::time::Nanos;
 use crate::timer::Armed;
 
@@ -30,6 +31,9 @@ pub struct Session {
     pub groups: Option<Box<Vec<GroupKey>>>,
     pub will: Option<Box<Will>>,
     pub will_at: Nanos,                                // when it is due, without a connection
+    pub queue_number: u64,                             // of the files of what it is owed
+    pub(crate) entry: Option<Entry>,                   // of its state on disk
+    pub(crate) is_noted: bool,                         // in the engine's list of sessions to write
     pub resends: bool,                                 // what is in flight comes again, on a new connection
     pub listed: bool,                                  // in the engine's list of sessions with something to send
     pub received: Option<Box<HashMap<u16, Received>>>, // {packet identifier of QoS 2: until its PUBREL}
@@ -63,10 +67,15 @@ const MOST_REPEATS: u8 = 1;
 
 impl Session {
     pub fn new(client_id: &str, conn: ConnKey) -> Self {
+        Self { conn: Some(conn), ..Self::away(client_id) }
+    }
+
+    /// A session whose client is not connected.
+    pub fn away(client_id: &str) -> Self {
         Self {
             client_id: client_id.into(),
             origin: origin_of(client_id),
-            conn: Some(conn),
+            conn: None,
             expiry_s: ENDS_WITH_CONNECTION,
             ends_at: Nanos::MAX,
             window: 1,
@@ -76,6 +85,9 @@ impl Session {
             groups: None,
             will: None,
             will_at: Nanos::MAX,
+            queue_number: 0,
+            entry: None,
+            is_noted: false,
             resends: false,
             listed: false,
             received: None,
@@ -84,6 +96,11 @@ impl Session {
             dropped: 0,
             armed: Armed::default(),
         }
+    }
+
+    /// Whether it outlives its connection.
+    pub fn is_durable(&self) -> bool {
+        self.expiry_s != ENDS_WITH_CONNECTION
     }
 
     /// Whether there is something to send, as far as its client lets it.

@@ -3,13 +3,15 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use crate::keys::{ChannelKey, ConnKey, TopicKey};
+use crate::keys::{ChannelKey, ConnKey, SessionKey, TopicKey};
 
 /// The owner of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
     Topic(TopicKey),
     Channel(ChannelKey),
+    /// What a session of MQTT is owed.
+    Session(SessionKey),
 }
 
 /// A publish whose messages are being released.

@@ -5,6 +5,7 @@
 
 pub mod channel;
 pub mod disk_ticket;
+pub mod journal;
 pub mod message;
 pub mod publish;
 pub mod queue;

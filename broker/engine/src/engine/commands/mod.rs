@@ -258,6 +258,7 @@ impl Engine {
     /// Write an answer, if to a publish then to that one. True: it refuses a slice of an MPUB, and is the last.
     pub(crate) fn give(&mut self, key: ConnKey, reply: Reply, publish: Option<&mut Publish>, now: Nanos) -> bool {
         let Some(conn) = self.conns.get_mut(key) else { return false };
+        self.mqtt.counters.packets_out += u64::from(conn.mqtt.is_some());
         match reply {
             Reply::Response(data) => conn.respond(data),
             Reply::Json(data) => conn.respond(&data),

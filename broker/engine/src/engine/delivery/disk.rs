@@ -8,6 +8,7 @@ use crate::id::MessageId;
 use crate::keys::{ChannelKey, TopicKey};
 use crate::protocol::codec;
 use crate::queueing::disk_ticket::Owner;
+use crate::queueing::journal::Journal;
 use crate::queueing::queue::{Queue, Unsaved};
 use crate::queueing::shared_disk::{Disk, Storage};
 use crate::queueing::topic::Topic;
@@ -61,6 +62,9 @@ impl Engine {
         match owner {
             Owner::Topic(key) => self.topics.get_mut(key).map(|topic| &mut topic.queue),
             Owner::Channel(key) => self.channels.get_mut(key).map(|channel| &mut channel.queue),
+            Owner::Session(key) => {
+                self.mqtt.sessions.get_mut(key)?.outgoing.as_mut().map(|outgoing| &mut outgoing.queue)
+            }
         }
     }
 
@@ -70,7 +74,8 @@ impl Engine {
     ///
     /// The topics are held until `release_topic`: Python may still add channels, or say that they are paused.
     fn restore(&mut self, disk: &Rc<Disk>, now: Nanos) -> io::Result<()> {
-        let found = disk.found()?;
+        let mut found = disk.found()?;
+        self.restore_mqtt(disk, &mut found, now)?;
         for (name, found) in found {
             let (topic, channel) =
                 name.split_once(':').map_or((&*name, None), |(topic, channel)| (topic, Some(channel)));
@@ -228,10 +233,18 @@ impl Engine {
                 moving.push(key);
             }
         }
-        if !waiting.is_empty() || !moving.is_empty() {
+        let mut owing = Vec::new();
+        for (key, session) in &mut self.mqtt.sessions {
+            if session.outgoing.as_mut().is_some_and(|outgoing| outgoing.queue.tend()) {
+                owing.push(key);
+            }
+        }
+        let is_written = !self.journal.as_mut().is_some_and(Journal::tend);
+        if !waiting.is_empty() || !moving.is_empty() || !owing.is_empty() || !is_written {
             disk.stir();
         }
         waiting.into_iter().for_each(|key| self.mark_channel(key));
+        owing.into_iter().for_each(|key| self.list_owing(key));
         moving.into_iter().for_each(|key| self.fan_out_later(key));
     }
 
@@ -259,11 +272,19 @@ impl Engine {
             in_flight.sort_by_key(|entry| (entry.delivered, entry.message.id));
             unsaved.extend(channel.queue.save(in_flight.into_iter().map(|entry| entry.message).collect(), aside));
         }
+        for session in self.mqtt.sessions.values_mut() {
+            let Some(outgoing) = &mut session.outgoing else { continue };
+            let front = outgoing.in_flight.drain(..).filter_map(|entry| entry.message).collect();
+            unsaved.extend(outgoing.queue.save(front, Vec::new()));
+        }
+        self.journal.as_mut().map(Journal::tend);
         // A job that is under way knows nothing of what was just written; what of it failed is done again.
         disk.wait();
         // Records read earlier are released only now. A message that is not written or synced elsewhere keeps its own
         // record.
         self.channels.values_mut().for_each(|channel| _ = channel.queue.tend());
+        let of_sessions = self.mqtt.sessions.values_mut().filter_map(|session| session.outgoing.as_mut());
+        of_sessions.for_each(|outgoing| _ = outgoing.queue.tend());
         let of_channels = disk.wait();
         self.topics.values_mut().for_each(|topic| _ = topic.queue.tend());
         let not_synced = of_channels.or(disk.wait());

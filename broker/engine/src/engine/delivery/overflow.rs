@@ -86,6 +86,7 @@ impl Engine {
             Owner::Channel(key) => self.mark_channel(key),
             Owner::Topic(key) if self.topics.get(key).is_some_and(|topic| topic.flows()) => self.fan_out_later(key),
             Owner::Topic(_) => {}
+            Owner::Session(key) => self.list_owing(key),
         }
     }
 

@@ -44,6 +44,8 @@ impl Engine {
             session.will = connect.will.as_ref().map(|will| Box::new(Will::of(will)));
             session.will_at = Nanos::MAX; // who comes back in time has not died [MQTT-3.1.3-9]
         }
+        self.keep_on_disk(session, now);
+        self.note_session(session);
         let keep_alive_s = self.keep_alive_s(connect);
         let Some(conn) = self.conns.get_mut(key) else { return Ok(()) };
         let mut identity = Identity::unknown(&self.config);
@@ -193,11 +195,12 @@ impl Engine {
             self.publish_will(key, now);
         }
         self.give_back_shared(key, now);
+        self.note_session(key);
         self.arm_session(key);
     }
 
     /// Arms the session's end or its will, whichever comes first.
-    fn arm_session(&mut self, key: SessionKey) {
+    pub(crate) fn arm_session(&mut self, key: SessionKey) {
         let Some(session) = self.mqtt.sessions.get_mut(key) else { return };
         let at = session.ends_at.min(session.will_at);
         if at < Nanos::MAX {
@@ -225,6 +228,7 @@ impl Engine {
         self.publish_will(key, now);
         self.give_back_shared(key, now);
         self.unsubscribe_all(key);
+        self.save_end(key, now);
         let Some(mut session) = self.mqtt.sessions.remove(key) else { return };
         if let Some(outgoing) = &mut session.outgoing {
             outgoing.queue.clear();

@@ -8,5 +8,7 @@ pub mod connecting;
 pub mod packets;
 pub mod publishing;
 pub mod routing;
+pub mod saving;
 pub mod subscribing;
+pub mod system_topics;
 pub mod windows;

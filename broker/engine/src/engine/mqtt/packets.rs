@@ -50,6 +50,7 @@ impl Engine {
         let mut at = 0;
         while let Some(len) = self.next_packet(key, &bytes[at..], bound) {
             self.work.note(1);
+            self.mqtt.counters.packets_in += 1;
             let publishes = self.turn.publishes.len();
             let stamp = stamps.at(at + len);
             match self.run_packet(key, &bytes[at..], stamp, now) {

@@ -27,12 +27,14 @@ impl Engine {
     ) -> Result<(), Fault> {
         let name = self.name_of(key, publish)?;
         self.mqtt.counters.published += 1;
+        self.mqtt.counters.bytes_in += publish.payload.len() as u64;
         if !may_be_published(&name) {
             self.acknowledge_publish(key, publish.qos, publish.id, Reason::NOT_AUTHORIZED, Written::default());
             return Ok(());
         }
         if publish.qos == Qos::ExactlyOnce {
             let most = usize::from(self.config.mqtt_receive_maximum);
+            self.note_session(session);
             let Some(session) = self.mqtt.sessions.get_mut(session) else { return Ok(()) };
             match session.receive(publish.id, digest(publish, &name), most) {
                 Arrival::New => {}
@@ -228,6 +230,7 @@ impl Engine {
 
     /// PUBREL: the identifier is free again, whether it was known or not.
     pub(crate) fn release_received(&mut self, key: ConnKey, session: SessionKey, id: u16) {
+        self.note_session(session);
         if let Some(session) = self.mqtt.sessions.get_mut(session) {
             session.release(id);
         }

@@ -32,7 +32,7 @@ impl Engine {
             }
             Some(heading) => {
                 if heading.retain {
-                    self.mqtt.retained.keep(heading.name, message);
+                    self.retain(heading.name, message);
                 }
                 let heard = self.find_targets(&mut fan, &heading);
                 self.give_to_targets(&mut fan, topic, message, &heading, now);
@@ -160,7 +160,7 @@ impl Engine {
         message: Message,
         mark: Option<Mark>,
     ) {
-        let waits = |outgoing: &Outgoing| !outgoing.queue.is_empty() || !outgoing.has_room();
+        let waits = |outgoing: &Outgoing| outgoing.is_on_disk || !outgoing.queue.is_empty() || !outgoing.has_room();
         let Some(session) = self.mqtt.sessions.get(target.session) else { return };
         if !session.outgoing.as_ref().is_some_and(|outgoing| waits(outgoing)) && self.takes_deliveries(target.session) {
             let body = message.clone();
@@ -227,7 +227,10 @@ impl Engine {
             (id_at, outgoing.begin(message, target.qos, target.retain, target.group))
         });
         conn.deliver_bytes(bytes, id, mark);
-        self.mqtt.counters.delivered += 1;
+        let counters = &mut self.mqtt.counters;
+        counters.delivered += 1;
+        counters.packets_out += 1;
+        counters.bytes_out += payload.len() as u64;
         self.mark_dirty(key);
     }
 

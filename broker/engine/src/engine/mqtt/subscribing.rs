@@ -27,6 +27,7 @@ impl Engine {
     ) -> Result<(), Fault> {
         let id = subscribe.properties.number(property::SUBSCRIPTION_ID).unwrap_or(0);
         let codes: Vec<Reason> = subscribe.filters().map(|wanted| self.subscribe_one(session, wanted, id)).collect();
+        self.note_session(session);
         let Some(version) = self.mqtt_client(key).map(|mqtt| mqtt.version) else { return Ok(()) };
         let mut out = Vec::new();
         encode::suback(&mut out, version, subscribe.id, &codes);
@@ -64,7 +65,7 @@ impl Engine {
     }
 
     /// A shared subscription: the session becomes a member of the group, which its first member makes.
-    fn join(&mut self, key: SessionKey, name: &str, pattern: &str, options: Options, id: u32) -> Reason {
+    pub(crate) fn join(&mut self, key: SessionKey, name: &str, pattern: &str, options: Options, id: u32) -> Reason {
         let most = self.config.mqtt_max_subscriptions;
         let name = shared_name(name, pattern);
         let Some(session) = self.mqtt.sessions.get_mut(key) else { return Reason::UNSPECIFIED };
@@ -137,7 +138,7 @@ impl Engine {
     }
 
     /// False: the session has as many as it may have.
-    fn add_subscription(&mut self, key: SessionKey, pattern: &str, options: Options, id: u32) -> bool {
+    pub(crate) fn add_subscription(&mut self, key: SessionKey, pattern: &str, options: Options, id: u32) -> bool {
         let Some(session) = self.mqtt.sessions.get_mut(key) else { return true };
         if session.subscriptions.len() >= self.config.mqtt_max_subscriptions {
             return false;
@@ -161,6 +162,7 @@ impl Engine {
             };
             codes.push(if is_gone.is_some() { Reason::SUCCESS } else { Reason::NO_SUBSCRIPTION_EXISTED });
         }
+        self.note_session(session);
         let Some(version) = self.mqtt_client(key).map(|mqtt| mqtt.version) else { return };
         let mut out = Vec::new();
         encode::unsuback(&mut out, version, unsubscribe.id, &codes);

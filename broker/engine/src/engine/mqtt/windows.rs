@@ -7,7 +7,6 @@ use crate::keys::{ConnKey, SessionKey};
 use crate::mqtt::forms::{Forms, Heading, Once, Target};
 use crate::mqtt::outgoing::{InFlight, Step};
 use crate::mqtt::retained::Found;
-use crate::protocol::mqtt::attributes::Attributes;
 use crate::protocol::mqtt::encode::{self, Written};
 use crate::protocol::mqtt::packet::{Ack, AckKind, Qos};
 use crate::protocol::mqtt::reason::{Fault, Reason};
@@ -163,7 +162,7 @@ impl Engine {
             let body = message.clone();
             let Some(heading) = Heading::of(&body, "", self.clock.wall(now)) else {
                 self.mqtt.counters.expired += 1;
-                Attributes::decode(body.attributes()).iter().for_each(|gone| self.mqtt.retained.remove(gone.name));
+                self.forget_retained(&body);
                 continue;
             };
             let qos = options.qos.min(heading.qos);

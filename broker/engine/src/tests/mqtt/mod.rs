@@ -3,8 +3,10 @@
 mod client;
 mod connections;
 mod delivery;
+mod durable;
 mod retained;
 mod round_trip;
 mod shared;
+mod system_topics;
 mod vectors;
 mod wills;
