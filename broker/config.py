@@ -31,6 +31,24 @@ ARRIVAL_CLOCKS = ("kernel", "packet")
 LONGEST_LAB_SERVICE_NS = 10**9
 
 
+class MqttUser(msgspec.Struct, frozen=True, kw_only=True):
+    """A user of the MQTT port and the hash of his password, as Mosquitto's password files have them."""
+
+    name: str
+    iterations: int  # of PBKDF2 with SHA-512; 0: one SHA-512 of password and salt
+    salt: str  # base64, as the hash
+    hash: str
+
+
+class MqttRule(msgspec.Struct, frozen=True, kw_only=True):
+    """One rule of the access file."""
+
+    user: str | None  # None: clients without a user name
+    all: bool  # a pattern: whoever it is
+    action: str  # read, write, readwrite, deny
+    pattern: str
+
+
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The engine's settings, as JSON (docs/reference.md, "Configuration"). Made by ``broker.startup``, read by
     ``srtm._native.Engine``."""
@@ -40,6 +58,11 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     http_address: str = ""  # "": off
     https_address: str = ""  # "": off
     mqtt_address: str = ""  # "": off
+    mqtts_address: str = ""  # the same inside TLS; "": off
+    mqtt_anonymous: bool = True  # clients without a user name may connect
+    mqtt_identity: str = "client-id"  # by what a publisher is known; or username, cert-cn
+    mqtt_users: tuple[MqttUser, ...] | None = None  # None: no passwords are asked for
+    mqtt_access: tuple[MqttRule, ...] | None = None  # None: everybody may do everything
     mqtt_topic: str = "default"  # of names that no topic has
     mqtt_max_keep_alive_s: int = 0  # that 5.0's clients are told; 0: as they wish
     mqtt_receive_maximum: int = 256  # publishes of QoS 2 that a client may leave unreleased
@@ -101,6 +124,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     topology_zone: str = ""
     topology_aware: bool = False  # prefer consumers in the same zone
 
+
+MQTT_IDENTITIES = ("client-id", "username", "cert-cn")
 
 # {setting: least and largest value}
 MQTT_BOUNDS = {
@@ -187,7 +212,8 @@ class BrokerConfig:
     http_address: str = "127.0.0.1:4151"  # "": off
     https_address: str = ""  # used if there is a certificate; "": off
     mqtt_address: str = ""  # "": off
-    mqtt_allow_anonymous: bool = False  # also beyond loopback
+    mqtts_address: str = ""  # needs a certificate; "": off
+    mqtt_allow_anonymous: bool = False  # also beyond loopback, and beside users with passwords
     http_idle_timeout_ms: int = 0  # 0: for ever, as nsqd; closing would race with the client's next request
     data_path: str = "."
     mcap: float = 0.0  # msg/s; 0: not stated
@@ -223,7 +249,7 @@ class BrokerConfig:
         for name, address in (("http_address", self.http_address), ("https_address", self.https_address)):
             if address:
                 listen_address(name, address)
-        if self.mqtt_address:
+        if self.mqtt_address or self.mqtts_address:
             self._check_mqtt()
         if self.distributors:  # they tell clients where to connect to
             parse_address("tcp_address", self.tcp_address)
@@ -267,17 +293,30 @@ class BrokerConfig:
         self._check_streams()
 
     def _check_mqtt(self) -> None:
-        """Check the MQTT port. Its clients are not authenticated, so nobody else may reach it unasked."""
-        listen_address("mqtt_address", self.mqtt_address)
-        if self.auth_http_addresses:
+        """Check the MQTT ports. Nobody beyond this machine gets in without saying who he is, unless that is wanted."""
+        by_certificate = self.engine.mqtt_identity == "cert-cn"
+        if self.engine.mqtt_identity not in MQTT_IDENTITIES:
+            rule = f"must be one of {', '.join(MQTT_IDENTITIES)}"
+            raise BadInput("mqtt_identity", self.engine.mqtt_identity, rule)
+        if by_certificate and (self.mqtt_address or self.engine.tls_client_auth_policy != "require-verify"):
+            rule = "needs --mqtts-address alone, and the policy require-verify"
+            raise BadInput("mqtt_identity", self.engine.mqtt_identity, rule)
+        if self.mqtt_address and self.engine.tls_required != "false":
             raise BadInput(
-                "mqtt_address", self.mqtt_address, "must not be given with auth servers, which it cannot ask"
+                "mqtt_address", self.mqtt_address, "must not be given where TLS is required: see mqtts_address"
             )
-        if self.engine.tls_required != "false":
-            raise BadInput("mqtt_address", self.mqtt_address, "must not be given where TLS is required: it has none")
-        if not (self.mqtt_allow_anonymous or is_loopback(self.mqtt_address)):
-            rule = "must be on loopback, for its clients are not authenticated; --mqtt-allow-anonymous allows it"
-            raise BadInput("mqtt_address", self.mqtt_address, rule)
+        if self.mqtts_address and not self.tls_cert:
+            raise BadInput("mqtts_address", self.mqtts_address, "needs tls_cert and tls_key")
+        is_safe = self.mqtt_allow_anonymous or by_certificate or self.engine.mqtt_users is not None
+        for name, address in (("mqtt_address", self.mqtt_address), ("mqtts_address", self.mqtts_address)):
+            if not address:
+                continue
+            listen_address(name, address)
+            if self.auth_http_addresses:
+                raise BadInput(name, address, "must not be given with auth servers, which it cannot ask")
+            if not (is_safe or is_loopback(address)):
+                rule = "must be on loopback without --mqtt-password-file; --mqtt-allow-anonymous allows it"
+                raise BadInput(name, address, rule)
         if not re.fullmatch(r"[.a-zA-Z0-9_-]{1,64}", self.engine.mqtt_topic):
             raise BadInput(
                 "mqtt_topic", self.engine.mqtt_topic, "must be the name of a topic: 1 to 64 of . a-z A-Z 0-9 _ -"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from broker.config import EngineConfig
+from broker.config import MQTT_IDENTITIES, EngineConfig
+from broker.mqtt_files import read_access, read_passwords
 from srtm.errors import BadInput
 
 # {setting of the engine: what it bounds}; each has a flag of its name.
@@ -24,7 +25,20 @@ def add_mqtt(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mqtt-address", default="", metavar="ADDRESS", help="HOST:PORT where MQTT is spoken (default: none)"
     )
-    parser.add_argument("--mqtt-allow-anonymous", action="store_true", help="let clients beyond this machine use MQTT")
+    parser.add_argument(
+        "--mqtts-address", default="", metavar="ADDRESS", help="HOST:PORT of MQTT inside TLS, needs a certificate"
+    )
+    parser.add_argument(
+        "--mqtt-allow-anonymous", action="store_true", help="let clients without a user name use MQTT, from anywhere"
+    )
+    parser.add_argument("--mqtt-password-file", metavar="FILE", help="users, as mosquitto_passwd writes them")
+    parser.add_argument("--mqtt-acl-file", metavar="FILE", help="who may do what, as in Mosquitto's acl_file")
+    parser.add_argument(
+        "--mqtt-identity",
+        default=EngineConfig().mqtt_identity,
+        metavar="|".join(MQTT_IDENTITIES),
+        help="by what a publisher is known (default: %(default)s)",
+    )
     parser.add_argument(
         "--mqtt-topic",
         default=EngineConfig().mqtt_topic,
@@ -38,7 +52,11 @@ def add_mqtt(parser: argparse.ArgumentParser) -> None:
 
 def mqtt_settings(given: argparse.Namespace) -> dict[str, object]:
     """The engine's settings for MQTT. Raises BadInput."""
-    return {"mqtt_topic": given.mqtt_topic} | {name: _whole(name, getattr(given, name)) for name in _NUMBERS}
+    numbers = {name: _whole(name, getattr(given, name)) for name in _NUMBERS}
+    users = read_passwords(given.mqtt_password_file) if given.mqtt_password_file else None
+    access = read_access(given.mqtt_acl_file) if given.mqtt_acl_file else None
+    words = {"mqtt_topic": given.mqtt_topic, "mqtt_identity": given.mqtt_identity}
+    return words | {"mqtt_users": users, "mqtt_access": access} | numbers
 
 
 def _flag(name: str) -> str:

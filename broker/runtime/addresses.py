@@ -15,6 +15,7 @@ class Ports(NamedTuple):
     http: int
     https: int
     mqtt: int
+    mqtts: int
 
 
 class BoundAddresses(NamedTuple):
@@ -24,6 +25,7 @@ class BoundAddresses(NamedTuple):
     http: str
     https: str
     mqtt: str
+    mqtts: str
 
 
 def bound_addresses(settings: EngineConfig, ports: Ports) -> BoundAddresses:
@@ -33,6 +35,7 @@ def bound_addresses(settings: EngineConfig, ports: Ports) -> BoundAddresses:
         _with_port(settings.http_address, ports.http),
         _with_port(settings.https_address, ports.https),
         _with_port(settings.mqtt_address, ports.mqtt),
+        _with_port(settings.mqtts_address, ports.mqtts),
     )
 
 

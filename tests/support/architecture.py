@@ -66,7 +66,8 @@ ARROWS = {
         "broker.snapshot broker.startup broker.stats broker.sync srtm._native srtm.control srtm.net"
     ),
     "broker.process": "broker.config broker.service",
-    "broker.mqtt_options": "broker.config",
+    "broker.mqtt_files": "broker.config",
+    "broker.mqtt_options": "broker.config broker.mqtt_files",
     "broker.__main__": "broker.config broker.mqtt_options broker.process srtm.net",
     "broker.nsqd_main": "broker.nsqd broker.process",
     # distributor

@@ -54,11 +54,12 @@ class FakeEngine:
         self._events: list[dict[str, Any]] = []
         self._eventfd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
-    def start(self) -> tuple[int | None, int | None, int | None, int | None]:
+    def start(self) -> tuple[int | None, ...]:
         if self.start_error:
             raise self.start_error
-        tcp, http, https, mqtt = (self.config.get(f"{name}_address", "") for name in ("tcp", "http", "https", "mqtt"))
-        return None if "/" in tcp else 4150, 4151 if http else None, 4152 if https else None, 1883 if mqtt else None
+        others = {"http": 4151, "https": 4152, "mqtt": 1883, "mqtts": 8883}
+        given = (port if self.config.get(f"{name}_address") else None for name, port in others.items())
+        return None if "/" in self.config.get("tcp_address", "") else 4150, *given
 
     def stop(self, _patience_ms: int) -> bool:
         if self.unsaved:

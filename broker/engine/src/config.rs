@@ -39,6 +39,46 @@ pub enum TlsRequired {
     True,
 }
 
+/// What a rule of the access file says of the names of its pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MqttAction {
+    Read,
+    Write,
+    ReadWrite,
+    Deny,
+}
+
+/// One rule of the access file (`protocol::mqtt::access`).
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MqttRule {
+    pub user: Option<String>, // None: clients without a user name
+    pub all: bool,            // a pattern: whoever it is
+    pub action: MqttAction,
+    pub pattern: String,
+}
+
+/// A user and the hash of his password.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MqttUser {
+    pub name: String,
+    pub iterations: u32, // of PBKDF2 with SHA-512; 0: one SHA-512 of password and salt
+    pub salt: String,    // in base64, as the hash
+    pub hash: String,
+}
+
+/// By what a publisher of MQTT is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MqttIdentity {
+    ClientId,
+    Username,
+    /// The common name of its certificate.
+    CertCn,
+}
+
 /// Which certificate a TLS client must show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -72,13 +112,18 @@ pub struct Config {
     pub http_address: String,
     pub https_address: String,
     pub mqtt_address: String,
-    pub mqtt_topic: String,            // of names that no topic owns
-    pub mqtt_max_keep_alive_s: u16,    // that 5.0's clients are told; 0: as they wish
-    pub mqtt_receive_maximum: u16,     // publishes of QoS 2 that a client may leave unreleased
-    pub mqtt_max_in_flight: u16,       // deliveries of QoS 1 and 2 that a client may leave unacknowledged
-    pub mqtt_max_queued: usize,        // messages that wait for a session
-    pub mqtt_max_retained: usize,      // messages
-    pub mqtt_max_subscriptions: usize, // of a session
+    pub mqtts_address: String, // the same inside TLS
+    pub mqtt_anonymous: bool,  // clients without a user name may connect
+    pub mqtt_identity: MqttIdentity,
+    pub mqtt_users: Option<Vec<MqttUser>>,  // None: no passwords are asked for
+    pub mqtt_access: Option<Vec<MqttRule>>, // None: everybody may do everything
+    pub mqtt_topic: String,                 // of names that no topic owns
+    pub mqtt_max_keep_alive_s: u16,         // that 5.0's clients are told; 0: as they wish
+    pub mqtt_receive_maximum: u16,          // publishes of QoS 2 that a client may leave unreleased
+    pub mqtt_max_in_flight: u16,            // deliveries of QoS 1 and 2 that a client may leave unacknowledged
+    pub mqtt_max_queued: usize,             // messages that wait for a session
+    pub mqtt_max_retained: usize,           // messages
+    pub mqtt_max_subscriptions: usize,      // of a session
     pub mqtt_max_session_expiry_s: u32,
     pub http_idle_timeout_ms: u64,
     pub http_token: String,
@@ -146,6 +191,9 @@ impl Config {
         if !self.https_address.is_empty() && self.tls_cert_pem.is_empty() {
             return Err(BadSetting::new("https_address", "needs a certificate and a key (tls_cert, tls_key)"));
         }
+        if !self.mqtts_address.is_empty() && self.tls_cert_pem.is_empty() {
+            return Err(BadSetting::new("mqtts_address", "needs a certificate and a key (tls_cert, tls_key)"));
+        }
         if u32::try_from(self.max_req_timeout_ms).is_err() {
             return Err(BadSetting::new("max_req_timeout_ms", "must be at most 4294967295 ms (49 days)"));
         }
@@ -182,6 +230,11 @@ impl Default for Config {
             http_address: String::new(),
             https_address: String::new(),
             mqtt_address: String::new(),
+            mqtts_address: String::new(),
+            mqtt_anonymous: true,
+            mqtt_identity: MqttIdentity::ClientId,
+            mqtt_users: None,
+            mqtt_access: None,
             mqtt_topic: "default".into(),
             mqtt_max_keep_alive_s: 0,
             mqtt_receive_maximum: 256,

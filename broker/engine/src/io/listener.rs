@@ -19,6 +19,7 @@ pub enum Speaks {
     Http,
     Https,
     Mqtt,
+    Mqtts,
 }
 
 impl Speaks {
@@ -47,6 +48,7 @@ pub struct Ports {
     pub http: Option<u16>,
     pub https: Option<u16>,
     pub mqtt: Option<u16>,
+    pub mqtts: Option<u16>,
 }
 
 /// Listen on every address of `config` that is not empty: all or none.
@@ -65,7 +67,8 @@ pub fn listen_all(config: &Config) -> Result<(Vec<Listener>, Ports), StartError>
     let http = listen("http_address", &config.http_address, Speaks::Http)?;
     let https = listen("https_address", &config.https_address, Speaks::Https)?;
     let mqtt = listen("mqtt_address", &config.mqtt_address, Speaks::Mqtt)?;
-    Ok((listeners, Ports { tcp, http, https, mqtt }))
+    let mqtts = listen("mqtts_address", &config.mqtts_address, Speaks::Mqtts)?;
+    Ok((listeners, Ports { tcp, http, https, mqtt, mqtts }))
 }
 
 impl Listener {

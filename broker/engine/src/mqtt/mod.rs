@@ -33,6 +33,7 @@ pub struct Hub {
     pub groups: SlotMap<GroupKey, Group>,
     pub by_group: HashMap<Box<str>, GroupKey>, // {$share/NAME/PATTERN: its group}
     pub retained: Retained,
+    pub verified: HashMap<Box<str>, [u8; 32]>, // {user: digest of the password that was right}
     pub counters: Counters,
     pub began: Option<Nanos>, // to tell `$SYS`
     pub most_clients: usize,  // that it has told
@@ -49,6 +50,7 @@ pub struct Counters {
     pub published: u64,
     pub delivered: u64,
     pub dropped: u64, // deliveries: their client did not read, or its session was full
+    pub denied: u64,  // connections, publishes and subscriptions, by passwords and access rules
     pub expired: u64,
     pub refused: u64, // publishes of QoS 0, which nobody can be told
 }

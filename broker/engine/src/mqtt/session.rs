@@ -1,12 +1,14 @@
 //! What one client has, also while it is away: its subscriptions, what it is owed, what it is about to release.
 
 use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
 
 use crate::keys::{ConnKey, GroupKey};
 use crate::mqtt::filter_trie::Place;
 use crate::mqtt::outgoing::Outgoing;
 use crate::mqtt::retained::Replay;
 use crate::mqtt::will::Will;
+use crate::protocol::mqtt::access::Access;
 use crate::protocol::mqtt::attributes::origin_of;
 use crate::queueing::journal::Entry;
 use crate::time::Nanos;
@@ -22,6 +24,7 @@ pub struct Session {
     pub client_id: Box<str>,
     pub origin: u64,
     pub conn: Option<ConnKey>,
+    pub access: Option<Rc<Access>>, // None: it may do everything
     pub expiry_s: u32,
     pub ends_at: Nanos, // while it has no connection
     pub window: u16,    // deliveries that may be in flight to its client
@@ -76,6 +79,7 @@ impl Session {
             client_id: client_id.into(),
             origin: origin_of(client_id),
             conn: None,
+            access: None,
             expiry_s: ENDS_WITH_CONNECTION,
             ends_at: Nanos::MAX,
             window: 1,
@@ -96,6 +100,14 @@ impl Session {
             dropped: 0,
             armed: Armed::default(),
         }
+    }
+
+    pub fn may_read(&self, name: &str) -> bool {
+        self.access.as_ref().is_none_or(|access| access.may_read(name))
+    }
+
+    pub fn may_write(&self, name: &str) -> bool {
+        self.access.as_ref().is_none_or(|access| access.may_write(name))
     }
 
     /// Whether it outlives its connection.

@@ -131,7 +131,10 @@ fn unix_sockets_serve_both_protocols_and_go_with_the_engine() {
     let text = |path: &std::path::Path| path.to_str().expect("UTF-8").to_owned();
     let config = Config { tcp_address: text(&tcp), http_address: text(&http), ..Config::default() };
     let handle = Handle::new(config.clone()).expect("descriptors");
-    assert_eq!(handle.start().expect("free paths"), Ports { tcp: None, http: None, https: None, mqtt: None });
+    assert_eq!(
+        handle.start().expect("free paths"),
+        Ports { tcp: None, http: None, https: None, mqtt: None, mqtts: None }
+    );
     handle.call(|engine, _| engine.open_http()).expect("running");
     let mut client = UnixStream::connect(&http).expect("the engine listens");
     client.set_read_timeout(Some(PATIENCE)).expect("a timeout");

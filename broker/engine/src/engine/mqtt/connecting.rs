@@ -1,13 +1,17 @@
 //! CONNECT, and the life of sessions: made, taken over, kept for a while, ended.
 
 use crate::clients::mqtt_client::TOPIC_ALIASES;
+use std::rc::Rc;
+
 use crate::clients::reply::Reply;
+use crate::config::MqttIdentity;
 use crate::engine::Engine;
 use crate::engine::mqtt::publishing::may_be_published;
 use crate::keys::{ConnKey, SessionKey};
 use crate::mqtt::session::{ENDS_WITH_CONNECTION, NEVER_EXPIRES, Session};
 use crate::mqtt::will::Will;
 use crate::protocol::identify::Identity;
+use crate::protocol::mqtt::access::{self, Access};
 use crate::protocol::mqtt::encode::{self, Written};
 use crate::protocol::mqtt::packet::Connect;
 use crate::protocol::mqtt::property;
@@ -21,13 +25,25 @@ impl Engine {
     pub(crate) fn connect(&mut self, key: ConnKey, connect: &Connect<'_>, now: Nanos) -> Result<(), Fault> {
         self.work.note(IDENTIFY_UNITS);
         let version = connect.version;
-        if let Some((reason, text)) = self.refusal_of_connect(connect) {
+        let identified = self.identify_mqtt(key, connect);
+        let refusal = self.refusal_of_connect(connect);
+        let refusal = refusal.or_else(|| identified.is_none().then(|| (Reason::BAD_USER_OR_PASSWORD, NOBODY.into())));
+        if let Some((reason, text)) = refusal {
             self.refuse_connect(key, version, reason, &text);
             return Ok(());
         }
         let assigned =
             connect.client_id.is_empty().then(|| format!("srtm-{:016x}", self.ids.next(self.clock.wall(now)).0));
         let client_id = assigned.as_deref().unwrap_or(connect.client_id);
+        let access = self.access_of(client_id, identified.as_ref().and_then(|who| who.user.as_deref()));
+        if connect.will.as_ref().is_some_and(|will| access.as_ref().is_some_and(|access| !access.may_write(will.topic)))
+        {
+            self.mqtt.counters.denied += 1;
+            self.refuse_connect(key, version, Reason::NOT_AUTHORIZED, "the client may not publish its will");
+            return Ok(());
+        }
+        let publisher =
+            identified.and_then(|who| who.publisher).or_else(|| assigned.is_none().then(|| client_id.into()));
         let known = self.mqtt.by_client.get(client_id).copied();
         if let Some(session) = known {
             self.take_over(session, now);
@@ -41,6 +57,7 @@ impl Engine {
         self.mqtt.by_client.insert(client_id.into(), session);
         let expiry_s = self.agree_on_session(session, key, connect);
         if let Some(session) = self.mqtt.sessions.get_mut(session) {
+            session.access = access;
             session.will = connect.will.as_ref().map(|will| Box::new(Will::of(will)));
             session.will_at = Nanos::MAX; // who comes back in time has not died [MQTT-3.1.3-9]
         }
@@ -49,7 +66,7 @@ impl Engine {
         let keep_alive_s = self.keep_alive_s(connect);
         let Some(conn) = self.conns.get_mut(key) else { return Ok(()) };
         let mut identity = Identity::unknown(&self.config);
-        (identity.client_id, identity.heartbeat_ms) = (assigned.is_none().then(|| client_id.into()), None);
+        (identity.client_id, identity.heartbeat_ms) = (publisher, None);
         identity.user_agent = user_agent(version).into();
         conn.identify(identity);
         conn.last_command = now;
@@ -63,6 +80,48 @@ impl Engine {
         self.arm_connection(key);
         self.resend(session);
         Ok(())
+    }
+
+    /// Who a client is. `None`: it does not say so, or not as it must.
+    fn identify_mqtt(&mut self, key: ConnKey, connect: &Connect<'_>) -> Option<Identified> {
+        let by_certificate = self.config.mqtt_identity == MqttIdentity::CertCn;
+        let layers = self.conns.get(key).and_then(|conn| conn.layers.as_ref());
+        let common_name = layers.and_then(|layers| layers.peer_name()).map(str::to_owned).filter(|_| by_certificate);
+        let user = match (&common_name, connect.username) {
+            (Some(name), _) => Some(name.clone()),
+            (None, Some(name)) if self.is_right(name, connect.password.unwrap_or_default()) => Some(name.to_owned()),
+            (None, None) if self.config.mqtt_anonymous => None,
+            _ => {
+                self.mqtt.counters.denied += 1;
+                return None;
+            }
+        };
+        let publisher = match self.config.mqtt_identity {
+            MqttIdentity::ClientId => None,
+            MqttIdentity::Username | MqttIdentity::CertCn => user.as_deref().map(Into::into),
+        };
+        Some(Identified { user, publisher })
+    }
+
+    /// Whether this is the user's password. One that was right is known again by a digest, for the real check is dear.
+    fn is_right(&mut self, name: &str, password: &[u8]) -> bool {
+        let Some(users) = &self.config.mqtt_users else { return true };
+        let Some(user) = users.iter().find(|user| user.name == name) else { return false };
+        let digest = access::digest_of(name, password);
+        if self.mqtt.verified.get(name) == Some(&digest) {
+            return true;
+        }
+        self.work.note(PASSWORD_UNITS);
+        let is_right = access::is_password(user, password);
+        if is_right {
+            self.mqtt.verified.insert(name.into(), digest);
+        }
+        is_right
+    }
+
+    fn access_of(&self, client_id: &str, user: Option<&str>) -> Option<Rc<Access>> {
+        let rules = self.config.mqtt_access.as_ref()?;
+        Some(Rc::new(Access::of(rules, client_id, user)))
     }
 
     /// Why a CONNECT that is sound is refused, if it is.
@@ -237,6 +296,18 @@ impl Engine {
             self.mqtt.by_client.remove(&session.client_id);
         }
     }
+}
+
+/// Work of a check of a password: 101 iterations, as `mosquitto_passwd` has them.
+const PASSWORD_UNITS: u32 = 1_000;
+
+const NOBODY: &str = "user name and password are not those of a user";
+
+/// Who a client has shown itself to be.
+#[derive(Debug)]
+struct Identified {
+    user: Option<String>,
+    publisher: Option<Box<str>>, // None: its client id
 }
 
 /// What a CONNECT got that it did not say itself.

@@ -17,7 +17,8 @@ use crate::protocol::mqtt::reason::{Fault, Reason};
 use crate::protocol::mqtt::version::Version;
 use crate::scheduling::client_limits::Limit;
 use crate::scheduling::work_budget::REFUSAL_UNITS;
-use crate::time::{NS_PER_S, Nanos};
+use crate::time::{NS_PER_S, Nanos, SHORT_PATIENCE_NS};
+use crate::transport::Layers;
 
 /// The broker was not running when a client should have been heard: it gets so long to be heard now.
 const GRACE_NS: Nanos = NS_PER_S;
@@ -28,12 +29,30 @@ const BESIDES_PAYLOAD: usize = 2 * LARGE_BYTES;
 impl Engine {
     /// A connection of the MQTT port.
     pub fn handle_accept_mqtt(&mut self, remote: &str, now: Nanos) -> ConnKey {
+        self.accept_mqtt(remote, None, now)
+    }
+
+    /// The same inside TLS, from its first byte on.
+    pub fn handle_accept_mqtts(&mut self, remote: &str, now: Nanos) -> ConnKey {
+        let layers = self.tls.config.clone().and_then(|tls| Layers::tls_server(tls, now + SHORT_PATIENCE_NS).ok());
+        let has_tls = layers.is_some();
+        let key = self.accept_mqtt(remote, layers, now);
+        if has_tls {
+            self.charge_layers(key);
+        } else {
+            self.close(key);
+        }
+        key
+    }
+
+    fn accept_mqtt(&mut self, remote: &str, layers: Option<Layers>, now: Nanos) -> ConnKey {
         self.counters.accepted += 1;
         let mut identity = Identity::unknown(&self.config);
         identity.heartbeat_ms = None;
         let mut connection = Connection::new(identity, remote, self.clock.wall(now), now);
         connection.phase = Phase::Open;
         connection.mqtt = Some(Box::default());
+        connection.layers = layers.map(Box::new);
         self.limits.count_in(connection.remote_host());
         let key = self.conns.insert(connection);
         self.arm_connection(key);

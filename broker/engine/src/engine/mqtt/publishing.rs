@@ -28,7 +28,15 @@ impl Engine {
         let name = self.name_of(key, publish)?;
         self.mqtt.counters.published += 1;
         self.mqtt.counters.bytes_in += publish.payload.len() as u64;
-        if !may_be_published(&name) {
+        let may_write = self.mqtt.sessions.get(session).is_none_or(|session| session.may_write(&name));
+        if !may_be_published(&name) || !may_write {
+            self.mqtt.counters.denied += 1;
+            if publish.qos == Qos::AtMostOnce || self.mqtt_client(key).is_some_and(|mqtt| mqtt.version == Version::V5) {
+                self.acknowledge_publish(key, publish.qos, publish.id, Reason::NOT_AUTHORIZED, Written::default());
+                return Ok(());
+            }
+            // Older versions have no refusal, and their clients would send it again for ever: it is acknowledged, as at
+            // Mosquitto, and counted.
             self.acknowledge_publish(key, publish.qos, publish.id, Reason::NOT_AUTHORIZED, Written::default());
             return Ok(());
         }

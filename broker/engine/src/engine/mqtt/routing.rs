@@ -83,7 +83,7 @@ impl Engine {
             };
             let Some(session) = self.mqtt.sessions.get_mut(key) else { continue };
             let options = subscriber.options;
-            if options.no_local && session.origin == heading.origin {
+            if options.no_local && session.origin == heading.origin || !session.may_read(heading.name) {
                 continue;
             }
             let qos = options.qos.min(heading.qos);

@@ -39,6 +39,13 @@ impl Engine {
     fn subscribe_one(&mut self, key: SessionKey, wanted: Wanted<'_>, id: u32) -> Reason {
         self.work.note(SUBSCRIPTION_UNITS);
         let Wanted { filter, options } = wanted;
+        let access = self.mqtt.sessions.get(key).and_then(|session| session.access.as_ref());
+        if access.is_some_and(|access| {
+            !access.may_subscribe(filter.pattern) || filter.group.is_some() && !access.may_read(filter.pattern)
+        }) {
+            self.mqtt.counters.denied += 1;
+            return Reason::NOT_AUTHORIZED;
+        }
         if let Some(group) = filter.group {
             return self.join(key, group, filter.pattern, options, id);
         }

@@ -165,6 +165,9 @@ impl Engine {
                 self.forget_retained(&body);
                 continue;
             };
+            if !self.mqtt.sessions.get(key).is_some_and(|session| session.may_read(heading.name)) {
+                continue;
+            }
             let qos = options.qos.min(heading.qos);
             let target = Target { session: key, qos, retain: true, ids, group: None };
             let kept = (qos != Qos::AtMostOnce).then_some(message);

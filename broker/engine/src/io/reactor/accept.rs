@@ -43,6 +43,7 @@ impl Reactor {
                         Speaks::Http => self.engine.handle_accept_http(&remote, now),
                         Speaks::Https => self.engine.handle_accept_https(&remote, now),
                         Speaks::Mqtt => self.engine.handle_accept_mqtt(&remote, now),
+                        Speaks::Mqtts => self.engine.handle_accept_mqtts(&remote, now),
                     };
                     if self.epoll.add_edges(fd.as_raw_fd(), key.data().as_ffi()).is_err() {
                         self.engine.handle_broken(key);
@@ -124,7 +125,7 @@ fn refuse(engine: &mut Engine, fd: &OwnedFd, speaks: Speaks, unwanted: &Unwanted
     let text = match speaks {
         Speaks::Nsq => unwanted.frame(),
         Speaks::Http => engine.unwanted_by_http(unwanted, now),
-        Speaks::Https | Speaks::Mqtt => return, // what they could read would take a handshake, or a CONNECT
+        Speaks::Https | Speaks::Mqtt | Speaks::Mqtts => return, // what they could read would take a handshake, or a CONNECT
     };
     // It is closed next, whatever becomes of the text.
     let _ = socket::send(fd.as_raw_fd(), &text);

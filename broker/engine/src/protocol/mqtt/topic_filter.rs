@@ -64,6 +64,22 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
+/// Whether there is a name that both patterns match.
+pub fn overlap(one: &str, other: &str) -> bool {
+    let wild = |pattern: &str| pattern.starts_with(['+', '#']);
+    if wild(one) && is_reserved(other) || wild(other) && is_reserved(one) {
+        return false;
+    }
+    let (mut left, mut right) = (levels(one), levels(other));
+    loop {
+        match (left.next(), right.next()) {
+            (Some("#"), _) | (_, Some("#")) | (None, None) => return true,
+            (Some(a), Some(b)) if a == b || a == "+" || b == "+" => {}
+            _ => return false,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,6 +101,20 @@ mod tests {
         assert_eq!(Filter::parse("$share/g//a"), Some(Filter { group: Some("g"), pattern: "/a" }));
         for bad in ["$share/", "$share/g", "$share//a", "$share/g/", "$share/+/a", "$share/#/a"] {
             assert!(Filter::parse(bad).is_none(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn patterns_overlap_where_a_name_matches_both() {
+        for (one, other, do_overlap) in [
+            ("a/+", "+/b", true),
+            ("a/#", "a", true),
+            ("a/+/c", "a/b", false),
+            ("#", "$SYS/a", false),
+            ("$SYS/#", "$SYS/+/b", true),
+            ("a/b", "a/c", false),
+        ] {
+            assert_eq!((overlap(one, other), overlap(other, one)), (do_overlap, do_overlap), "{one} {other}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! MQTT: its bytes beside another implementation's, the vectors of Mosquitto's suite, and clients in memory.
 
+mod access;
 mod client;
 mod connections;
 mod delivery;
