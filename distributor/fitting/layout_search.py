@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -50,6 +50,9 @@ AT_MOST_NS = 30 * SECOND_NS  # that a layout is measured: then what was seen is 
 SILENT_NS = 15 * SECOND_NS  # beyond what a broker was told to wait and measure
 PLACED_WITHIN_NS = 20 * SECOND_NS  # then it is measured as it is: whoever has not moved by then stays
 SCALED_WITHIN_NS = 180 * SECOND_NS  # the operator's command has two minutes, brokers 30 s to come
+WORSE_AFTER_NS = 5 * SECOND_NS
+DRAINS_WITHIN_NS = 120 * SECOND_NS
+EXPLAINED_BY_NS = 10 * SECOND_NS  # of arrivals: less may not show that a broker gets more than it serves
 SEARCH_AT_MOST_NS = 600 * SECOND_NS
 MOST_ROUNDS = 20  # of ``always``: a model that is wrong so often is no help
 MOST_STEPS = 4  # layouts that are tried on a broken promise
@@ -72,6 +75,7 @@ class Search:
         self._round = self._part = self._parts = 0
         self._coming: set[str] = set()  # brokers that get publishers by the layout
         self._beside = False  # other topics are there
+        self._in_force_ns = now_ns  # the layout that is judged
         self._started_ns = self._step_ns = self._settle_ns = self._due_ns = now_ns
         self._watches: dict[str, Watch] = {}
         self._recordings: list[Recording] = []
@@ -79,7 +83,7 @@ class Search:
         self._again: set[object] = set()  # layouts (``key``) that were measured once more
         self._tried = 0
         self._wanted = math.inf  # brokers that the scaler was asked for since a layout was last tried
-        self._at_least_ns = least_measuring_ns(begin.task.demand)
+        self._at_least_ns = self._judged_ns = least_measuring_ns(begin.task.demand)
         self._others_worst_ns = 0
         self._ending: tuple[Outcome, str, Missing | None, Mapping[str, Latency]] | None = None  # once all is back
 
@@ -120,7 +124,9 @@ class Search:
         """All brokers of the layout, and those that it left: some publishers may not have moved. ``settle_ns``: for
         buckets to fill."""
         self._step_ns, self._settle_ns = now_ns, settle_ns
-        at_most_ns = max(self._at_least_ns, AT_MOST_NS)
+        explains = self._machine.state is State.MEASURING and not self._rules.always
+        self._judged_ns = max(self._at_least_ns, EXPLAINED_BY_NS if explains else 0)
+        at_most_ns = max(self._judged_ns, AT_MOST_NS)
         self._due_ns = now_ns + settle_ns + at_most_ns + SILENT_NS
         left = [name for name in self._before.brokers if name in self._brokers]
         self._watches = {name: watch_of(self._task) for name in dict.fromkeys([*self._layout.brokers, *left])}
@@ -129,7 +135,7 @@ class Search:
                 broker=name,
                 round=self._round,
                 after_ns=settle_ns,
-                at_least_ns=self._at_least_ns,
+                at_least_ns=self._judged_ns,
                 at_most_ns=at_most_ns,
             )
             for name in self._watches
@@ -148,7 +154,7 @@ class Search:
         watch.receive(event)
         if self._answers_for(event.broker) and watch.breaks_others(event, now_ns):
             return self._abort(event.broker, now_ns)
-        if now_ns - self._step_ns >= self._settle_ns + self._at_least_ns:
+        if now_ns - self._step_ns >= self._settle_ns + self._judged_ns:
             watch.judge()
         return self._end_of_round(now_ns)
 
@@ -161,12 +167,9 @@ class Search:
         above = [watch for watch in watches if watch.is_above]
         if above:
             worst_ns = max(watch.latency.total_ns for watch in above)
-            if (
-                self._machine.state is State.JUDGING
-                and not self._rules.always
-                and worst_ns > (self._before_ns or math.inf)
-            ):
-                return self._take_back(worst_ns, now_ns)
+            is_worse = worst_ns > (self._before_ns or math.inf)
+            if is_worse and self._machine.state is State.JUDGING and not self._rules.always:
+                return self._judge_worse(above, worst_ns, now_ns)
             if not any(watch.has_seen_enough for watch in above):
                 return []
             return self._record(Trigger.LATE, now_ns)
@@ -215,7 +218,8 @@ class Search:
             self._machine.go(Trigger.DOUBTFUL, now_ns)
             return self._measure(now_ns, 0)
         if made is not None:
-            self._recordings.append(made if key(self._layout) in self._again else made.without_excess)
+            believed = self._rules.always and key(self._layout) in self._again  # what the machine added
+            self._recordings.append(made if believed else made.without_excess)
         self._gave_up |= {name for name, watch in self._watches.items() if watch.is_above}
         self._refuted.append(Refuted(layout=self._layout, latency=latency, recorded=made))
         self._before_ns = max((one.total_ns for one in latency.values()), default=0)
@@ -333,6 +337,7 @@ class Search:
             self._step_ns, self._due_ns = now_ns, now_ns + PLACED_WITHIN_NS
             return self._climb(now_ns)
         self._machine.go(Trigger.IN_FORCE, now_ns)
+        self._in_force_ns = now_ns
         broken_ns = {name: watch.broken_since_ns for name, watch in self._watches.items()}
         actions = self._measure(now_ns, max(0, self._settle_ns - event.calm_ns))
         for name, watch in self._watches.items():
@@ -351,9 +356,16 @@ class Search:
 
     # Taking back
 
-    def _take_back(self, worst_ns: int, now_ns: int) -> list[Action]:
-        """The layout is clearly late, and later than the one before."""
+    def _judge_worse(self, above: Sequence[Watch], worst_ns: int, now_ns: int) -> list[Action]:
+        """The layout is clearly late, and later than the one before: it is taken back, unless a queue drains."""
         assert self._before_ns is not None
+        if now_ns - self._step_ns < self._settle_ns + WORSE_AFTER_NS:
+            return []
+        if any(watch.is_falling for watch in above) and now_ns - self._in_force_ns < DRAINS_WITHIN_NS:
+            stopped = self._stop_all()
+            self._machine.go(Trigger.DRAINING, now_ns)
+            self._round += 1
+            return [*stopped, *self._measure(now_ns, 0)]
         self._note_round(now_ns)
         stopped = self._stop_all()
         self._machine.go(Trigger.WORSE, now_ns)

@@ -35,6 +35,7 @@ class Trigger(Enum):
     LATE = "late"  # the promise is broken in what was measured
     UNCLEAR = "unclear"  # many bursts do not say whether it is
     DOUBTFUL = "doubtful"  # a replay of what arrived does not say the same: it is measured once more
+    DRAINING = "draining"  # it gets less late: it is measured on
     BETTER = "better"  # a layout is predicted to be better
     SHORT = "short"  # no layout of the brokers there are would do, and more may be asked for
     STEP = "step"  # some publishers have moved, and more are to follow
@@ -77,6 +78,7 @@ TRANSITIONS: dict[tuple[State, Trigger], State] = {
     (State.PLACING, Trigger.WORSE): State.TAKING_BACK,
     (State.JUDGING, Trigger.LATE): State.EXPLAINING,
     (State.JUDGING, Trigger.UNCLEAR): State.EXPLAINING,
+    (State.JUDGING, Trigger.DRAINING): State.JUDGING,
     (State.JUDGING, Trigger.OTHERS_BROKEN): State.TAKING_BACK,
     (State.JUDGING, Trigger.WORSE): State.TAKING_BACK,
     (State.JUDGING, Trigger.ENDED): State.RESTING,

@@ -16,6 +16,7 @@ BREACH_NS = 2_000_000_000  # a promise that is broken for longer is no accident
 _ENOUGH = 1.5
 # So many bursts without a late message are more than enough to be sure of "below". 400 for p99.
 _LONG = 4.0
+_FALLING = 0.95
 
 
 @dataclass
@@ -32,6 +33,7 @@ class Watch:
     trace: Trace | None = None
     lost: int = 0  # messages, all of them late: so many came that their latency was dropped
     unsent: int = 0  # messages that no subscriber took in time
+    means: list[float] = field(default_factory=list)  # latency by report, ns
     _told_lost: int = 0  # of those lost, what ``test`` has
 
     def receive(self, event: Progress) -> None:
@@ -39,6 +41,8 @@ class Watch:
         self.lost, self.unsent = max(self.lost, event.lost), max(self.unsent, event.unsent)
         self.test.add(self._with_lost(event.intervals))
         self.latency = event.latency
+        if len(event.intervals):
+            self.means.append(float(event.intervals.latency_ns.sum() / event.intervals.count.sum()))
         self.final |= event.final
         self.heard = True
 
@@ -95,6 +99,11 @@ class Watch:
         if self.verdict is Verdict.UNDECIDED and self.final:
             return not self.is_within
         return self.verdict is Verdict.ABOVE
+
+    @property
+    def is_falling(self) -> bool:
+        """Whether latency gets less while it is measured: a queue drains."""
+        return len(self.means) > 1 and self.means[-1] < _FALLING * self.means[0]
 
     @property
     def is_within(self) -> bool:

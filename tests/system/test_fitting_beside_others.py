@@ -6,7 +6,6 @@ Messages take 10 ms each (a laboratory). The topic that is there sends 10 a seco
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ import trio
 from srtm.client.distributor import DistributorClient
 from srtm.client.publisher import Publisher
 from srtm.cluster.supervisor import Cluster, cluster
+from srtm.control import FITTING_ENDED
 from srtm.errors import NotFound, Unavailable
 from tests.system.running import receiving, srtm
 
@@ -88,9 +88,11 @@ async def road(folder: Path) -> AsyncIterator[tuple[Cluster, DistributorClient]]
 async def fitted(folder: Path, running: Cluster, rate: float, latency_ms: float) -> Any:
     """The new topic, at ``rate`` msg/s in all, once its fitting has ended."""
     file = write(folder, "yard", publishers=PUBLISHERS, rate_each=rate / PUBLISHERS, latency_ms=latency_ms)
-    wait = ["--fitting", "sequential", "--wait", "--json", "-"]
-    done = await srtm("topic", "submit", str(file), *wait, distributor=running.distributor)
-    return json.loads(done.stdout)["result"]
+    await srtm("topic", "submit", str(file), "--fitting", "always", distributor=running.distributor)
+    async with DistributorClient(running.distributor) as client:
+        while (found := await client.fitting("yard"))["state"] not in FITTING_ENDED:  # noqa: ASYNC110 - another process
+            await trio.sleep(0.5)
+        return {**await client.topic("yard"), "fitting": found}
 
 
 @asynccontextmanager

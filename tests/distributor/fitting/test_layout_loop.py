@@ -201,7 +201,7 @@ def measured_late(rules=ON_BREACH, total_ns=2 * MS, start=None, service_ns=40_00
     played = Played(queued(rules), start or overloaded())
     measures = played.measures
     for one in measures:
-        played.tell(progress(one, late=int(one.broker == "b0"), total_ns=total_ns), after_s=2)
+        played.tell(progress(one, late=int(one.broker == "b0"), total_ns=total_ns), after_s=10)
     for one, members in zip(measures, (range(30), range(30, 40)), strict=True):
         played.tell(Recorded(broker=one.broker, round=one.round, trace=bursts(service_ns, publishers=members)))
     return played
@@ -248,7 +248,7 @@ def test_a_broker_that_other_topics_fill_takes_nobody():
     start = begin(task=small_task(others={"b1": 24_000.0}))
     played = Played(queued(), start)
     (one,) = played.measures
-    played.tell(progress(one, late=1), after_s=2)
+    played.tell(progress(one, late=1), after_s=10)
     played.tell(Recorded(broker="b0", round=one.round, trace=bursts(40_000)))
     assert of_kind(Done, played.actions)[0].report.outcome is Outcome.NO_BETTER
 
@@ -281,6 +281,18 @@ def test_a_layout_that_is_worse_is_taken_back():
     (done,) = of_kind(Done, played.tell(Placed(round=played.place.round)))
     assert done.report.outcome is Outcome.TAKEN_BACK
     assert "2 ms before" in done.report.reason
+
+
+def test_a_layout_that_gets_less_late_is_measured_on_for_a_queue_drains():
+    played = measured_late()
+    measures = of_kind(Measure, played.tell(Placed(round=played.place.round), after_s=1))
+    late = next(one for one in measures if one.broker == "b0")
+    for mean_ns, after_s in ((9 * MS, 1), (4 * MS, 15)):
+        found = progress(late, late=1, total_ns=9 * MS)
+        latency = found.intervals.count * mean_ns
+        played.tell(replace(found, intervals=replace(found.intervals, latency_ns=latency)), after_s=after_s)
+    assert played.loop.state is State.JUDGING
+    assert {one.round for one in played.measures} == {late.round + 1}
 
 
 def test_a_layout_that_is_better_and_late_yet_is_not_taken_back():
