@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
+from pathlib import Path
+
 import pytest
 import trio
 
 from distributor.fitting.task import FittingOptions
 from tests.support.distributor_in_process import Distributor, spec
 from tests.support.live_layouts import ALWAYS, OFF, live
+from tests.support.measuring_broker import MeasuringBroker
 
+STORES = Path(__file__).parents[1] / "storage" / "stores"
 pytestmark = pytest.mark.usefixtures("no_threads")
 
 
@@ -114,3 +120,27 @@ async def test_a_distributor_that_fits_nothing_by_itself_forgets_no_topics_way(d
         await here.submit(count=30, options=None)
         assert (await here.ended())["method"] == "paper"
     await again.aclose()
+
+
+async def test_a_fitting_that_an_earlier_version_had_under_way_is_begun_again(tmp_path, autojump_clock):
+    """A store of 3cf09e8: the topic is fitted by the method that was called "sequential"."""
+    path = tmp_path / "store.sqlite3"
+    with sqlite3.connect(path) as connection:
+        connection.executescript((STORES / "3cf09e8.sql").read_text())
+        shown = {"state": "running", "method": "sequential", "rounds": [], "service_us": {"a": 20.0}, "reason": ""}
+        row = ("vans", 1, "sequential", 60.0, json.dumps(shown))
+        connection.execute("INSERT INTO fittings VALUES (?, ?, ?, ?, ?)", row)
+    connection.close()
+    opened = await Distributor.open(path)
+    async with live(opened, traffic=["vans"]) as here:
+        assert (here.view("vans")["state"], here.view("vans")["method"]) == ("queued", "always")
+        for name in "abcdf":
+            here.brokers[name] = broker = MeasuringBroker(
+                name, here.syncing, mcap=2_000.0, layouts=here.layouts, traffic=here.traffic, incarnation="2"
+            )
+            await broker.settle()
+            here.nursery.start_soon(here.run_broker, broker)
+        view = await here.ended("vans")
+    assert (view["state"], view["outcome"]) == ("fits", "fits")
+    assert view["service_us"]["a"] == pytest.approx(20.0)
+    await opened.aclose()
