@@ -50,7 +50,7 @@ AT_MOST_NS = 30 * SECOND_NS  # that a layout is measured: then what was seen is 
 SILENT_NS = 15 * SECOND_NS  # beyond what a broker was told to wait and measure
 PLACED_WITHIN_NS = 20 * SECOND_NS  # then it is measured as it is: whoever has not moved by then stays
 SCALED_WITHIN_NS = 180 * SECOND_NS  # the operator's command has two minutes, brokers 30 s to come
-WORSE_AFTER_NS = 5 * SECOND_NS
+JUDGED_BY_NS = 5 * SECOND_NS  # of messages: those of publishers that did not move may wait long for tokens
 DRAINS_WITHIN_NS = 120 * SECOND_NS
 EXPLAINED_BY_NS = 10 * SECOND_NS  # of arrivals: less may not show that a broker gets more than it serves
 SEARCH_AT_MOST_NS = 600 * SECOND_NS
@@ -124,8 +124,8 @@ class Search:
         """All brokers of the layout, and those that it left: some publishers may not have moved. ``settle_ns``: for
         buckets to fill."""
         self._step_ns, self._settle_ns = now_ns, settle_ns
-        explains = self._machine.state is State.MEASURING and not self._rules.always
-        self._judged_ns = max(self._at_least_ns, EXPLAINED_BY_NS if explains else 0)
+        least_ns = EXPLAINED_BY_NS if self._machine.state is State.MEASURING else JUDGED_BY_NS
+        self._judged_ns = self._at_least_ns if self._rules.always else max(self._at_least_ns, least_ns)
         at_most_ns = max(self._judged_ns, AT_MOST_NS)
         self._due_ns = now_ns + settle_ns + at_most_ns + SILENT_NS
         left = [name for name in self._before.brokers if name in self._brokers]
@@ -244,7 +244,6 @@ class Search:
         task, brokers = self._task, list(self._brokers.values())
         if not brokers and task.scaler is Scaler.NONE:
             return self._end(now_ns, Outcome.NO_BROKER)
-        best: Candidate | None = None
         if self._tried >= (MOST_ROUNDS if self._rules.always else MOST_STEPS):
             return self._without(now_ns, None, self._best_measured())
         if not self._recordings:
@@ -359,8 +358,6 @@ class Search:
     def _judge_worse(self, above: Sequence[Watch], worst_ns: int, now_ns: int) -> list[Action]:
         """The layout is clearly late, and later than the one before: it is taken back, unless a queue drains."""
         assert self._before_ns is not None
-        if now_ns - self._step_ns < self._settle_ns + WORSE_AFTER_NS:
-            return []
         if any(watch.is_falling for watch in above) and now_ns - self._in_force_ns < DRAINS_WITHIN_NS:
             stopped = self._stop_all()
             self._machine.go(Trigger.DRAINING, now_ns)
@@ -434,12 +431,12 @@ class Search:
 
     def _give_up(self, now_ns: int, outcome: Outcome, reason: str = "") -> list[Action]:
         """Nothing is known of the layout in force: the one before comes back, if its brokers are there."""
-        stopped, before = self._stop_all(), self._before
-        has_acted = self._machine.state in (State.PLACING, State.JUDGING, State.EXPLAINING)
-        if has_acted and key(before) != key(self._in_force):
+        stopped, before, state = self._stop_all(), self._before, self._machine.state
+        has_acted = state in (State.PLACING, State.JUDGING, State.EXPLAINING) and key(before) != key(self._in_force)
+        if has_acted or state is State.PLACING:
             self._machine.go(Trigger.WORSE, now_ns)
-            if is_complete(before) and self._may_be(before):
-                return [*stopped, *self._place_back(now_ns, outcome, reason)]
+        if has_acted and is_complete(before) and self._may_be(before):
+            return [*stopped, *self._place_back(now_ns, outcome, reason)]
         return [*stopped, *self._end(now_ns, outcome, reason)]
 
     def _end(
