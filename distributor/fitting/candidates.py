@@ -20,6 +20,7 @@ from distributor.model.columns import NOWHERE
 from distributor.placement.allocation import BrokerCapacity
 
 _PARTS = (1 / 16, 1 / 8, 1 / 4, 1 / 2)  # of a broker's rate
+_DRAINS = 0.9  # of a broker's time: what has queued up must drain, too
 _TAKERS = 3  # brokers that are tried for them
 
 
@@ -32,7 +33,8 @@ def better_layout(
     split: Split,
     margin: float,
 ) -> Candidate | None:
-    """The layout with the fewest moves that is predicted to keep the promise; else the one that comes closest.
+    """The layout with the fewest moves that is predicted to keep the promise, with time for queues to drain; else the
+    one that comes closest.
 
     None: no layout is predicted to be better than ``in_force`` by ``margin``, a part of its worst percentile.
     """
@@ -43,7 +45,7 @@ def better_layout(
     layouts += [] if found is None else [with_fewest_moves(in_force, found.layout, task.demand)]
     tried = [model.predicted(layout) for layout in layouts if not model.is_refuted(layout)]
     better = [one for one in tried if one.worst_ns <= (1 - margin) * leaving.worst_ns]
-    kept = [one for one in better if model.keeps(one, CLEAR)]
+    kept = [one for one in better if model.keeps(one, CLEAR) and model.utilization(one.layout) <= _DRAINS]
     if kept:
         return min(kept, key=lambda one: (moved(in_force, one.layout), one.worst_ns))
     return min(better, key=lambda one: one.worst_ns, default=None)

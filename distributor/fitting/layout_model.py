@@ -122,6 +122,15 @@ class Model:
     def keeps(self, candidate: Candidate, part: float = 1.0) -> bool:
         return candidate.worst_ns <= part * self._task.target_ns
 
+    def utilization(self, layout: Layout) -> float:
+        """Of the busiest broker: the part of the time that what arrived would take of it."""
+        busy_ns, span_ns = np.zeros(len(layout.brokers)), 0
+        for one in self._recordings:
+            span_ns += int(one.trace.arrival_ns[-1] - one.trace.arrival_ns[0])
+            for at, part in enumerate(one.trace.by_broker(layout.placement, len(layout.brokers))):
+                busy_ns[at] += float(part.service_ns.sum()) * self._times_slower(layout.brokers[at], one)
+        return float(busy_ns.max() / max(span_ns, 1))
+
     @cached_property
     def is_uneven(self) -> bool:
         """Whether some brokers are clearly slower than others."""
