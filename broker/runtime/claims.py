@@ -2,11 +2,13 @@
 
 A later process with one of these claims proves to the distributor that the earlier one has ended. The lock is named by
 the directory itself, not by its name or content: a copy is another directory. The port is named with its network.
-Both are named with the boot of the kernel: other hosts, and this one after its next start, can tell nothing.
+Both are named with the boot of the kernel: other hosts, and this one after its next start, can tell nothing. So is the
+instant of the claim, which tells the later of two processes whatever the wall clock says.
 """
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -23,4 +25,8 @@ def claims_of(directory: Path, bound: str, *, boot_id: Path = _BOOT_ID) -> list[
         locked, network = directory.stat(), _NETWORK.stat()
     except OSError:
         return []
-    return [f"{boot} lock {locked.st_dev}:{locked.st_ino}", f"{boot} port {network.st_dev}:{network.st_ino} {bound}"]
+    return [
+        f"{boot} lock {locked.st_dev}:{locked.st_ino}",
+        f"{boot} port {network.st_dev}:{network.st_ino} {bound}",
+        f"{boot} since {time.clock_gettime_ns(time.CLOCK_BOOTTIME)}",
+    ]

@@ -24,7 +24,7 @@ def check_succession(old: Broker, new: Broker, *, in_use: Callable[[], bool]) ->
             raise Conflict("incarnation", new.incarnation, rule)
         return
     is_successor = _proves_end(old, new)
-    if new.incarnation < old.incarnation and (new.directory == old.directory or (is_successor and not old.dead)):
+    if _came_earlier(new, old) and (new.directory == old.directory or (is_successor and not old.dead)):
         rule = f"incarnation {old.incarnation} of broker {old.name} came later"
         raise Conflict("incarnation", new.incarnation, rule)
     if not old.dead and not is_successor and in_use():
@@ -40,6 +40,25 @@ def _proves_end(old: Broker, new: Broker) -> bool:
     if old.claims is None:  # of an earlier version, which said no more
         return new.directory == old.directory or new.tcp_address == old.tcp_address
     return not set(old.claims).isdisjoint(new.claims or ())
+
+
+def _came_earlier(one: Broker, other: Broker) -> bool:
+    """Whether ``one`` began before ``other``: by the clock of the kernel under which both run, else by incarnations.
+
+    These follow the wall clock, which may be set back, and what a data directory remembers, which may be put back.
+    """
+    boot, since = _since(one)
+    other_boot, other_since = _since(other)
+    return since < other_since if boot and boot == other_boot else one.incarnation < other.incarnation
+
+
+def _since(broker: Broker) -> tuple[str, int]:
+    """(boot of the kernel, ns since then); ("", 0): it does not say."""
+    for claim in broker.claims or ():
+        boot, _, since = claim.partition(" since ")
+        if since.isdecimal():
+            return boot, int(since)
+    return "", 0
 
 
 def _of_a_copy(old: Broker, new: Broker) -> str:

@@ -250,6 +250,23 @@ async def test_an_older_incarnation_is_refused(distributor):
         await a.sync()
 
 
+@pytest.mark.parametrize("was_dead", [False, True])
+async def test_a_process_that_began_later_takes_its_place_though_the_wall_clock_was_set_back(distributor, was_dead):
+    """Its data directory may have been put back too: else its incarnation would be above the last one."""
+    (a,) = await distributor.brokers("a")
+    a.restart()
+    a.claims = ("its directory", "since 100")
+    await a.settle()
+    if was_dead:
+        await distributor.registry.declare_dead("a", "2")
+    a.incarnation, a.claims = "1", ("its directory", "since 99")
+    with pytest.raises(Conflict, match="incarnation 2 of broker a came later"):
+        await a.sync()
+    a.claims = ("its directory", "since 101")
+    await a.settle()
+    assert distributor.registry.broker("a").incarnation == "1"
+
+
 async def test_a_channel_that_only_a_dead_broker_had_does_not_come_back(distributor):
     a, b = await distributor.brokers("a", "b")
     await distributor.submit(spec())
