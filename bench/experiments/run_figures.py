@@ -20,6 +20,7 @@ from bench.experiments.figures import (
     fig09,
     fig10,
     fig11,
+    hot_subject,
     laboratory,
     limiters,
     modes,
@@ -37,7 +38,7 @@ from srtm.errors import BadInput
 
 _MODULES = (
     *(laboratory, fig06, fig07, fig08, fig09, fig10, fig11),
-    *(eq01, prop1, modes, limiters, replicated, windows),
+    *(eq01, prop1, modes, limiters, replicated, hot_subject, windows),
 )
 EXPERIMENTS: dict[str, Experiment] = {module.EXPERIMENT.name: module.EXPERIMENT for module in _MODULES}
 QUICK = Effort(seconds=15.0, repetitions=2)

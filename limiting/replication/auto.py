@@ -200,6 +200,8 @@ class Auto:
         for subject, asked in demand.asked:
             if self._owner(subject) == self.name:
                 self._demand.setdefault(subject, {})[demand.origin] = asked, at_ns
+                if subject not in self._hot:
+                    self._fit(subject, at_ns)  # hot at once; later changes wait for the second
 
     # at the owner
 
