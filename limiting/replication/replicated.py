@@ -19,7 +19,8 @@ from enum import Enum
 from fractions import Fraction
 
 from limiting.replication.levels import Slot
-from limiting.replication.messages import Ack
+from limiting.replication.link import Link
+from limiting.replication.messages import Ack, Hello
 from limiting.replication.node import FIRST_EPOCH, SECOND_NS, Node
 from limiting.replication.refill import ALLOWED, Key, Refill, Subject, Verdict, refused, units_of
 from srtm.errors import BadInput
@@ -73,7 +74,9 @@ class Replicated(Node):
         self._since: dict[Key, int] = {}  # of what is unsent, the oldest first
         self._urgent: dict[Key, None] = {}
         self._frame_due_ns = NEVER_NS
-        self._away: set[int] = set()  # peers that have not answered for two flushes
+        self._away: set[int] = set()  # peers that have not answered for two flushes, or not yet since the start
+        if rejoins:
+            self._set_away(set(self._links), at_ns)
 
     @property
     def due_ns(self) -> int:
@@ -184,6 +187,11 @@ class Replicated(Node):
                 if link.quiet_ns(at_ns) >= self.options.flush_ns:
                     self._put(peer, *link.beat(at_ns))
 
+    def _hello(self, link: Link, frame: Hello, at_ns: int) -> None:
+        super()._hello(link, frame, at_ns)
+        if frame.origin in self._away and frame.epoch == link.peer_epoch:
+            self._set_away(self._away - {frame.origin}, at_ns)
+
     def _acknowledged(self, peer: int, ack: Ack | None, at_ns: int) -> None:
         super()._acknowledged(peer, ack, at_ns)
         if peer in self._away and self._links[peer].silent_ns(at_ns) == 0:
@@ -200,6 +208,8 @@ class Replicated(Node):
             return
         before = list(self.levels.bursts)
         self.levels.set_part(self.nodes - len(away), self.nodes, at_ns)
+        if not self.settled:
+            return  # everything counts as used up already
         grown = [max(0, now - was) for now, was in zip(self.levels.bursts, before, strict=True)]
         self.levels.add_to_all(grown, at_ns)
 

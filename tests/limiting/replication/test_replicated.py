@@ -296,6 +296,51 @@ def test_l5_without_a_snapshot_a_forgotten_bucket_starts_empty_and_fills():
     assert not take(network, 0).allowed
 
 
+def test_l5_a_new_node_begins_with_what_the_others_know():
+    network, asked = Network(), refill(1, 30)
+    cluster(network, 2, asked)
+    for _ in range(20):
+        take(network, 0)
+    network.run(0)
+    for node in network.nodes.values():
+        node.add_peer(2)
+    network.add(2, Replicated(2, [0, 1], [asked], 0, rejoins=True))
+    for name in (0, 1):
+        network.pump(name)
+    network.run(0)
+    assert network.nodes[2].settled
+    known = network.nodes[2].levels.level(KEY, 0)
+    assert network.nodes[1].levels.level(KEY, 0) <= known <= 20 * TOKEN
+    let = sum(take(network, 2).allowed for _ in range(30) if network.run(0) is None)
+    assert 8 <= let <= 10, "what node 0 had not told yet may count twice, never not at all"
+
+
+def test_l5_a_peer_without_levels_is_not_believed_and_the_next_is_asked():
+    network, asked = Network(), refill(1, 30)
+    network.add(0, Replicated(0, [1, 2], [asked], 0))
+    take(network, 0)
+    for name in (1, 2):
+        peers = [peer for peer in range(3) if peer != name]
+        network.add(name, Replicated(name, peers, [asked], 0, epoch=2, rejoins=True))
+    network.run(0)
+    for second in range(1, 4):
+        network.run(second * SECOND)
+        for name in range(3):
+            network.tick(name)
+        network.run(second * SECOND)
+    assert all(node.settled for node in network.nodes.values())
+
+
+def test_a_removed_peer_is_told_nothing():
+    sent = []
+    network = Network(sent=lambda origin, peer, frame: sent.append(peer))
+    cluster(network, 3, refill(1, 3))
+    network.nodes[0].remove_peer(2, 0)
+    take(network, 0)
+    assert network.nodes[0].nodes == 2
+    assert set(sent) == {1}
+
+
 # L6
 
 
@@ -339,6 +384,15 @@ def test_a_part_that_shares_is_never_above_once_it_knows_of_the_cut():
     after.run(400, 20 * MS)
     assert after.above(asked) <= 0, "a link that comes back must mint nothing"
     assert network.nodes[0].levels.bursts == [asked.units]
+
+
+def test_a_node_that_starts_again_cut_off_has_its_own_part_only():
+    asked = refill(8, 40)
+    alone = Replicated(0, [1, 2, 3], [asked], 0, Options(on_partition=OnPartition.SHARE), epoch=2, rejoins=True)
+    assert alone.levels.bursts == [asked.units // 4]
+    assert alone.levels.rates == [asked.rate_micro // 4]
+    alone.receive(messages.Hello(1, 1, 2), 0)
+    assert alone.levels.bursts == [asked.units // 2]
 
 
 def test_a_part_that_goes_on_lets_the_whole_contract_through():
