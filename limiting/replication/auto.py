@@ -218,11 +218,13 @@ class Auto:
             self._split(subject, demand, hot, at_ns)
 
     def _split(self, subject: Subject, demand: dict[int, int], hot: _Hot | None, at_ns: int) -> None:
-        """Shares by demand; one more token of demand a node, so that none is without."""
+        """Shares by demand. A node that has not reported yet has the mean demand; one more token, so that none is
+        without."""
         nodes = sorted({self.name, *self._peers})
         if len(nodes) * MICRO > self._refill.burst_micro:
             return  # a share needs a token
-        weights = [demand.get(node, 0) + 1.0 for node in nodes]
+        mean = sum(demand.values()) / max(1, len(demand))
+        weights = [demand.get(node, mean) + 1.0 for node in nodes]
         parts = split_bucket(self._refill.rate_micro, self._refill.burst_micro, weights)
         shares = dict(zip(nodes, parts, strict=True))
         if hot is None:

@@ -78,6 +78,15 @@ def test_a_hot_subject_has_shares_and_is_never_above_from_then_on():
 
 
 @pytest.mark.slow
+def test_the_first_shares_do_not_starve_nodes_that_have_not_reported():
+    cluster = Cluster()
+    cluster.run(1.0, HOT)
+    first = cluster.run(0.9, HOT)
+    assert cluster.hot() == 4
+    assert len(first) >= 0.85 * 1_000 * 0.9
+
+
+@pytest.mark.slow
 def test_shares_follow_demand_and_still_sum_up_to_the_bucket():
     cluster = Cluster()
     cluster.run(2.5, HOT, [0, 1])

@@ -21,11 +21,10 @@ def figure():
 
 
 def test_what_does_not_need_the_full_rate_holds(figure):
-    # with a burst of 3 tokens a node, shares refuse too early, and chance is as large as what is on its way
+    # with a burst of 3 tokens a node, chance is as large as what is on its way
     small = {
         "replicated: above, of what is asked within frame and wire",
         "replicated: said with frames of 1, 5 and 20 ms, 3 times the rate",
-        "auto: let through of the centralized, least",
     }
     assert {check.what for check in figure.checks if not check.kept} == small
 
