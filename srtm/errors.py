@@ -126,6 +126,18 @@ class Unavailable(SrtmError):
         self.retry_after_s = retry_after_s
 
 
+class Misuse(SrtmError):
+    """A program uses the client library in a way that cannot work. The text says what to write instead."""
+
+    title = "misuse"
+
+
+class Closed(SrtmError):
+    """The publisher or subscriber was closed before or during the call."""
+
+    title = "closed"
+
+
 class NotBuilt(Unavailable):
     """The extension in Rust is missing and must be built."""
 

@@ -27,12 +27,14 @@ from tests.support.architecture import (
     PURE,
     PURE_MODULES,
     SERVICES,
+    WITHOUT_TRIO,
 )
 
 ROOT = Path(__file__).resolve().parent.parent
 NATIVE = "srtm._native"
 IMPURE_MODULES = {
     "trio",
+    "anyio",
     "socket",
     "httpx",
     "h11",
@@ -229,6 +231,11 @@ for module in {modules!r}:
 from srtm import Publisher, Subscriber
 print("imported")
 """
+    assert run_python(code) == "imported"
+
+
+def test_publishers_and_subscribers_need_no_trio() -> None:
+    code = f"import sys; sys.modules['trio'] = None; import {', '.join(WITHOUT_TRIO)}; print('imported')"
     assert run_python(code) == "imported"
 
 

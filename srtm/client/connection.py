@@ -9,8 +9,9 @@ from __future__ import annotations
 import socket
 from collections.abc import Awaitable, Callable
 
+import anyio
+import anyio.abc
 import msgspec
-import trio
 
 from srtm import protocol
 from srtm.errors import PeerError, Unavailable
@@ -22,7 +23,7 @@ _SILENCE_S = 2.5 * HEARTBEAT_MS / 1000  # two heartbeats missed, and half an int
 _OPEN_TIMEOUT_S = 5.0  # from the first packet to the answer to IDENTIFY
 _RECEIVE_BYTES = 64 * 1024
 
-Connect = Callable[[str], Awaitable[trio.abc.Stream]]  # by HOST:PORT; raises OSError
+Connect = Callable[[str], Awaitable[anyio.abc.ByteStream]]  # by HOST:PORT; raises OSError
 
 
 class ConnectionLost(Unavailable):
@@ -47,14 +48,14 @@ class Connection:
     ``address``: the broker's HOST:PORT, as dialled.
     """
 
-    def __init__(self, stream: trio.abc.Stream, address: str) -> None:
+    def __init__(self, stream: anyio.abc.ByteStream, address: str) -> None:
         self.address = address
         self.settings = Settings()
         self.lost = False
         self._stream = stream
         self._reader = protocol.EventReader()
         self._queued = bytearray()
-        self._wake = trio.Event()
+        self._wake = anyio.Event()
 
     def write(self, data: bytes) -> None:
         """Queue bytes for sending, in order. A lost connection drops them."""
@@ -67,12 +68,12 @@ class Connection:
         try:
             while not self.lost:
                 await self._wake.wait()
-                self._wake = trio.Event()
+                self._wake = anyio.Event()
                 data, self._queued = self._queued, bytearray()
-                await self._stream.send_all(data)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
+                await self._stream.send(bytes(data))
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             self.lost = True
-            await trio.aclose_forcefully(self._stream)
+            await anyio.aclose_forcefully(self._stream)
 
     async def next_event(self) -> protocol.Event:
         """Wait for the next event other than a heartbeat; heartbeats are answered. Raises ConnectionLost, PeerError."""
@@ -95,34 +96,33 @@ class Connection:
         """Close the connection at once; queued bytes are dropped."""
         self.lost = True
         self._wake.set()
-        await trio.aclose_forcefully(self._stream)
+        await anyio.aclose_forcefully(self._stream)
 
     async def _receive(self) -> None:
         try:
-            with trio.fail_after(_SILENCE_S):
-                data = await self._stream.receive_some(_RECEIVE_BYTES)
-        except trio.TooSlowError:
-            raise ConnectionLost(f"{self.address} sent nothing for {_SILENCE_S:g} s") from None
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            with anyio.move_on_after(_SILENCE_S):
+                self._reader.receive_data(await self._stream.receive(_RECEIVE_BYTES))
+                return
+        except anyio.EndOfStream:
+            raise ConnectionLost(f"{self.address} closed the connection") from None
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
             raise ConnectionLost(f"{self.address} broke the connection") from error
-        if not data:
-            raise ConnectionLost(f"{self.address} closed the connection")
-        self._reader.receive_data(data)
+        raise ConnectionLost(f"{self.address} sent nothing for {_SILENCE_S:g} s")
 
 
-async def open_connection(nursery: trio.Nursery, address: str, client_id: str, connect: Connect) -> Connection:
-    """Connect to a broker, identify as ``client_id``, and send queued bytes from a task in ``nursery``.
+async def open_connection(tasks: anyio.abc.TaskGroup, address: str, client_id: str, connect: Connect) -> Connection:
+    """Connect to a broker, identify as ``client_id``, and send queued bytes from a task in ``tasks``.
 
     Raises ConnectionLost, PeerError (no NSQ broker answers at ``address``).
     """
-    with trio.move_on_after(_OPEN_TIMEOUT_S):
+    with anyio.move_on_after(_OPEN_TIMEOUT_S):
         try:
             stream = await connect(address)
         except OSError as error:
             raise ConnectionLost(f"{address} cannot be reached: {error.strerror or error}") from error
         connection = Connection(stream, address)
         try:
-            nursery.start_soon(connection.send_queued)
+            tasks.start_soon(connection.send_queued)
             connection.write(protocol.MAGIC + protocol.identify(_introduction(client_id)))
             connection.settings = _accepted(await connection.next_event(), address)
         except BaseException:
@@ -132,12 +132,10 @@ async def open_connection(nursery: trio.Nursery, address: str, client_id: str, c
     raise ConnectionLost(f"{address} did not answer within {_OPEN_TIMEOUT_S:g} s")
 
 
-async def dial(address: str) -> trio.abc.Stream:
+async def dial(address: str) -> anyio.abc.ByteStream:
     """Open a TCP connection that sends every packet at once (no delay). Raises OSError, BadInput."""
     host, port = parse_peer("address", address)
-    stream = await trio.open_tcp_stream(host, port)
-    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return stream
+    return await anyio.connect_tcp(host, port)
 
 
 def _introduction(client_id: str) -> dict[str, object]:

@@ -15,11 +15,11 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import quote, urlsplit
 
+import anyio
 import httpx
 import msgspec
-import trio
 
-from srtm.concurrency.background import background_nursery
+from srtm.client.task_groups import background_tasks
 from srtm.concurrency.backoff import Backoff
 from srtm.control import Assignment, DeadNotice, Lookup
 from srtm.errors import BadInput, NotLeader, PeerError, SrtmError, Unavailable
@@ -245,15 +245,15 @@ class DistributorClient:
         ``repeatable``: a request that may have been carried out may be sent again.
         """
         backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
-        ends_s = trio.current_time() + self._timeout_s
+        ends_s = anyio.current_time() + self._timeout_s
         while True:
             try:
                 return await self._first_answer(request, repeatable)
             except NotLeader:
                 pause_s = backoff.next_s()
-                if trio.current_time() + pause_s > ends_s:
+                if anyio.current_time() + pause_s > ends_s:
                     raise
-                await trio.sleep(pause_s)
+                await anyio.sleep(pause_s)
 
     async def _first_answer(self, request: _Request, repeatable: bool) -> httpx.Response:
         """Ask each URL once, and leaders that standbys name.
@@ -288,8 +288,8 @@ class DistributorClient:
         A leader may take long over a large topic, but a stopped leader never answers.
         """
         answer = None
-        async with background_nursery() as nursery:
-            nursery.start_soon(self._await_another_leader, url, nursery.cancel_scope.cancel)
+        async with background_tasks() as tasks:
+            tasks.start_soon(self._await_another_leader, url, tasks.cancel_scope.cancel)
             answer = await request(url)
         if answer is None:
             raise httpx.ReadTimeout("it does not answer, and another distributor leads")
@@ -297,7 +297,7 @@ class DistributorClient:
 
     async def _await_another_leader(self, url: str, found: Callable[[], None]) -> None:
         """Call ``found`` once another distributor than that of ``url`` leads. One may be listed under two URLs."""
-        await trio.sleep(_SILENCE_S)
+        await anyio.sleep(_SILENCE_S)
         others = [other for other in self.urls if other != url]
         while others:
             for other in others:
@@ -305,7 +305,7 @@ class DistributorClient:
                 if leader is not None and leader != await self._leader_at(url):
                     found()
                     return
-            await trio.sleep(_LONGEST_PAUSE_S)
+            await anyio.sleep(_LONGEST_PAUSE_S)
 
     async def _leader_at(self, url: str) -> str | None:
         """Return the instance at ``url`` if it leads. None: it is a standby or does not answer."""

@@ -18,17 +18,19 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
-import trio
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
 
 from srtm import protocol
 from srtm.client.connection import Connect, Connection, ConnectionLost, dial, open_connection
 from srtm.client.distributor import DistributorClient
 from srtm.client.handover import Handover
-from srtm.concurrency.background import background_nursery
+from srtm.client.misuse import check_loop, checked_bodies, checked_body, needs_async_with, not_entered
+from srtm.client.task_groups import background_tasks
 from srtm.concurrency.backoff import Backoff
-from srtm.errors import PeerError, PublishRefused, SrtmError, Unavailable
+from srtm.errors import Closed, Misuse, PeerError, PublishRefused, SrtmError, Unavailable
 from srtm.protocol import Receipt
 
 _ASK_TIMEOUT_S = 2.0  # then the publisher goes to the last known broker, without the distributor
@@ -42,7 +44,7 @@ class _Pending:
     """A publish: waiting, then outstanding (sent, no answer yet), then settled."""
 
     command: bytes
-    settled: trio.Event = field(default_factory=trio.Event)
+    settled: anyio.Event = field(default_factory=anyio.Event)
     receipt: Receipt | None = None
     error: Exception | None = None
     abandoned: bool = False  # its caller was cancelled and needs no answer
@@ -86,14 +88,15 @@ class Publisher:
             self._client = DistributorClient(distributor, token=token, timeout_s=_ASK_TIMEOUT_S)
         self._connect = connect
         self._patience_s = patience_s
-        self._slots = trio.Semaphore(max_outstanding)
+        self._max_outstanding = max_outstanding
+        self._slots: anyio.Semaphore | None = None  # once entered; there is no event loop before
         self._waiting: deque[_Pending] = deque()
         self._outstanding: deque[_Pending] = deque()
         self._connection: Connection | None = None
         self._move: protocol.Move | None = None  # the order being followed
-        self._preparing = trio.CancelScope()  # around its connection attempt
+        self._preparing: anyio.CancelScope | None = None  # around its connection attempt
         self._next: Connection | None = None  # to the new broker; once set, nothing is sent to the old one
-        self._reading = trio.CancelScope()  # around the wait for the old broker's next event
+        self._reading: anyio.CancelScope | None = None  # around the wait for the old broker's next event
         self._handover = Handover()
         self._version = 0  # of the assignment in use; older ones are ignored
         self._last_address: str | None = None
@@ -117,21 +120,32 @@ class Publisher:
         """Publish a message and wait until the broker accepted it.
 
         The receipt states how long the message waits for its token, and the fill of the bucket. Raises BadInput (an
-        empty body), PublishRefused (``retry_after_ms``: time until there are tokens), PeerError. If the call is
-        cancelled, the message may or may not have been published.
+        empty body, or one that is not bytes), PublishRefused (``retry_after_ms``: time until there are tokens),
+        PeerError, Misuse (outside ``async with``), Closed. If the call is cancelled, or raises Closed, the message may
+        or may not have been published.
         """
-        return await self._submit(protocol.pub(self.topic, body))
+        return await self._submit(protocol.pub(self.topic, checked_body(body)))
 
     async def publish_many(self, bodies: Sequence[bytes]) -> Receipt:
         """Publish all messages or none, in one command. Raises as ``publish`` does."""
-        return await self._submit(protocol.mpub(self.topic, bodies))
+        return await self._submit(protocol.mpub(self.topic, checked_bodies(bodies)))
+
+    def __enter__(self) -> NoReturn:
+        raise Misuse(needs_async_with("Publisher"))
+
+    def __exit__(self, *_: object) -> None:
+        """Never called: ``__enter__`` raises."""
 
     async def __aenter__(self) -> Self:
+        check_loop("Publisher")
+        if self._slots is not None:
+            raise Misuse("this publisher was entered before: make a new one for each 'async with' block")
+        self._slots = anyio.Semaphore(self._max_outstanding, fast_acquire=True)
         async with AsyncExitStack() as entering:
             if self._client is not None and not self._shared_client:
                 await entering.enter_async_context(self._client)
-            self._nursery = await entering.enter_async_context(background_nursery())
-            await self._nursery.start(self._run)
+            self._tasks: TaskGroup = await entering.enter_async_context(background_tasks())
+            await self._tasks.start(self._run)
             self._exits = entering.pop_all()
         return self
 
@@ -141,9 +155,11 @@ class Publisher:
         return await self._exits.__aexit__(kind, error, trace)
 
     async def _submit(self, command: bytes) -> Receipt:
+        if self._slots is None:
+            raise Misuse(not_entered("Publisher"))
         async with self._slots:
             if self._closed:
-                raise trio.ClosedResourceError("this publisher is closed")
+                raise Closed("this publisher is closed: publish inside its 'async with' block")
             pending = _Pending(command)
             self._waiting.append(pending)
             self._send_waiting()
@@ -152,10 +168,10 @@ class Publisher:
             finally:
                 pending.abandoned = True
         if pending.receipt is None:
-            raise pending.error or trio.ClosedResourceError("this publisher was closed")
+            raise pending.error or Closed("this publisher was closed before the broker answered")
         return pending.receipt
 
-    async def _run(self, *, task_status: trio.TaskStatus[None]) -> None:
+    async def _run(self, *, task_status: TaskStatus[None]) -> None:
         try:
             connection = await self._first_connection()
             task_status.started()
@@ -184,14 +200,16 @@ class Publisher:
         self._adopt(connection)
         try:
             while True:
-                with trio.CancelScope(deadline=self._leaves_at_s()) as self._reading:
+                with anyio.CancelScope(deadline=self._leaves_at_s()) as self._reading:
                     self._handle(await connection.next_event())
+                    while self._next is None:
+                        self._handle(await connection.next_event())
                 self._ask_if_all_left(connection)
-                if trio.current_time() >= self._leaves_at_s() and (moved := self._take_next()) is not None:
+                if anyio.current_time() >= self._leaves_at_s() and (moved := self._take_next()) is not None:
                     return moved
         finally:
             self._connection = None
-            with trio.CancelScope(shield=True):
+            with anyio.CancelScope(shield=True):
                 await connection.aclose()
 
     def _adopt(self, connection: Connection) -> None:
@@ -215,7 +233,7 @@ class Publisher:
         match event:
             case protocol.Response(data):
                 self._receipt = protocol.parse_receipt(data)
-                self._handover.accepted(self._receipt, trio.current_time())
+                self._handover.accepted(self._receipt, anyio.current_time())
                 self._oldest().settle(self._receipt)
                 self._outstanding.popleft()
                 self._backoff.reset()
@@ -225,7 +243,7 @@ class Publisher:
             case protocol.Move():
                 self._handle_move(event)
             case protocol.Left(number):
-                self._handover.answered(number, trio.current_time())
+                self._handover.answered(number, anyio.current_time())
             case _:
                 raise PeerError(f"the broker sent a publisher {type(event).__name__}")
 
@@ -242,8 +260,8 @@ class Publisher:
     def _note_unable(self, refusal: SrtmError) -> None:
         """Leave outstanding publishes to be sent again. After ``patience_s`` their callers get the refusal."""
         if self._unable_since is None:
-            self._unable_since = trio.current_time()
-        if trio.current_time() - self._unable_since >= self._patience_s:
+            self._unable_since = anyio.current_time()
+        if anyio.current_time() - self._unable_since >= self._patience_s:
             for pending in self._outstanding:
                 pending.settle(None, refusal)
             self._outstanding.clear()
@@ -267,10 +285,10 @@ class Publisher:
             self._send_waiting()
         else:
             self._move = move
-            self._preparing = trio.CancelScope()
-            self._nursery.start_soon(self._prepare, move.address, self._preparing)
+            self._preparing = anyio.CancelScope()
+            self._tasks.start_soon(self._prepare, move.address, self._preparing)
 
-    async def _prepare(self, address: str, scope: trio.CancelScope) -> None:
+    async def _prepare(self, address: str, scope: anyio.CancelScope) -> None:
         """Connect to the new broker. If that fails, nothing changes: the present broker still accepts messages."""
         with scope:
             try:
@@ -283,25 +301,27 @@ class Publisher:
                 await connection.aclose()
                 return
             self._next = connection
-            self._reading.cancel()
+            if self._reading is not None:
+                self._reading.cancel()
 
     def _stay(self) -> None:
         """Stay at the present broker: stop the connection attempt and close its connection."""
-        self._preparing.cancel()
+        if self._preparing is not None:
+            self._preparing.cancel()
         if self._next is not None:
-            self._nursery.start_soon(self._next.aclose)
+            self._tasks.start_soon(self._next.aclose)
         self._move = self._next = None
         self._handover.stay()
 
     def _ask_if_all_left(self, connection: Connection) -> None:
         """Send LEFT to the old broker once all its messages are answered."""
         if self._next is not None and not self._outstanding:
-            number = self._handover.question(trio.current_time())
+            number = self._handover.question(anyio.current_time())
             if number is not None:
                 connection.write(protocol.left(self.topic, number))
 
     def _leaves_at_s(self) -> float:
-        """Return the trio time at which the publisher continues at the new broker, by what is known now."""
+        """Return the loop's time at which the publisher continues at the new broker, by what is known now."""
         return math.inf if self._next is None or self._outstanding else self._handover.leaves_at_s
 
     def _take_next(self) -> Connection | None:
@@ -314,19 +334,19 @@ class Publisher:
 
     async def _first_connection(self) -> Connection:
         trouble: SrtmError | None = None
-        with trio.move_on_after(self._patience_s):
+        with anyio.move_on_after(self._patience_s):
             while True:
                 try:
                     return await self._open(await self._where())
                 except (Unavailable, PeerError) as error:
                     trouble = error
-                await trio.sleep(self._backoff.next_s())
+                await anyio.sleep(self._backoff.next_s())
         raise Unavailable(f"no broker for topic {self.topic!r} within {self._patience_s:g} s: {trouble}")
 
     async def _next_connection(self) -> Connection:
         self._stay()
         while True:
-            await trio.sleep(self._backoff.next_s())
+            await anyio.sleep(self._backoff.next_s())
             try:
                 return await self._open(await self._where())
             except (Unavailable, PeerError):
@@ -347,7 +367,7 @@ class Publisher:
         return assignment.address
 
     async def _open(self, address: str) -> Connection:
-        return await open_connection(self._nursery, address, self.publisher_id, self._connect)
+        return await open_connection(self._tasks, address, self.publisher_id, self._connect)
 
 
 def _as_exception(error: protocol.Error) -> SrtmError:

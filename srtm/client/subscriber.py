@@ -8,20 +8,24 @@ was not finished within the broker's message timeout.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
-import trio
+import anyio
+import anyio.lowlevel
+from anyio.abc import TaskGroup, TaskStatus
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from srtm import protocol
 from srtm.client.connection import Connect, Connection, ConnectionLost, dial, open_connection
 from srtm.client.distributor import DistributorClient
-from srtm.concurrency.background import background_nursery
+from srtm.client.misuse import check_loop, needs_async_with, not_entered
+from srtm.client.task_groups import background_tasks
 from srtm.concurrency.backoff import Backoff
-from srtm.errors import BadInput, PeerError, SrtmError, Unavailable
+from srtm.errors import BadInput, Closed, Misuse, PeerError, SrtmError, Unavailable
 from srtm.net.address import format_address
 
 _LOOKUP_S = 0.8  # a broker that takes on a topic waits up to 1 s for its subscribers
@@ -30,7 +34,7 @@ _GOODBYE_S = 1.0  # the longest wait for the answers to CLS
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A delivered message.
+    """A delivered message. ``async with`` finishes it at the end of the block, and requeues it if the block raised.
 
     ``timestamp_ns``: the broker's wall clock when it accepted the message. ``attempts``: deliveries in this channel.
     ``finish``, ``requeue`` and ``touch`` return False if the message's connection is lost. Then the broker delivers
@@ -60,17 +64,27 @@ class Delivery:
         """Restart the broker's message timeout for this message."""
         return await self._answer(protocol.touch(self.id))
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Finish the message, or requeue it if the block raised or was cancelled."""
+        self._connection.write(protocol.fin(self.id) if error is None else protocol.req(self.id, 0))
+
     async def _answer(self, command: bytes) -> bool:
         self._connection.write(command)
-        await trio.lowlevel.checkpoint()
+        await anyio.lowlevel.checkpoint()
         return not self._connection.lost
 
 
 class Subscriber:
     """Subscribes to a channel: an async context manager and an async iterator of ``Delivery``.
 
-    Brokers come from one source: ``brokers`` (HOST:PORT), ``lookupds`` (URLs of nsqlookupds) or ``distributor`` (URLs
-    or a client; default $SRTM_DISTRIBUTOR). ``max_in_flight`` is divided evenly; each broker gets at least 1.
+    ``async for delivery in subscriber`` waits for messages one by one; ``handle_each`` calls a function for several at
+    a time. Brokers come from one source: ``brokers`` (HOST:PORT), ``lookupds`` (URLs of nsqlookupds) or ``distributor``
+    (URLs or a client; default $SRTM_DISTRIBUTOR). ``max_in_flight`` is divided evenly; each broker gets at least 1.
     ``auto_finish``: each message is finished when the caller receives it. Entering raises BadInput, or Unavailable if
     no source (or none of ``brokers``) answers within ``patience_s``.
     """
@@ -106,14 +120,14 @@ class Subscriber:
         self._client_id = client_id
         self._patience_s = patience_s
         self._connect = connect
-        # Without a bound, because RDY bounds it. A reader that waits for the caller could not answer heartbeats.
-        self._arrived, self._deliveries = trio.open_memory_channel[Delivery](math.inf)
+        self._arrived: MemoryObjectSendStream[Delivery] | None = None  # once entered
+        self._deliveries: MemoryObjectReceiveStream[Delivery] | None = None
         self._connections: dict[str, Connection] = {}  # {address: subscribed connection}
         self._wanted: frozenset[str] = frozenset()  # addresses by the last lookup; only these are connected to again
         self._working: set[str] = set()  # addresses with a task
-        self._connected = trio.Event()  # set once any broker is connected
+        self._connected = anyio.Event()  # set once any broker is connected
         self._closing = False
-        self._all_left = trio.Event()
+        self._all_left = anyio.Event()
         self._trouble: SrtmError | None = None
         self._exits = AsyncExitStack()
 
@@ -127,13 +141,29 @@ class Subscriber:
         """HOST:PORT of the brokers that have the topic, by the last lookup."""
         return sorted(self._wanted)
 
+    def __enter__(self) -> NoReturn:
+        raise Misuse(needs_async_with("Subscriber"))
+
+    def __exit__(self, *_: object) -> None:
+        """Never called: ``__enter__`` raises."""
+
+    def __iter__(self) -> NoReturn:
+        raise Misuse("write 'async for' for srtm.Subscriber; in a program without an event loop use srtm.blocking")
+
     async def __aenter__(self) -> Self:
+        check_loop("Subscriber")
+        if self._arrived is not None:
+            raise Misuse("this subscriber was entered before: make a new one for each 'async with' block")
+        # Without a bound, because RDY bounds it. A reader that waits for the caller could not answer heartbeats.
+        self._arrived, self._deliveries = anyio.create_memory_object_stream[Delivery](math.inf)
         async with AsyncExitStack() as entering:
+            entering.enter_context(self._deliveries)
+            entering.enter_context(self._arrived)
             if self._client is not None and not self._shared_client:
                 await entering.enter_async_context(self._client)
-            self._nursery = await entering.enter_async_context(background_nursery())
-            with trio.move_on_after(self._patience_s) as patience:
-                await self._nursery.start(self._discover)
+            self._tasks: TaskGroup = await entering.enter_async_context(background_tasks())
+            with anyio.move_on_after(self._patience_s) as patience:
+                await self._tasks.start(self._discover)
             if patience.cancelled_caught:
                 raise Unavailable(
                     f"no broker to subscribe to for {self.topic!r} within {self._patience_s:g} s: {self._trouble}"
@@ -152,34 +182,60 @@ class Subscriber:
         return self
 
     async def __anext__(self) -> Delivery:
-        """Wait for the next message. The iteration never ends by itself."""
+        """Wait for the next message. The iteration never ends by itself. Raises Misuse, Closed."""
+        if self._deliveries is None:
+            raise Misuse(not_entered("Subscriber"))
         while True:
-            delivery = await self._deliveries.receive()
+            try:
+                delivery = await self._deliveries.receive()
+            except anyio.ClosedResourceError:
+                raise Closed("this subscriber is closed: receive inside its 'async with' block") from None
             if delivery._connection.lost:  # its broker delivers it again
                 continue
             if self._auto_finish:
                 await delivery.finish()
             return delivery
 
-    async def _discover(self, *, task_status: trio.TaskStatus[None]) -> None:
+    async def handle_each(self, handler: Callable[[Delivery], Awaitable[object]], *, concurrency: int = 1) -> None:
+        """Call ``handler`` for each message, up to ``concurrency`` at a time, until cancelled.
+
+        A message is finished when its handler returns. An exception of a handler requeues its message and those being
+        handled, and is raised: handle in ``handler`` what should not end the program. At most ``max_in_flight``
+        messages are handled at once. Raises BadInput, Misuse (with ``auto_finish``, or outside ``async with``), Closed.
+        """
+        if self._auto_finish:
+            raise Misuse("auto_finish finishes a message before it is handled: leave out auto_finish=True")
+        if concurrency < 1:
+            raise BadInput("concurrency", concurrency, "must be at least 1")
+        async with background_tasks() as tasks:
+            for _ in range(concurrency - 1):
+                tasks.start_soon(self._handle_in_turn, handler)
+            await self._handle_in_turn(handler)
+
+    async def _handle_in_turn(self, handler: Callable[[Delivery], Awaitable[object]]) -> None:
+        async for delivery in self:
+            async with delivery:
+                await handler(delivery)
+
+    async def _discover(self, *, task_status: TaskStatus[None]) -> None:
         backoff = Backoff(first_s=0.1, longest_s=_LOOKUP_S)
         while True:
             try:
                 self._wanted = await self._lookup()
             except (Unavailable, PeerError) as error:
                 self._trouble = error
-                await trio.sleep(backoff.next_s())
+                await anyio.sleep(backoff.next_s())
                 continue
             for address in self._wanted - self._working:
                 self._working.add(address)
-                self._nursery.start_soon(self._keep_consuming, address)
+                self._tasks.start_soon(self._keep_consuming, address)
             if self._client is None:
                 await self._connected.wait()
             task_status.started()
-            task_status = trio.TASK_STATUS_IGNORED
+            task_status = anyio.TASK_STATUS_IGNORED
             if self._client is None:
                 return
-            await trio.sleep(_LOOKUP_S)
+            await anyio.sleep(_LOOKUP_S)
 
     async def _lookup(self) -> frozenset[str]:
         if self._client is None:
@@ -196,13 +252,13 @@ class Subscriber:
                     await self._consume(address, backoff)
                 except (Unavailable, PeerError) as error:
                     self._trouble = error
-                await trio.sleep(backoff.next_s())
+                await anyio.sleep(backoff.next_s())
         finally:
             self._working.discard(address)
 
     async def _consume(self, address: str, backoff: Backoff) -> None:
         """Consume from one connection until CLS is answered. Raises ConnectionLost, PeerError."""
-        connection = await open_connection(self._nursery, address, self._client_id, self._connect)
+        connection = await open_connection(self._tasks, address, self._client_id, self._connect)
         try:
             connection.write(protocol.sub(self.topic, self.channel))
             _check_subscribed(await connection.next_event(), address)
@@ -214,12 +270,13 @@ class Subscriber:
                 pass
         finally:
             self._leave(connection)
-            with trio.CancelScope(shield=True):
+            with anyio.CancelScope(shield=True):
                 await connection.aclose()
 
     def _handle(self, connection: Connection, event: protocol.Event) -> bool:
         match event:
             case protocol.Message(timestamp_ns, attempts, message_id, body):
+                assert self._arrived is not None  # connections are made once entered
                 self._arrived.send_nowait(Delivery(body, message_id, attempts, timestamp_ns, connection))
             case protocol.Error(code, text) if event.fatal:
                 raise ConnectionLost(f"{connection.address} ended the connection: {code} {text}")
@@ -251,10 +308,10 @@ class Subscriber:
         self._closing = True
         if not self._connections:
             return
-        self._all_left = trio.Event()
+        self._all_left = anyio.Event()
         for connection in self._connections.values():
             connection.write(protocol.cls())
-        with trio.move_on_after(_GOODBYE_S):
+        with anyio.move_on_after(_GOODBYE_S):
             await self._all_left.wait()
 
 

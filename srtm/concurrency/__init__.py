@@ -1,4 +1,5 @@
-"""Owns small tools on trio that every service needs: background tasks, back-off, outage reports.
+"""Owns small tools that every service needs: background tasks (on trio), single failures, back-off, outage reports.
 
-Imports nothing of ours. Begin with ``background``.
+Imports nothing of ours. The client library, which needs no trio, uses ``failures`` and ``backoff``. Begin with
+``background``.
 """

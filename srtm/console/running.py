@@ -9,7 +9,8 @@ from typing import TypeVar
 
 import trio
 
-from srtm.concurrency.background import background_nursery, lone_failure
+from srtm.concurrency.background import background_nursery
+from srtm.concurrency.failures import lone_failure
 
 _T = TypeVar("_T")
 

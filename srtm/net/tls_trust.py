@@ -7,8 +7,6 @@ import ssl
 from functools import cache
 from urllib.parse import urlsplit
 
-import trio
-
 from srtm.errors import BadInput
 
 CA_VARIABLE = "SRTM_CA_FILE"
@@ -51,8 +49,12 @@ def trouble(url: str, error: BaseException, remedy: str = "") -> str:
 
 
 def _text_of(cause: BaseException) -> str:
-    """Return the text of one cause. A timeout's own text only names the cancellation."""
-    return "no answer in time" if isinstance(cause, trio.TooSlowError) else str(cause)
+    """Return the text of one cause. A timeout's own text only names the cancellation, or nothing.
+
+    ``TooSlowError`` is trio's, known by its name: the client library runs without trio too.
+    """
+    is_timeout = (isinstance(cause, TimeoutError) and cause.errno is None) or type(cause).__name__ == "TooSlowError"
+    return "no answer in time" if is_timeout else str(cause)
 
 
 def no_answer(url: str) -> str:

@@ -13,7 +13,7 @@ from broker import service
 from broker.nsqd import metadata
 from broker.runtime import data_directory as data_path
 from broker.sync.state_file import SyncState, load_state, save_state
-from srtm.concurrency.background import only_failure
+from srtm.concurrency.failures import only_failure
 from srtm.control import DesiredTopic, Share, SyncAnswer
 from srtm.errors import BadInput, Conflict, InternalError
 from srtm.net.http_server import Response, json_response

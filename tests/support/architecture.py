@@ -25,7 +25,8 @@ ARROWS = {
     "srtm.limiting": "srtm._native srtm.contracts",
     "srtm.analysis": "srtm.net srtm.token_bucket srtm.topics",
     "srtm.client": "srtm.concurrency srtm.control srtm.net srtm.protocol",
-    "srtm": "srtm.client",
+    "srtm.blocking": "srtm.client srtm.protocol",
+    "srtm": "srtm.blocking srtm.client srtm.protocol",
     "srtm.cluster": "srtm.client srtm.concurrency srtm.control srtm.net",
     "srtm.console": "srtm.client srtm.concurrency srtm.control srtm.net",
     "srtm.commands": (
@@ -236,6 +237,7 @@ PURE_MODULES = (
 
 # What a small package of the client library would hold. It imports none of the libraries below.
 CLIENT = (
+    "srtm.blocking",
     "srtm.client",
     "srtm.net",
     "srtm.concurrency",
@@ -244,6 +246,8 @@ CLIENT = (
     "srtm.protocol",
     "srtm.version",
 )
+# Of these, what a program imports under asyncio: without trio.
+WITHOUT_TRIO = ("srtm.blocking", "srtm.client.distributor", "srtm.client.publisher", "srtm.client.subscriber")
 NOT_FOR_CLIENTS = ("typer", "rich", "numpy", "pydantic", "srtm._native")
 
 MAX_MODULES = 14  # of a package, without __init__.py

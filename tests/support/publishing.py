@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import anyio
 import httpx
-import trio
-import trio.testing
+from anyio.abc import TaskGroup
 
 from srtm.client.distributor import DistributorClient
 from srtm.client.publisher import Publisher
-from srtm.errors import PublishRefused
+from srtm.errors import Closed, PublishRefused
 from srtm.protocol import Receipt
+from tests.support.both_loops import settled
 from tests.support.scripted_broker import Network, Session
 
 HERE, THERE = "127.0.0.1:1001", "127.0.0.1:1002"
@@ -41,20 +42,20 @@ class Assignments:
 class Outcomes:
     """Publishes, each in a task of its own, started in order; what became of them."""
 
-    def __init__(self, publisher: Publisher, nursery: trio.Nursery) -> None:
+    def __init__(self, publisher: Publisher, tasks: TaskGroup) -> None:
         self._publisher = publisher
-        self._nursery = nursery
+        self._tasks = tasks
         self.ended: dict[bytes, Receipt | Exception] = {}
 
     async def start(self, *bodies: bytes) -> None:
         for body in bodies:
-            self._nursery.start_soon(self._one, body)
-            await trio.testing.wait_all_tasks_blocked()
+            self._tasks.start_soon(self._one, body)
+            await settled()
 
     async def _one(self, body: bytes) -> None:
         try:
             self.ended[body] = await self._publisher.publish(body)
-        except (PublishRefused, trio.ClosedResourceError) as error:
+        except (PublishRefused, Closed) as error:
             self.ended[body] = error
 
 
@@ -67,12 +68,14 @@ async def running(
     sessions = []
 
     async def accept() -> None:
-        sessions.append(await network.accepted(tells_left=tells_left))
+        session = await network.dialled_by()
+        await session.greet(tells_left=tells_left)
+        sessions.append(session)
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(accept)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(accept)
         async with publisher:
-            yield publisher, sessions[0], Outcomes(publisher, nursery)
+            yield publisher, sessions[0], Outcomes(publisher, tasks)
 
 
 async def expect_bodies(session: Session, *bodies: bytes) -> None:
@@ -82,4 +85,4 @@ async def expect_bodies(session: Session, *bodies: bytes) -> None:
 async def tell(session: Session, address: str, version: int) -> None:
     """The publisher to move there, and let it act on it."""
     await session.respond(f"_move_ {address} {version}".encode())
-    await trio.testing.wait_all_tasks_blocked()
+    await settled()

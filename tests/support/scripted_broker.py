@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-import trio
-import trio.testing
+import anyio
+import anyio.lowlevel
+from anyio.abc import ByteStream
+
+from tests.support.both_loops import settled
+from tests.support.memory_streams import memory_stream_pair
 
 WITH_BODY = {b"IDENTIFY", b"PUB", b"MPUB", b"DPUB"}
 
@@ -18,7 +24,7 @@ class Session:
     """One connection, as the broker has it."""
 
     address: str
-    stream: trio.abc.Stream
+    stream: ByteStream
     buffer: bytearray = field(default_factory=bytearray)
 
     async def command(self) -> tuple[bytes, bytes]:
@@ -50,10 +56,22 @@ class Session:
 
     async def ended(self) -> bool:
         """True if the client has closed and nothing is left to read."""
-        return not self.buffer and not await self.stream.receive_some(1)
+        try:
+            await self.stream.receive(1)
+        except anyio.EndOfStream:
+            return not self.buffer
+        return False
+
+    async def hung_up(self) -> None:
+        """Until the client has closed, whatever it has said before."""
+        while True:
+            try:
+                await self.stream.receive()
+            except anyio.EndOfStream:
+                return
 
     async def _frame(self, kind: int, data: bytes) -> None:
-        await self.stream.send_all(struct.pack(">ii", len(data) + 4, kind) + data)
+        await self.stream.send(struct.pack(">ii", len(data) + 4, kind) + data)
 
     async def _until_newline(self) -> bytes:
         while b"\n" not in self.buffer:
@@ -70,34 +88,45 @@ class Session:
         return data
 
     async def _more(self) -> None:
-        data = await self.stream.receive_some(4096)
-        assert data, "the client closed the connection"
-        self.buffer += data
+        try:
+            self.buffer += await self.stream.receive(4096)
+        except anyio.EndOfStream:
+            raise AssertionError("the client closed the connection") from None
 
 
 class Network:
-    """``connect`` for clients; ``accepted`` for the test. Addresses in ``refusing`` cannot be reached."""
+    """``connect`` for clients; ``accepted`` for the test. Addresses in ``refusing`` cannot be reached.
 
-    def __init__(self) -> None:
+    ``room``: unread sends that a connection holds before its sender waits.
+    """
+
+    def __init__(self, room: float = math.inf) -> None:
+        self._room = room
         self.refusing: set[str] = set()
         self.dialled: list[str] = []
-        self._send, self._receive = trio.open_memory_channel[Session](100)
+        self._accepted: deque[Session] = deque()
+        self._news = anyio.Event()
 
-    async def connect(self, address: str) -> trio.abc.Stream:
-        await trio.lowlevel.checkpoint()
+    async def connect(self, address: str) -> ByteStream:
+        await anyio.lowlevel.checkpoint()
         self.dialled.append(address)
         if address in self.refusing:
             raise OSError("connection refused")
-        ours, theirs = trio.testing.memory_stream_pair()
-        self._send.send_nowait(Session(address, theirs))
+        ours, theirs = memory_stream_pair(self._room)
+        self._accepted.append(Session(address, theirs))
+        self._news.set()
+        self._news = anyio.Event()
         return ours
 
     async def dialled_by(self) -> Session:
         """The next connection, nothing said yet."""
-        return await self._receive.receive()
+        while not self._accepted:
+            await self._news.wait()
+        return self._accepted.popleft()
 
     async def accepted(self, aware: bool = True, *, tells_left: bool = False) -> Session:
-        """The next connection, introduced."""
+        """The next connection, introduced: the client knows."""
         session = await self.dialled_by()
         await session.greet(aware, tells_left=tells_left)
+        await settled()
         return session

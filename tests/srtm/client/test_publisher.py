@@ -2,46 +2,48 @@
 
 from __future__ import annotations
 
+import anyio
 import pytest
-import trio
-import trio.testing
+from anyio.abc import TaskGroup
 
 from srtm.client.publisher import Publisher
-from srtm.errors import BadInput, NotFound, PublishRefused, Unavailable
+from srtm.errors import BadInput, Closed, NotFound, PublishRefused, Unavailable
 from srtm.protocol import Receipt
+from tests.support.both_loops import both_loops, settled
 from tests.support.publishing import HERE, THERE, Assignments, expect_bodies, running
 from tests.support.scripted_broker import Network
 
 
+@both_loops
 async def test_it_introduces_itself_with_its_id_and_asks_for_receipts(
-    network: Network, assignments: Assignments, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, tasks: TaskGroup
 ) -> None:
     async def enter() -> None:
         async with Publisher("t", "p", distributor=assignments.client, connect=network.connect):
-            await trio.sleep_forever()
+            await anyio.sleep_forever()
 
-    nursery.start_soon(enter)
+    tasks.start_soon(enter)
     said = await (await network.dialled_by()).greet()
     assert said["client_id"] == "p"
     assert said["feature_negotiation"] is True
     assert said["srtm"] == {"v": 1, "receipts": True, "left": True}
-    nursery.cancel_scope.cancel()
+    tasks.cancel_scope.cancel()
 
 
-async def test_publish_returns_the_brokers_receipt(
-    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
-) -> None:
+@both_loops
+async def test_publish_returns_the_brokers_receipt(network: Network, assignments: Assignments) -> None:
     async with running(network, assignments) as (_, session, outcomes):
         await outcomes.start(b"one", b"two")
         await expect_bodies(session, b"one", b"two")
         await session.respond(b"OK wait_ns=2000000 fill=0.5")
         await session.respond(b"OK")
-        await trio.testing.wait_all_tasks_blocked()
+        await settled()
         assert outcomes.ended == {b"one": Receipt(2.0, 0.5), b"two": Receipt(None, None)}
 
 
+@both_loops
 async def test_the_latest_receipt_says_the_wait_and_what_is_left_of_the_bucket(
-    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments
 ) -> None:
     async with running(network, assignments) as (publisher, session, outcomes):
         assert publisher.receipt is None
@@ -49,21 +51,21 @@ async def test_the_latest_receipt_says_the_wait_and_what_is_left_of_the_bucket(
         await expect_bodies(session, b"one", b"two")
         await session.respond(b"OK wait_ns=2000000 fill=0.5")
         await session.respond(b"OK wait_ns=3000000 fill=0")
-        await trio.testing.wait_all_tasks_blocked()
+        await settled()
         assert publisher.receipt == Receipt(3.0, 0.0)
 
 
-async def test_many_go_as_one_command(
-    network: Network, assignments: Assignments, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
+@both_loops
+async def test_many_go_as_one_command(network: Network, assignments: Assignments, tasks: TaskGroup) -> None:
     async with running(network, assignments) as (publisher, session, _):
-        nursery.start_soon(publisher.publish_many, [b"a", b"b"])
+        tasks.start_soon(publisher.publish_many, [b"a", b"b"])
         assert await session.command() == (b"MPUB t", b"\0\0\0\2\0\0\0\1a\0\0\0\1b")
         await session.respond(b"OK")
 
 
+@both_loops
 async def test_answers_belong_to_publishes_in_order_and_a_rate_limit_ends_nothing(
-    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments
 ) -> None:
     async with running(network, assignments) as (_, session, outcomes):
         await outcomes.start(b"one", b"two", b"three")
@@ -73,7 +75,7 @@ async def test_answers_belong_to_publishes_in_order_and_a_rate_limit_ends_nothin
         await session.respond(b"_heartbeat_")
         await session.respond(b"OK")
         assert await session.command() == (b"NOP", b"")
-        await trio.testing.wait_all_tasks_blocked()
+        await settled()
         assert outcomes.ended[b"one"] == outcomes.ended[b"three"] == Receipt()
         refused = outcomes.ended[b"two"]
         assert isinstance(refused, PublishRefused)
@@ -81,8 +83,9 @@ async def test_answers_belong_to_publishes_in_order_and_a_rate_limit_ends_nothin
         assert network.dialled == [HERE]
 
 
+@both_loops
 async def test_what_was_not_answered_is_sent_again_in_order_after_a_broken_connection(
-    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments
 ) -> None:
     async with running(network, assignments) as (_, session, outcomes):
         await outcomes.start(b"one", b"two")
@@ -96,12 +99,13 @@ async def test_what_was_not_answered_is_sent_again_in_order_after_a_broken_conne
         await expect_bodies(again, b"two", b"three")
         await again.respond(b"OK")
         await again.respond(b"OK")
-        await trio.testing.wait_all_tasks_blocked()
+        await settled()
         assert all(outcomes.ended[body] == Receipt() for body in (b"one", b"two", b"three"))
 
 
+@both_loops
 async def test_a_fatal_refusal_fails_one_publish_and_the_rest_go_on_over_a_new_connection(
-    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments
 ) -> None:
     async with running(network, assignments) as (_, session, outcomes):
         await outcomes.start(b"big", b"small")
@@ -109,7 +113,7 @@ async def test_a_fatal_refusal_fails_one_publish_and_the_rest_go_on_over_a_new_c
         again = await network.accepted()
         await expect_bodies(again, b"small")
         await again.respond(b"OK")
-        await trio.testing.wait_all_tasks_blocked()
+        await settled()
         assert outcomes.ended[b"small"] == Receipt()
         refused = outcomes.ended[b"big"]
         assert isinstance(refused, PublishRefused)
@@ -117,9 +121,8 @@ async def test_a_fatal_refusal_fails_one_publish_and_the_rest_go_on_over_a_new_c
         assert refused.retry_after_ms is None
 
 
-async def test_a_broker_that_is_starting_is_waited_out(
-    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
-) -> None:
+@both_loops
+async def test_a_broker_that_is_starting_is_waited_out(network: Network, assignments: Assignments) -> None:
     async with running(network, assignments) as (_, session, outcomes):
         await outcomes.start(b"one", b"two")
         for _ in range(4):
@@ -129,20 +132,21 @@ async def test_a_broker_that_is_starting_is_waited_out(
         await expect_bodies(session, b"one", b"two")
         await session.respond(b"OK")
         await session.respond(b"OK")
-        await trio.testing.wait_all_tasks_blocked()
+        await settled()
         assert outcomes.ended == {b"one": Receipt(), b"two": Receipt()}
 
 
+@both_loops
 async def test_a_broker_that_cannot_take_anything_for_longer_is_told_to_every_caller(
-    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments
 ) -> None:
     async with running(network, assignments) as (_, session, outcomes):
         await outcomes.start(b"one", b"two")
-        began = trio.current_time()
+        began = anyio.current_time()
         while not outcomes.ended:
             await session.refuse(b"E_PUB_FAILED PUB failed memory is full")
             session = await network.accepted()
-        assert 10 <= trio.current_time() - began < 14
+        assert 10 <= anyio.current_time() - began < 14
         assert {type(outcome) for outcome in outcomes.ended.values()} == {PublishRefused}
         assert len(outcomes.ended) == 2
         await outcomes.start(b"three")
@@ -151,17 +155,19 @@ async def test_a_broker_that_cannot_take_anything_for_longer_is_told_to_every_ca
         assert isinstance(outcomes.ended[b"three"], PublishRefused)  # at once: nothing has changed
 
 
+@both_loops
 async def test_a_silent_broker_is_given_up_after_two_and_a_half_heartbeats(
-    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments
 ) -> None:
     async with running(network, assignments):
-        before = trio.current_time()
+        before = anyio.current_time()
         await network.accepted()
-        assert 25.0 <= trio.current_time() - before < 25.1
+        assert 25.0 <= anyio.current_time() - before < 25.1
 
 
+@both_loops
 async def test_while_the_distributor_is_away_it_goes_back_to_the_broker_that_it_knows(
-    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments
 ) -> None:
     async with running(network, assignments) as (_, session, _):
         assignments.away = True
@@ -169,11 +175,12 @@ async def test_while_the_distributor_is_away_it_goes_back_to_the_broker_that_it_
         assert (await network.accepted()).address == HERE
 
 
+@both_loops
 async def test_a_cancelled_publish_is_not_sent_again_and_its_answer_goes_to_nobody(
-    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments
 ) -> None:
     async with running(network, assignments) as (publisher, session, outcomes):
-        with trio.move_on_after(1):
+        with anyio.move_on_after(1):
             await publisher.publish(b"given up")
         await outcomes.start(b"kept")
         await expect_bodies(session, b"given up", b"kept")
@@ -181,19 +188,19 @@ async def test_a_cancelled_publish_is_not_sent_again_and_its_answer_goes_to_nobo
         again = await network.accepted()
         await expect_bodies(again, b"kept")
         await again.respond(b"OK")
-        await trio.testing.wait_all_tasks_blocked()
+        await settled()
         assert outcomes.ended == {b"kept": Receipt()}
 
 
-async def test_an_answer_to_nothing_makes_it_leave_that_connection(
-    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
-) -> None:
+@both_loops
+async def test_an_answer_to_nothing_makes_it_leave_that_connection(network: Network, assignments: Assignments) -> None:
     async with running(network, assignments) as (_, session, _):
         await session.respond(b"OK")
         await network.accepted()
         assert network.dialled == [HERE, HERE]
 
 
+@both_loops
 async def test_an_unknown_topic_is_refused_at_once(network: Network, assignments: Assignments) -> None:
     assignments.status = 404
     with pytest.raises(NotFound, match="topic 't' is not known here"):
@@ -201,8 +208,9 @@ async def test_an_unknown_topic_is_refused_at_once(network: Network, assignments
             pytest.fail("it was entered")
 
 
+@both_loops
 async def test_without_any_broker_entering_says_so_after_its_patience(
-    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments
 ) -> None:
     network.refusing.add(HERE)
     with pytest.raises(Unavailable, match=r"no broker for topic 't' within 3 s: 127.0.0.1:1001 cannot be reached"):
@@ -210,23 +218,23 @@ async def test_without_any_broker_entering_says_so_after_its_patience(
             pytest.fail("it was entered")
 
 
+@both_loops
 async def test_a_topic_that_goes_away_ends_the_block_with_that_error(
-    network: Network, assignments: Assignments, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments, tasks: TaskGroup
 ) -> None:
     async def lose_the_topic() -> None:
         session = await network.accepted()
         assignments.status = 404
         await session.stream.aclose()
 
-    nursery.start_soon(lose_the_topic)
+    tasks.start_soon(lose_the_topic)
     with pytest.raises(NotFound):
         async with Publisher("t", "p", distributor=assignments.client, connect=network.connect) as publisher:
             await publisher.publish(b"never answered")
 
 
-async def test_named_plain_brokers_are_tried_in_turn(
-    network: Network, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
+@both_loops
+async def test_named_plain_brokers_are_tried_in_turn(network: Network, tasks: TaskGroup) -> None:
     network.refusing.add(HERE)
 
     async def plain_nsqd() -> None:
@@ -234,20 +242,21 @@ async def test_named_plain_brokers_are_tried_in_turn(
         await expect_bodies(session, b"one")
         await session.respond(b"OK")
 
-    nursery.start_soon(plain_nsqd)
+    tasks.start_soon(plain_nsqd)
     async with Publisher("t", "p", brokers=[HERE, THERE], connect=network.connect) as publisher:
         assert await publisher.publish(b"one") == Receipt(None, None)
         assert publisher.address == THERE
 
 
+@both_loops
 async def test_publishing_after_the_end_is_refused_and_what_waits_is_let_go(
-    network: Network, assignments: Assignments, autojump_clock: trio.testing.MockClock
+    network: Network, assignments: Assignments
 ) -> None:
     async with running(network, assignments) as (publisher, _, outcomes):
         await outcomes.start(b"never answered")
-    await trio.testing.wait_all_tasks_blocked()
-    assert isinstance(outcomes.ended[b"never answered"], trio.ClosedResourceError)
-    with pytest.raises(trio.ClosedResourceError):
+    await settled()
+    assert isinstance(outcomes.ended[b"never answered"], Closed)
+    with pytest.raises(Closed):
         await publisher.publish(b"late")
 
 

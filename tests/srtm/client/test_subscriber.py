@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import anyio
 import httpx
 import pytest
-import trio
-import trio.testing
+from anyio.abc import TaskGroup
 
 from srtm.client.distributor import DistributorClient
 from srtm.client.subscriber import Delivery, Subscriber
 from srtm.errors import BadInput, Unavailable
+from tests.support.both_loops import both_loops, settled
 from tests.support.scripted_broker import Network, Session
 
 ONE, TWO = "127.0.0.1:1001", "127.0.0.1:1002"
@@ -27,7 +28,7 @@ class Lookup:
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
         assert (request.url.path, request.url.params["topic"]) == ("/lookup", "t")
-        self.asked_at.append(trio.current_time())
+        self.asked_at.append(anyio.current_time())
         if self.away:
             raise httpx.ConnectError("connection refused")
         if not self.addresses:
@@ -74,29 +75,31 @@ def caller() -> Caller:
     return Caller()
 
 
+@both_loops
 async def test_it_subscribes_where_the_lookup_says_and_answers_go_back_the_way_the_message_came(
-    network: Network, caller: Caller, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, caller: Caller, tasks: TaskGroup
 ) -> None:
-    nursery.start_soon(caller.run, Subscriber("t", "c", distributor=Lookup(ONE).client, connect=network.connect))
+    tasks.start_soon(caller.run, Subscriber("t", "c", distributor=Lookup(ONE).client, connect=network.connect))
     session = await subscribed(network)
     assert await rdy_of(session) == 200
     await session.deliver(ID, b"hello", attempts=2)
-    await trio.testing.wait_all_tasks_blocked()
+    await settled()
     (delivery,) = caller.taken
     assert (delivery.body, delivery.attempts, delivery.broker) == (b"hello", 2, ONE)
     assert await delivery.touch()
     assert await delivery.requeue(50)
     assert await delivery.finish()
     assert [(await session.command())[0] for _ in range(3)] == [b"TOUCH " + ID, b"REQ " + ID + b" 50", b"FIN " + ID]
-    nursery.cancel_scope.cancel()
+    tasks.cancel_scope.cancel()
 
 
+@both_loops
 async def test_ready_counts_are_split_over_the_brokers_and_split_again_when_one_joins_or_leaves(
-    network: Network, caller: Caller, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, caller: Caller, tasks: TaskGroup
 ) -> None:
     lookup = Lookup(ONE)
     subscriber = Subscriber("t", "c", distributor=lookup.client, max_in_flight=5, connect=network.connect)
-    nursery.start_soon(caller.run, subscriber)
+    tasks.start_soon(caller.run, subscriber)
     one = await subscribed(network)
     assert await rdy_of(one) == 5
     lookup.addresses.append(TWO)
@@ -104,102 +107,103 @@ async def test_ready_counts_are_split_over_the_brokers_and_split_again_when_one_
     assert [await rdy_of(one), await rdy_of(two)] == [3, 2]
     await one.stream.aclose()
     assert await rdy_of(two) == 5
-    nursery.cancel_scope.cancel()
+    tasks.cancel_scope.cancel()
 
 
+@both_loops
 async def test_a_broker_that_newly_takes_the_topic_is_connected_within_a_second(
-    network: Network, caller: Caller, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, caller: Caller, tasks: TaskGroup
 ) -> None:
     lookup = Lookup()
-    nursery.start_soon(caller.run, Subscriber("t", "c", distributor=lookup.client, connect=network.connect))
+    tasks.start_soon(caller.run, Subscriber("t", "c", distributor=lookup.client, connect=network.connect))
     for address in (ONE, TWO):
-        await trio.sleep(20.1)  # long after the start, and not in step with the lookups
+        await anyio.sleep(20.1)  # long after the start, and not in step with the lookups
         lookup.addresses.append(address)
-        before = trio.current_time()
+        before = anyio.current_time()
         await subscribed(network)
-        assert trio.current_time() - before < 1.0
-    nursery.cancel_scope.cancel()
+        assert anyio.current_time() - before < 1.0
+    tasks.cancel_scope.cancel()
 
 
+@both_loops
 async def test_a_broken_connection_is_made_again_and_its_undelivered_messages_are_left_to_the_broker(
-    network: Network, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, tasks: TaskGroup
 ) -> None:
     taken: list[bytes] = []
 
     async def slow_caller(subscriber: Subscriber) -> None:
         async with subscriber:
-            await trio.sleep(1)  # both connections have delivered by now, the first one is lost
+            await anyio.sleep(1)  # both connections have delivered by now, the first one is lost
             async for delivery in subscriber:
                 taken.append(delivery.body)
 
-    nursery.start_soon(slow_caller, Subscriber("t", "c", distributor=Lookup(ONE).client, connect=network.connect))
+    tasks.start_soon(slow_caller, Subscriber("t", "c", distributor=Lookup(ONE).client, connect=network.connect))
     first = await subscribed(network)
     await first.deliver(ID, b"came with the first")
     await first.stream.aclose()
     again = await subscribed(network)
     await again.deliver(ID, b"came again", attempts=2)
-    await trio.sleep(2)
+    await anyio.sleep(2)
     assert taken == [b"came again"]
-    nursery.cancel_scope.cancel()
+    tasks.cancel_scope.cancel()
 
 
+@both_loops
 async def test_finishing_a_message_whose_connection_is_gone_says_so(
-    network: Network, caller: Caller, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, caller: Caller, tasks: TaskGroup
 ) -> None:
-    nursery.start_soon(caller.run, Subscriber("t", "c", distributor=Lookup(ONE).client, connect=network.connect))
+    tasks.start_soon(caller.run, Subscriber("t", "c", distributor=Lookup(ONE).client, connect=network.connect))
     session = await subscribed(network)
     await session.deliver(ID, b"hello")
-    await trio.testing.wait_all_tasks_blocked()
+    await settled()
     await session.stream.aclose()
-    await trio.testing.wait_all_tasks_blocked()
+    await settled()
     assert not await caller.taken[0].finish()
-    nursery.cancel_scope.cancel()
+    tasks.cancel_scope.cancel()
 
 
+@both_loops
 async def test_with_auto_finish_each_message_is_finished_as_it_is_handed_over(
-    network: Network, caller: Caller, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, caller: Caller, tasks: TaskGroup
 ) -> None:
     subscriber = Subscriber("t", "c", distributor=Lookup(ONE).client, auto_finish=True, connect=network.connect)
-    nursery.start_soon(caller.run, subscriber)
+    tasks.start_soon(caller.run, subscriber)
     session = await subscribed(network)
     await rdy_of(session)
     await session.deliver(ID, b"hello")
     assert await session.command() == (b"FIN " + ID, b"")
-    nursery.cancel_scope.cancel()
+    tasks.cancel_scope.cancel()
 
 
-async def test_heartbeats_are_answered_while_the_caller_takes_nothing(
-    network: Network, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
+@both_loops
+async def test_heartbeats_are_answered_while_the_caller_takes_nothing(network: Network, tasks: TaskGroup) -> None:
     async def busy_caller() -> None:
         async with Subscriber("t", "c", brokers=[ONE], connect=network.connect):
-            await trio.sleep_forever()
+            await anyio.sleep_forever()
 
-    nursery.start_soon(busy_caller)
+    tasks.start_soon(busy_caller)
     session = await subscribed(network)
     await rdy_of(session)
     await session.deliver(ID, b"nobody takes this")
     await session.respond(b"_heartbeat_")
     assert await session.command() == (b"NOP", b"")
-    nursery.cancel_scope.cancel()
+    tasks.cancel_scope.cancel()
 
 
-async def test_an_answer_that_came_too_late_ends_nothing(
-    network: Network, caller: Caller, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
-    nursery.start_soon(caller.run, Subscriber("t", "c", brokers=[ONE], connect=network.connect))
+@both_loops
+async def test_an_answer_that_came_too_late_ends_nothing(network: Network, caller: Caller, tasks: TaskGroup) -> None:
+    tasks.start_soon(caller.run, Subscriber("t", "c", brokers=[ONE], connect=network.connect))
     session = await subscribed(network)
     await session.refuse(b"E_FIN_FAILED FIN 0123456789abcdef failed ID not in flight")
     await session.deliver(ID, b"still here")
-    await trio.testing.wait_all_tasks_blocked()
+    await settled()
     assert [delivery.body for delivery in caller.taken] == [b"still here"]
-    nursery.cancel_scope.cancel()
+    tasks.cancel_scope.cancel()
 
 
-async def test_leaving_waits_until_the_broker_has_taken_every_answer(
-    network: Network, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
-    left = trio.Event()
+@both_loops
+async def test_leaving_waits_until_the_broker_has_taken_every_answer(network: Network, tasks: TaskGroup) -> None:
+    left = anyio.Event()
 
     async def take_one() -> None:
         async with Subscriber("t", "c", brokers=[ONE], connect=network.connect) as subscriber:
@@ -207,7 +211,7 @@ async def test_leaving_waits_until_the_broker_has_taken_every_answer(
             await delivery.finish()
         left.set()
 
-    nursery.start_soon(take_one)
+    tasks.start_soon(take_one)
     session = await subscribed(network)
     await rdy_of(session)
     await session.deliver(ID, b"one")
@@ -218,39 +222,38 @@ async def test_leaving_waits_until_the_broker_has_taken_every_answer(
     assert await session.ended()
 
 
-async def test_while_the_lookup_is_away_the_brokers_go_on(
-    network: Network, caller: Caller, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
+@both_loops
+async def test_while_the_lookup_is_away_the_brokers_go_on(network: Network, caller: Caller, tasks: TaskGroup) -> None:
     lookup = Lookup(ONE)
-    nursery.start_soon(caller.run, Subscriber("t", "c", distributor=lookup.client, connect=network.connect))
+    tasks.start_soon(caller.run, Subscriber("t", "c", distributor=lookup.client, connect=network.connect))
     session = await subscribed(network)
     lookup.away = True
-    await trio.sleep(10)
+    await anyio.sleep(10)
     await session.stream.aclose()
     again = await subscribed(network)
     await again.deliver(ID, b"hello")
-    await trio.testing.wait_all_tasks_blocked()
+    await settled()
     assert len(caller.taken) == 1
-    nursery.cancel_scope.cancel()
+    tasks.cancel_scope.cancel()
 
 
+@both_loops
 async def test_a_broker_that_the_lookup_no_longer_names_is_not_dialled_again(
-    network: Network, caller: Caller, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    network: Network, caller: Caller, tasks: TaskGroup
 ) -> None:
     lookup = Lookup(ONE)
-    nursery.start_soon(caller.run, Subscriber("t", "c", distributor=lookup.client, connect=network.connect))
+    tasks.start_soon(caller.run, Subscriber("t", "c", distributor=lookup.client, connect=network.connect))
     session = await subscribed(network)
     lookup.addresses.clear()
-    await trio.sleep(2)
+    await anyio.sleep(2)
     await session.stream.aclose()
-    await trio.sleep(10)
+    await anyio.sleep(10)
     assert network.dialled == [ONE]
-    nursery.cancel_scope.cancel()
+    tasks.cancel_scope.cancel()
 
 
-async def test_no_lookup_at_all_is_said_after_the_patience_given(
-    network: Network, autojump_clock: trio.testing.MockClock
-) -> None:
+@both_loops
+async def test_no_lookup_at_all_is_said_after_the_patience_given(network: Network) -> None:
     lookup = Lookup()
     lookup.away = True
     with pytest.raises(Unavailable, match=r"no broker to subscribe to for 't' within 3 s: http://d cannot be reached"):
@@ -258,9 +261,8 @@ async def test_no_lookup_at_all_is_said_after_the_patience_given(
             pytest.fail("it was entered")
 
 
-async def test_named_brokers_that_refuse_are_said_after_the_patience_given(
-    network: Network, autojump_clock: trio.testing.MockClock
-) -> None:
+@both_loops
+async def test_named_brokers_that_refuse_are_said_after_the_patience_given(network: Network) -> None:
     network.refusing.add(ONE)
     with pytest.raises(Unavailable, match=r"within 3 s: 127.0.0.1:1001 cannot be reached: connection refused"):
         async with Subscriber("t", "c", brokers=[ONE], patience_s=3, connect=network.connect):
