@@ -168,14 +168,13 @@ class Subscriber:
                 raise Unavailable(
                     f"no broker to subscribe to for {self.topic!r} within {self._patience_s:g} s: {self._trouble}"
                 )
+            entering.push_async_exit(self._take_leave)
             self._exits = entering.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        if error is None:
-            await self._say_goodbye()
         return await self._exits.__aexit__(kind, error, trace)
 
     def __aiter__(self) -> Self:
@@ -302,6 +301,12 @@ class Subscriber:
             self._divide_in_flight()
         if not self._connections:
             self._all_left.set()
+
+    async def _take_leave(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self._say_goodbye()
 
     async def _say_goodbye(self) -> None:
         """Send CLS and wait for its answers. A broker answers after it handled every FIN sent before."""

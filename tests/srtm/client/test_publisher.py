@@ -10,7 +10,7 @@ from srtm.client.publisher import Publisher
 from srtm.errors import BadInput, Closed, NotFound, PublishRefused, Unavailable
 from srtm.protocol import Receipt
 from tests.support.both_loops import both_loops, settled
-from tests.support.publishing import HERE, THERE, Assignments, expect_bodies, running
+from tests.support.publishing import HERE, THERE, Assignments, Outcomes, expect_bodies, running
 from tests.support.scripted_broker import Network
 
 
@@ -264,3 +264,41 @@ def test_a_bad_topic_name_is_refused_before_anything_is_dialled(network: Network
     with pytest.raises(BadInput, match="topic: 'a b'"):
         Publisher("a b", "p", connect=network.connect)
     assert network.dialled == []
+
+
+@both_loops
+async def test_a_broker_that_reads_nothing_holds_up_callers_and_loses_nothing(assignments: Assignments) -> None:
+    network = Network(room=1)  # one unread send fills the connection
+    async with running(network, assignments) as (_, session, outcomes):
+        bodies = [f"{number}".encode() for number in range(20)]
+        await outcomes.start(*bodies)
+        await anyio.sleep(20)  # heartbeats go on, and nothing is given up
+        assert outcomes.ended == {}
+        await expect_bodies(session, *bodies)
+        for _ in bodies:
+            await session.respond(b"OK")
+        await settled()
+        assert list(outcomes.ended) == bodies
+        assert network.dialled == [HERE]
+
+
+@both_loops
+async def test_no_more_is_outstanding_than_is_allowed(
+    network: Network, assignments: Assignments, tasks: TaskGroup
+) -> None:
+    async def enter() -> None:
+        async with Publisher(
+            "t", "p", distributor=assignments.client, max_outstanding=2, connect=network.connect
+        ) as publisher:
+            outcomes.append(Outcomes(publisher, tasks))
+            await anyio.sleep_forever()
+
+    outcomes: list[Outcomes] = []
+    tasks.start_soon(enter)
+    session = await network.accepted()
+    await outcomes[0].start(b"one", b"two", b"three")
+    await expect_bodies(session, b"one", b"two")
+    assert not session.buffer
+    await session.respond(b"OK")
+    await expect_bodies(session, b"three")
+    tasks.cancel_scope.cancel()

@@ -9,7 +9,7 @@ from anyio.abc import TaskGroup
 
 from srtm.client.distributor import DistributorClient
 from srtm.client.subscriber import Delivery, Subscriber
-from srtm.errors import BadInput, Unavailable
+from srtm.errors import BadInput, Closed, Misuse, Unavailable
 from tests.support.both_loops import both_loops, settled
 from tests.support.scripted_broker import Network, Session
 
@@ -274,3 +274,132 @@ def test_bad_names_and_counts_are_refused_before_anything_is_dialled(network: Ne
         Subscriber("t", "c d", connect=network.connect)
     with pytest.raises(BadInput, match="max_in_flight: 0: must be at least 1"):
         Subscriber("t", "c", max_in_flight=0, connect=network.connect)
+
+
+def message_id(number: int) -> bytes:
+    return f"{number:016}".encode()
+
+
+@both_loops
+async def test_a_block_finishes_its_message_and_requeues_it_if_it_raises(
+    network: Network, caller: Caller, tasks: TaskGroup
+) -> None:
+    tasks.start_soon(caller.run, Subscriber("t", "c", brokers=[ONE], connect=network.connect))
+    session = await subscribed(network)
+    await rdy_of(session)
+    await session.deliver(ID, b"hello")
+    await settled()
+    with pytest.raises(ZeroDivisionError):
+        async with caller.taken[0]:
+            raise ZeroDivisionError
+    async with caller.taken[0]:
+        pass
+    assert [(await session.command())[0] for _ in range(2)] == [b"REQ " + ID + b" 0", b"FIN " + ID]
+    tasks.cancel_scope.cancel()
+
+
+@both_loops
+async def test_as_many_messages_are_handled_at_once_as_is_asked_and_each_is_finished_when_its_handler_returns(
+    network: Network, tasks: TaskGroup
+) -> None:
+    begun: list[bytes] = []
+    may_end = {str(number).encode(): anyio.Event() for number in range(3)}
+
+    async def handle(delivery: Delivery) -> None:
+        begun.append(delivery.body)
+        await may_end[delivery.body].wait()
+
+    async def consume() -> None:
+        async with Subscriber("t", "c", brokers=[ONE], connect=network.connect) as subscriber:
+            await subscriber.handle_each(handle, concurrency=2)
+
+    tasks.start_soon(consume)
+    session = await subscribed(network)
+    await rdy_of(session)
+    for number in range(3):
+        await session.deliver(message_id(number), str(number).encode())
+    await settled()
+    assert sorted(begun) == [b"0", b"1"]  # the third waits for one of them
+    may_end[b"1"].set()
+    assert await session.command() == (b"FIN " + message_id(1), b"")
+    await settled()
+    assert sorted(begun) == [b"0", b"1", b"2"]
+    tasks.cancel_scope.cancel()
+
+
+@both_loops
+async def test_an_exception_of_a_handler_is_raised_and_what_was_being_handled_is_requeued(
+    network: Network, tasks: TaskGroup
+) -> None:
+    raised: list[Exception] = []
+
+    async def handle(delivery: Delivery) -> None:
+        if delivery.body == b"bad":
+            raise ZeroDivisionError
+        await anyio.sleep_forever()
+
+    async def consume() -> None:
+        async with Subscriber("t", "c", brokers=[ONE], connect=network.connect) as subscriber:
+            try:
+                await subscriber.handle_each(handle, concurrency=2)
+            except ZeroDivisionError as error:
+                raised.append(error)
+
+    tasks.start_soon(consume)
+    session = await subscribed(network)
+    await rdy_of(session)
+    await session.deliver(message_id(1), b"good")
+    await session.deliver(message_id(2), b"bad")
+    answers = {(await session.command())[0] for _ in range(2)}
+    assert answers == {b"REQ " + message_id(1) + b" 0", b"REQ " + message_id(2) + b" 0"}
+    assert len(raised) == 1
+    tasks.cancel_scope.cancel()
+
+
+@both_loops
+async def test_handling_what_is_finished_already_is_refused(network: Network) -> None:
+    subscriber = Subscriber("t", "c", brokers=[ONE], auto_finish=True, connect=network.connect)
+    with pytest.raises(Misuse, match="leave out auto_finish=True"):
+        await subscriber.handle_each(print)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="concurrency: 0: must be at least 1"):
+        await Subscriber("t", "c", brokers=[ONE]).handle_each(print, concurrency=0)  # type: ignore[arg-type]
+
+
+@both_loops
+async def test_receiving_after_the_block_is_refused(network: Network, tasks: TaskGroup) -> None:
+    subscriber = Subscriber("t", "c", brokers=[ONE], connect=network.connect)
+    ended = anyio.Event()
+
+    async def enter_and_leave() -> None:
+        async with subscriber:
+            pass
+        ended.set()
+
+    tasks.start_soon(enter_and_leave)
+    session = await subscribed(network)
+    await rdy_of(session)
+    assert await session.command() == (b"CLS", b"")
+    await session.respond(b"CLOSE_WAIT")
+    await ended.wait()
+    with pytest.raises(Closed, match="receive inside its 'async with' block"):
+        await anext(subscriber)
+
+
+@both_loops
+async def test_a_subscriber_that_is_cancelled_while_it_takes_leave_hangs_up(network: Network, tasks: TaskGroup) -> None:
+    left = anyio.Event()
+
+    async def enter_and_leave(scope: anyio.CancelScope) -> None:
+        with scope:
+            async with Subscriber("t", "c", brokers=[ONE], connect=network.connect):
+                pass
+        left.set()
+
+    scope = anyio.CancelScope()
+    tasks.start_soon(enter_and_leave, scope)
+    session = await subscribed(network)
+    await rdy_of(session)
+    assert await session.command() == (b"CLS", b"")
+    scope.cancel()
+    await left.wait()
+    assert await session.ended()
