@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from srtm.cluster.cluster_file import pick_addresses
+from tests.support.other_process import ask_http, wait_until
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
@@ -22,6 +23,8 @@ EXAMPLES = ROOT / "examples"
 README = (ROOT / "README.md").read_text()
 PATIENCE_S = 60
 PROGRAMS = {
+    "asyncio_worker.py",
+    "fastapi_service.py",
     "http_publish.py",
     "http_submit.py",
     "publish.py",
@@ -77,8 +80,60 @@ def test_what_a_publisher_sends_a_subscriber_prints(cluster: dict[str, str]) -> 
     assert sorted(line.split()[0] for line in received) == ["17.5", "17.6", "17.8", "18.0", "18.1"]
 
 
-def test_what_a_thread_publishes_pynsq_reads(cluster: dict[str, str]) -> None:
-    assert run(cluster, "examples/threads.py").count("waits 0.0 ms") == 5
+def submit(cluster: dict[str, str], folder: Path, name: str) -> str:
+    """A small topic that no other test reads; returns the id of its publisher."""
+    file = folder / "topic.toml"
+    file.write_text(
+        f'name = "{name}"\nrate = 10\nburst = 10\n[slo]\npercentile = 99\nlatency_ms = 50\n'
+        f'[[publishers]]\ncount = 1\nrate = 1\nid_prefix = "{name}-"\n'
+    )
+    run(cluster, "-m", "srtm", "topic", "submit", str(file))
+    return f"{name}-0"
+
+
+def test_threads_read_what_threads_publish(cluster: dict[str, str], tmp_path: Path) -> None:
+    publisher_id = submit(cluster, tmp_path, "threads")
+    printed = run(cluster, "examples/threads.py", "threads", publisher_id).splitlines()
+    assert printed[:5] == ["waits 0.0 ms for its token"] * 5
+    assert sorted(line.partition(" from ")[0] for line in printed[5:]) == [f"reading {n}" for n in range(5)]
+
+
+def test_an_asyncio_program_handles_what_it_publishes(cluster: dict[str, str], tmp_path: Path) -> None:
+    publisher_id = submit(cluster, tmp_path, "events")
+    printed = run(cluster, "examples/asyncio_worker.py", "events", publisher_id).splitlines()
+    assert "longest wait for a token: 0.0 ms" in printed
+    assert sorted(line for line in printed if "handled" in line) == [f"event {n} handled" for n in range(5)]
+
+
+def test_a_web_service_publishes_what_it_is_sent(cluster: dict[str, str], tmp_path: Path) -> None:
+    publisher_id = submit(cluster, tmp_path, "web")
+    [address] = pick_addresses(1, {})
+    port = int(address.rpartition(":")[2])
+    command = [sys.executable, "examples/fastapi_service.py", str(port), "web", publisher_id]
+    with subprocess.Popen(command, cwd=ROOT, env=cluster) as service:
+        try:
+            wait_until("the service answers", lambda: answers(port))
+            assert ask_http(port, "POST", "/readings", b"19.5") == (202, b'{"wait_ms":0.0}')
+            status, refusal = ask_http(port, "POST", "/readings", b"")
+            assert status == 400
+            assert b"body" in refusal
+        finally:
+            service.terminate()
+    assert run(cluster, "-m", "srtm", "subscribe", "web", "archive", "--count", "1").split() == ["19.5"]
+
+
+def answers(port: int) -> bool:
+    """Whether anybody listens there."""
+    try:
+        ask_http(port, "GET", "/")
+    except OSError:
+        return False
+    return True
+
+
+def test_what_a_command_publishes_pynsq_reads(cluster: dict[str, str]) -> None:
+    lines = "".join(f"reading {n}\n" for n in range(5))
+    run(cluster, "-m", "srtm", "publish", "la-highways", "--id", "sensor-8", stdin=lines)
     assert sorted(run(cluster, "examples/pynsq_consumer.py").splitlines()) == [f"reading {n}" for n in range(5)]
 
 
