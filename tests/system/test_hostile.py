@@ -175,6 +175,6 @@ def test_a_full_disk_is_told_to_the_publisher_and_the_broker_goes_on_when_there_
     body = b"again" + b"x" * 10_000
     wait_until("there is room again", lambda: publish(running, b"t", body) == b"OK")
     wait_until("it is well", lambda: running.ask("GET", "/ping") == (200, b"OK"))
-    assert running.has_said("messages can be written again")
+    wait_until("it is told", lambda: running.has_said("messages can be written again"))
     with Connection(running, subscription(b"t")) as subscriber:
         assert subscriber.bodies(len(kept) + 1) == [*kept, body], "what was acknowledged is there, and nothing else"

@@ -25,7 +25,7 @@ QUEUED = 200  # a second of that, which is twenty times what a guess of 50 ms wo
 def engine(**more: int) -> Iterator[tuple[Engine, str]]:
     """A broker's data plane, and its address."""
     running = Engine(msgspec.json.encode(EngineConfig(tcp_address="127.0.0.1:0", **more)))  # type: ignore[arg-type]
-    port, _, _ = running.start()
+    port, *_ = running.start()
     try:
         yield running, f"127.0.0.1:{port}"
     finally:
