@@ -62,8 +62,6 @@ class ControlLoops:
 
     def _proposed(self, topic: Topic, proposal: ShareProposal, live: Collection[str]) -> Topic:
         """Raises Conflict, BadInput."""
-        if topic.name in self._state.being_fitted:
-            raise Conflict("topic", topic.name, "is being fitted: its shares belong to that")
         target = proposals.checked_target(topic, proposal, self._room.max_rate)
         leases = topic.leases.with_target(topic.leases.envelope, target)
         return replace(topic, leases=leases.advanced(live, self._state.version + 1))

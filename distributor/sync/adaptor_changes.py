@@ -31,20 +31,15 @@ class AdaptorChanges:
         self._count: int | None = None  # changes of topics that were looked at
         self._load_changes = 0  # changes of broker loads that were looked at
         self._ample: set[str] = set()  # brokers that had room for any topic at the last look
-        self._fitted: frozenset[str] = frozenset()
 
     def changed(self) -> set[str]:
-        """Topics whose terms have changed since the last call, and topics whose fitting has ended: while a topic is
-        fitted, proposals for it are refused."""
+        """Topics whose terms have changed since the last call."""
         begins, changes, loads = self._count is None, self._registry.topic_changes, self._registry.headroom
         names = set(self._registry.topics if self._count is None else changes.since(self._count))
         for broker in self._bounding(loads.changes.since(self._load_changes)):
             names.update(loads.topics_on(broker))
         self._count, self._load_changes = changes.count, loads.changes.count
         found = {name for name in names if self._has_changed(name)}
-        fitted = frozenset(self._registry.being_fitted)
-        found |= {name for name in self._fitted - fitted if self._registry.managed_topic(name) is not None}
-        self._fitted = fitted
         return set() if begins else found
 
     def _bounding(self, brokers: Sequence[str]) -> list[str]:

@@ -88,8 +88,8 @@ class TopicTraits(Control, frozen=True):
 
 
 class TopicHistories(Control, frozen=True):
-    """A topic with new reports, or whose shares must be proposed anew: its limits, brokers or shareholders changed,
-    or its fitting has ended. ``shares`` is {broker: its target share}, also of brokers that have reported nothing."""
+    """A topic with new reports, or whose shares must be proposed anew: its limits, brokers or shareholders changed.
+    ``shares`` is {broker: its target share}, also of brokers that have reported nothing."""
 
     topic: str
     mode: str

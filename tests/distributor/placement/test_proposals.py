@@ -53,6 +53,17 @@ async def test_a_proposal_is_put_in_force_by_shrinking_before_growing(tmp_path: 
     await opened.aclose()
 
 
+async def test_shares_follow_the_traffic_while_a_layout_is_searched(tmp_path: Path) -> None:
+    opened, brokers = await placed(tmp_path)
+    opened.registry.being_fitted.add("cars")
+    wanted = {"b1": (100.0, 5.0), "b2": (1_000.0, 25.0)}
+    (result,) = (await opened.registry.adapt([proposal(opened, wanted)])).results
+    assert result.taken, result.problem
+    await settle(*brokers)
+    assert [broker.share() for broker in brokers] == list(wanted.values())
+    await opened.aclose()
+
+
 async def test_a_stale_proposal_is_refused_and_the_others_are_taken(tmp_path: Path) -> None:
     opened, brokers = await placed(tmp_path)
     await opened.submit(spec("vans", **ADAPTED))

@@ -238,14 +238,6 @@ async def test_a_topic_with_other_limits_is_told_without_reports_once(placed, hi
     assert (await histories.answer(answer.version, 0.0)).topics == []
 
 
-async def test_a_topic_that_was_fitted_until_now_is_told_again(placed, histories):
-    placed.registry.being_fitted.add("cars")
-    histories.take("a", report(history()))
-    known = (await histories.answer(0, 0.0)).version
-    placed.registry.being_fitted.discard("cars")
-    assert [told.topic for told in (await histories.answer(known, 0.0)).topics] == ["cars"]
-
-
 async def test_shares_that_move_and_their_acknowledgements_are_no_news(placed, histories):
     a, b = await placed.brokers("a", "b")
     await settle(a, b)
