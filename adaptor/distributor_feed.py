@@ -7,12 +7,14 @@ from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
+import trio
 
 from srtm.control import HistoryAnswer, ProposalResults, ShareProposal, ShareProposals
 from srtm.errors import PeerError, Unavailable
 from srtm.net.failover import Distributors
 
 _PATIENCE_S = 5.0  # beyond what it was asked to wait: it may be busy planning
+_RENEWAL_S = 3.0  # of the claim that shares are this adaptor's, which a distributor keeps for 10 s
 _T = TypeVar("_T")
 
 
@@ -22,13 +24,16 @@ class DistributorFeed:
 
     def __init__(self, distributors: Distributors) -> None:
         self._distributors = distributors
+        self._claimed_s = float("-inf")
 
     async def aclose(self) -> None:
         await self._distributors.aclose()
 
     async def history(self, since: int, wait_s: float, ignored: int) -> HistoryAnswer:
         """What brokers reported since; held back for up to ``wait_s`` while there is nothing. ``ignored``: reports of
-        earlier answers that made no sense and were not told of yet."""
+        earlier answers that made no sense and were not told of yet. Renews the claim that shares are this adaptor's."""
+        if trio.current_time() >= self._claimed_s + _RENEWAL_S:
+            await self.propose_shares([])
         target = f"/v1/history?since={since}&wait_s={wait_s:g}"
         target += f"&ignored={ignored}" if ignored else ""
         answer = await self._answer("a question for histories", "GET", target, b"", wait_s + _PATIENCE_S)
@@ -38,6 +43,7 @@ class DistributorFeed:
         """What became of each, in order."""
         body = msgspec.json.encode(ShareProposals(proposals=proposals))
         answer = await self._answer("a proposal of shares", "PUT", "/v1/shares", body, _PATIENCE_S)
+        self._claimed_s = trio.current_time()
         return _decoded(answer, ProposalResults)
 
     async def _answer(self, what: str, method: str, target: str, body: bytes, timeout_s: float) -> bytes:

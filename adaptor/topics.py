@@ -80,7 +80,7 @@ class TopicStates:
             self._forget(name)
         for histories in answer.topics:
             mode = next((one for one in ADAPTED if one == histories.mode), None)
-            if mode is None or len(histories.shares) < 2:
+            if mode is None:
                 self._forget(histories.topic)
                 continue
             topic = self._topic(histories, mode)
@@ -93,6 +93,8 @@ class TopicStates:
         proposals = []
         for name in sorted(concerned & self._topics.keys()):
             topic = self._topics[name]
+            if len(topic.histories.shares) < 2:
+                continue
             proposals.append(self._propose(topic.policy, topic.histories, at_s))
             self._note_due(name, topic.policy)
         return [one for one in proposals if one is not None]

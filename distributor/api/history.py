@@ -25,7 +25,7 @@ def add_history_routes(app: FastAPI, registry: Registry, syncing: SyncService) -
             if name in registry.brokers:
                 histories.ignored[name] += 1
             raise
-        histories.take(name, report)
+        await syncing.take_history(name, report)
         return Response(status_code=204)
 
     @app.get("/v1/history")

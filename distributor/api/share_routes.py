@@ -18,9 +18,11 @@ def add_share_routes(app: FastAPI, registry: Registry, syncing: SyncService) -> 
 
     @app.put("/v1/shares", openapi_extra=documented("ShareProposals"))
     async def propose_shares(request: Request) -> Response:
-        """For the adaptor: other shares for many topics, each with the version that it rests on. A stale proposal is
-        refused, the others are taken."""
+        """For an adaptor: other shares for many topics, each with the version that it rests on. A stale proposal is
+        refused, the others are taken. The distributor's own split loop stands back for 10 s; an empty list renews
+        that."""
         proposals = await read_document(request, config, ShareProposals)
+        syncing.split_owner.claim()
         return json_answer(await registry.adapt(proposals.proposals))
 
     @app.patch("/v1/topics/{name}", openapi_extra=options)

@@ -15,6 +15,7 @@ from distributor.jobs.layout_jobs import LayoutJobs
 from distributor.jobs.penalty_gauge import PenaltyGauge
 from distributor.jobs.promise_watch import PromiseWatch
 from distributor.jobs.scaling import scaling_of
+from distributor.jobs.split_loop import split_loop
 from distributor.registry.registry import Registry
 from srtm.log import Log
 
@@ -28,7 +29,9 @@ def leader_app(registry: Registry, url: str) -> tuple[ASGIApp, Sequence[Task]]:
     layouts = LayoutJobs(around, FittingOptions(method=config.fitting), rules_of(config))
     gauge = PenaltyGauge(registry, around.syncing, around.measuring)
     watch = PromiseWatch(registry, around.syncing)
-    return make_app(registry, around.syncing, layouts=layouts), (layouts.run, gauge.run, watch.run)
+    splitting = split_loop(registry, around.syncing.histories, around.syncing.split_owner, log)
+    tasks = (layouts.run, gauge.run, watch.run, splitting.run)
+    return make_app(registry, around.syncing, layouts=layouts), tasks
 
 
 def rules_of(config: DistributorConfig) -> Rules:

@@ -2,9 +2,10 @@
 
 It is kept as topics change, so that no answer costs more for a thousand topics than for one.
 
-A topic counts with the rate that is assigned to the broker, or with the rate that it was observed to release there, if
-that is clearly higher. Only released messages count: what exceeds a topic's share waits or is refused, and must take no
-room from others. Sums are of whole micro-messages/s, so that they stay exact however often they change.
+A topic counts with the rate that it was observed to release on the broker. It counts with the rate that is assigned
+there if the difference may be chance, or while nothing was observed. Only released messages count: what exceeds a
+topic's share waits or is refused, and must take no room from others. A topic that is silent takes none either. Sums are
+of whole micro-messages/s, so that they stay exact however often they change.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from distributor.placement.share_targets import MIN_SHARE_FRACTION
 from srtm.topics.capacity import Capacity, Class, class_of, effective_mcap
 from srtm.topics.spec import Slo
 
-# An observed rate counts if chance exceeds the assigned one by as much in only one of exp(8) = 2,981 windows. For large
-# counts that is four standard deviations.
+# An observed rate counts if chance departs from the assigned one by as much in only one of exp(8) = 2,981 windows. For
+# large counts that is four standard deviations.
 _RARITY = 8.0
 _MIN_CHANGE = 0.1  # of a topic's rate: a smaller change of the observed rate is ignored
 
@@ -37,7 +38,7 @@ class Headroom:
     def __init__(self) -> None:
         self.changes = Changes()
         self._assigned: dict[str, dict[str, int]] = {}  # {topic: {broker: micro-messages/s}}
-        self._excess: dict[str, dict[str, int]] = {}  # {broker: {topic: observed beyond what is assigned, micro}}
+        self._excess: dict[str, dict[str, int]] = {}  # {broker: {topic: observed less assigned, micro}}
         self._totals: Counter[str] = Counter()  # of both, by broker
         self._asked_of: dict[str, _Asked] = {}  # {topic: its promise and class}
         self._asked: dict[str, Counter[_Asked]] = {}  # {broker: of how many topics}
@@ -68,6 +69,7 @@ class Headroom:
             self._topics_on.setdefault(broker, {})[topic.name] = None
         brokers = dict.fromkeys([*before, *new])
         for broker in brokers:
+            self._totals[broker] -= self._excess.get(broker, {}).pop(topic.name, 0)  # from the assignment before
             self._mcaps.pop(broker, None)
         self.changes.note(brokers)
         if new:
@@ -90,10 +92,10 @@ class Headroom:
         """
         before = self._excess.get(broker, {})
         found = {}
-        for name, rate in rates.items():
+        for name in dict.fromkeys([*rates, *self._topics_on.get(broker, ())]):
             assigned = self._assigned.get(name, {}).get(broker, 0)
-            excess = round(rate * MICRO) - assigned
-            if excess <= _noise(topics.get(name), broker, span_s) * MICRO:
+            excess = round(rates.get(name, 0.0) * MICRO) - assigned
+            if abs(excess) <= _noise(topics.get(name), broker, span_s) * MICRO:
                 continue
             known = before.get(name, 0)
             found[name] = known if abs(excess - known) <= _MIN_CHANGE * (assigned + known) else excess
@@ -105,8 +107,10 @@ class Headroom:
 
     def forget(self, broker: str) -> None:
         """Drop what was observed of ``broker``."""
-        self.observe(broker, {}, 1.0, {})
-        self._excess.pop(broker, None)
+        observed = self._excess.pop(broker, {})
+        self._totals[broker] -= sum(observed.values())
+        if observed:
+            self.changes.note([broker])
 
     def topics_on(self, broker: str) -> Sequence[str]:
         """Topics that have publishers on ``broker``."""
@@ -134,9 +138,9 @@ class Headroom:
 
 
 def _noise(topic: Topic | None, broker: str, span_s: float) -> float:
-    """Msg/s by which declared traffic may exceed its rate in the mean of ``span_s``, by Bernstein's inequality.
+    """Msg/s by which declared traffic may depart from its rate in the mean of ``span_s``, by Bernstein's inequality.
 
-    Its root term alone is right for large counts only: rare messages would exceed it every few minutes.
+    Its root term alone is right for large counts only: rare messages would depart further every few minutes.
     """
     traffic = topic.placement.traffic.get(broker) if topic is not None and not topic.removed else None
     if traffic is None:
@@ -148,8 +152,8 @@ def _noise(topic: Topic | None, broker: str, span_s: float) -> float:
 def max_rate(topic: Topic, broker: str, mcap: float, other_load: float) -> float:
     """Msg/s of ``topic`` that ``broker`` can process: ``mcap`` minus ``other_load``.
 
-    Never less than its part of the envelope by what is placed there, or than the smallest share. Placement reserved the
-    rates; the slack of r over them is no traffic, but without it messages would wait without end.
+    Never less than its part of the envelope by what is placed there, or than the smallest share: that is what placement
+    reserved, and without the slack of r over the rates messages would wait without end.
     """
     load, assigned = topic.placement.publishers.load, topic.placement.assigned.get(broker, 0.0)
     part = max(assigned / load, MIN_SHARE_FRACTION) if load else MIN_SHARE_FRACTION

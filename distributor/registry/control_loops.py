@@ -3,11 +3,8 @@ that the placement does not know."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-
-import trio
 
 from distributor.model.cluster import FittingRecord, Placement, Topic
 from distributor.model.full_brokers import NO_CAPS, CapacityCaps
@@ -22,8 +19,6 @@ from distributor.registry.state import ClusterState
 from distributor.registry.topic_change import TopicChange, apply_topic_change
 from srtm.control import ProposalResult, ProposalResults, ShareProposal
 from srtm.errors import Conflict, SrtmError
-
-_FLUX_S = 3.0  # publishers that move when told have moved by then
 
 
 class ControlLoops:
@@ -79,7 +74,6 @@ class ControlLoops:
         async with self._state.placing:
             topic = self._state.topic(name)
             self._check_arrangement(topic, assignment_version, placement)
-            self._state.arranged_s[name] = trio.current_time()
             limits = self._room.limits(topic.spec, placement, self._state.caps.merged(caps))
             lines = reasons_after_fitting_step(topic.reasons, placement, topic.placement, limits)
             plan = TopicPlan(topic.burst, placement, lines)
@@ -97,12 +91,6 @@ class ControlLoops:
         if overfull:
             raise Conflict("broker", ", ".join(overfull), "has no room for so many of its publishers now")
 
-    def is_in_flux(self, name: str) -> bool:
-        """Whether a fitting moves publishers of topic ``name`` just now.
-
-        Shares are where the publishers will be; what is counted elsewhere meanwhile says nothing.
-        """
-        return trio.current_time() < self._state.arranged_s.get(name, -math.inf) + _FLUX_S
 
     async def note_fitting(self, record: FittingRecord, *, decision: str = "", caps: CapacityCaps = NO_CAPS) -> None:
         """Store how a fitting goes, and the ``caps`` that it measured. A topic that was removed has no fitting."""
@@ -147,7 +135,7 @@ class ControlLoops:
             topic = self._state.topics[name]
             if topic.removed or broker in topic.leases.target or not has_token_for(topic, broker):
                 return
-            why = f"{broker}: messages of publishers that the topic does not name come there; it gets a small share"
+            why = f"{broker}: messages come there although no publisher is assigned; it gets a small share"
             await self._split_again(topic, why, extra_brokers=[*topic.extra_brokers, broker])
 
     async def take_back_share(self, name: str, broker: str) -> None:

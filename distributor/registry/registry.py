@@ -104,7 +104,6 @@ class Registry:
     # Changes by control loops
     adapt = _Method(lambda registry: registry.control_loops.adapt)
     arrange = _Method(lambda registry: registry.control_loops.arrange)
-    is_in_flux = _Method(lambda registry: registry.control_loops.is_in_flux)
     note_fitting = _Method(lambda registry: registry.control_loops.note_fitting)
     leave_pinned = _Method(lambda registry: registry.control_loops.leave_pinned)
     note = _Method(lambda registry: registry.control_loops.note)

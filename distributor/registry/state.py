@@ -71,7 +71,6 @@ class ClusterState:
         self.share_log = ShareLog()
         self.pins = Pins()
         self.being_fitted: set[str] = set()  # topics for whose publishers only their fitting looks for a place
-        self.arranged_s: dict[str, float] = {}  # {topic: trio time at which its fitting placed it last}
         self.saw_older_store = False  # a broker was told more than was stored
         self.incarnations: dict[str, str] = {}  # {broker: incarnation} that are not dead; a new one when it changes
         self._acknowledged: set[str] = set()  # topics of which brokers have acknowledged more than is stored
@@ -328,7 +327,6 @@ class ClusterState:
                 self.share_log.note_decision(old_topics.get(topic.name), topic, change.decision, self.wall_ns())
             if topic.removed:
                 self.fittings.pop(topic.name, None)
-                self.arranged_s.pop(topic.name, None)
 
     def _announce(self, change: StateChange, old_topics: Mapping[str, Topic], other_load: set[str]) -> None:
         """Note for every broker what it is to be told. ``other_load``: brokers with another load or capacity."""

@@ -96,11 +96,14 @@ class HistoryStore:
     def version(self) -> int:
         return self._changes.count
 
-    def take(self, broker: str, report: HistoryReport) -> None:
-        """Take a report. Raises NotFound (unknown broker), Conflict (another incarnation is the broker of this
-        name)."""
+    def check_sender(self, broker: str, report: HistoryReport) -> None:
+        """Raises NotFound (unknown broker), Conflict (another incarnation is the broker of this name)."""
         if self._registry.broker(broker).incarnation != report.incarnation:
             raise Conflict("incarnation", report.incarnation, f"another process is broker {broker}")
+
+    def take(self, broker: str, report: HistoryReport) -> None:
+        """Take a report. Raises as ``check_sender``."""
+        self.check_sender(broker, report)
         now_ns, now_s = self._wall_ns(), trio.current_time()
         self._changes.step()
         for name in report.still_steady:  # before the reports, which are newer

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from distributor.model.cluster import Topic
 
-WINDOW_S = 2.0  # over which messages are counted
+WINDOW_S = 1.0  # over which messages are counted
 QUIET_S = 1.0  # without a message for so long, publishers in transit have left
 _TRANSIT_LIMIT_S = 5.0  # publishers that still send after this time do not move
 _MIN_LOAD_FRACTION = 0.01  # of the topic's load: less is not worth a change of shares

@@ -22,8 +22,17 @@ from distributor.sync.misplaced_publishers import is_significant_change, needs_t
 from distributor.sync.penalty import MeasuredPenalty
 from distributor.sync.report_checks import BrokerReports, merge_reports
 from distributor.sync.session import BrokerSession, ChannelBasis
+from distributor.sync.split_owner import SplitOwner
 from distributor.verdict.kept import PromiseVerdict, promise_verdict
-from srtm.control import MeasurementRequest, Move, SyncAnswer, SyncRequest, TopicReport, UnassignedPublisher
+from srtm.control import (
+    HistoryReport,
+    MeasurementRequest,
+    Move,
+    SyncAnswer,
+    SyncRequest,
+    TopicReport,
+    UnassignedPublisher,
+)
 from srtm.protocol import is_ephemeral
 
 _MOVE_REPEATS = 2  # one answer may cross with the broker's next request, which hangs up on it
@@ -33,8 +42,8 @@ _SUBSCRIBER_WAIT_S = 1.0  # for subscribers to connect to a broker that is new t
 class SyncService:
     """Answers the syncs of all brokers, and keeps what they say.
 
-    ``histories`` holds the arrivals of topics, ``layouts`` what the layout loops do,
-    ``penalties`` is {topic: its latest DRL penalty}, ``news`` is set and replaced after every sync.
+    ``histories`` holds the arrivals of topics, ``split_owner`` says who proposes shares, ``layouts`` what the layout
+    loops do, ``penalties`` is {topic: its latest DRL penalty}, ``news`` is set and replaced after every sync.
     """
 
     def __init__(
@@ -44,6 +53,7 @@ class SyncService:
         self._registry = registry
         self._requested_measurements = measurements
         self.histories = HistoryStore(registry)
+        self.split_owner = SplitOwner()
         self.layouts = LayoutFigures()
         self.penalties: dict[str, MeasuredPenalty] = {}
         self.news = trio.Event()
@@ -263,8 +273,6 @@ class SyncService:
             report = reports.get(topic.name)
             if report is None:
                 continue
-            if registry.is_in_flux(topic.name) and name in topic.placement.brokers:
-                continue
             if have_version < topic.assignment_version or registry.draining & topic.leases.target.keys():
                 continue
             if any(publisher.topic == topic.name for publisher in session.unassigned):
@@ -276,6 +284,17 @@ class SyncService:
                 await registry.set_misplaced(topic.name, name, rates)
             elif not report.backlog:
                 await registry.set_misplaced(topic.name, name, {})
+
+    async def take_history(self, name: str, report: HistoryReport) -> None:
+        """Take what broker ``name`` saw of its topics. A broker without a share gets a small one as soon as messages
+        come there, so that the split loop can follow them. Raises NotFound, Conflict, Unavailable."""
+        self.histories.check_sender(name, report)
+        for history in report.topics:
+            topic = self._registry.managed_topic(history.topic)
+            came = any(history.arrivals) or (history.change is not None and history.change.arrivals > 0)
+            if came and topic is not None and name not in topic.leases.target:
+                await self._registry.add_small_share(topic.name, name)
+        self.histories.take(name, report)  # afterwards: the split loop hears of both at once
 
     async def _share_where_messages_come(
         self, name: str, before: Mapping[str, TopicReport], reports: Mapping[str, TopicReport]

@@ -1,4 +1,4 @@
-"""Runs a whole cluster as processes of this host: a distributor with SQLite, an adaptor and brokers, on loopback.
+"""Runs a whole cluster as processes of this host: a distributor with SQLite and brokers, on loopback.
 
 While the block of ``cluster`` runs, a process that ends is started again on the same port with the same data. Its end
 is reported to the distributor (proof of death). ``DIR/cluster.json`` lists what runs. When the block
@@ -119,12 +119,9 @@ class Cluster:
         self._running = True
         store = f"sqlite:///{data.resolve() / 'store.sqlite3'}"
         arguments = ["distributor", "--http-address", distributor_address, "--store", store, *distributor_options]
-        adaptor = ["adaptor", "--distributor", self.distributor]
         if issued is not None:
             arguments += ["--tokens", str(issued.list_file), "--scaler-token-file", str(issued.files["scaled"])]
-            adaptor += ["--token-file", str(issued.files["operator"])]
         self._distributor = Child("distributor", arguments, data, tell)
-        self._adaptor = Child("adaptor", adaptor, data, tell)
         self._brokers = [Child(place.name, self._broker_arguments(place, options), data, tell) for place in places]
 
     @property
@@ -151,8 +148,8 @@ class Cluster:
         await self._changed.wait()
 
     def children(self) -> list[Child]:
-        """Return all processes: distributor, brokers, adaptor."""
-        return [self._distributor, *self._brokers, self._adaptor]
+        """Return all processes: distributor, brokers."""
+        return [self._distributor, *self._brokers]
 
     def note_change(self) -> None:
         """Write ``cluster.json`` and wake the callers of ``wait_change``."""

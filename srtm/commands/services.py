@@ -149,7 +149,7 @@ def distributor(
 
 
 def adaptor(distributor: DistributorOption = None, token: TokenOption = None) -> int:
-    """Run the adaptor, which adapts shares. It follows the traffic of topics with an adaptive mode."""
+    """Run the split loop in a process of its own. While it runs, the distributor's own one stands back."""
     return run_service(partial(_adapt, distributor, token))
 
 
@@ -208,7 +208,7 @@ def up(
     scaler_command: ScalerCommandOption = "",
     json_file: JsonOption = None,
 ) -> int:
-    """Run a whole cluster on this host. Distributor, adaptor and brokers run until Ctrl-C; crashed ones restart."""
+    """Run a whole cluster on this host. Distributor and brokers run until Ctrl-C; crashed ones restart."""
     from distributor.config import DistributorConfig
     from distributor.fitting.events import Scaler
 

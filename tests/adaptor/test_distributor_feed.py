@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+import trio
+from trio.testing import MockClock
 
 from adaptor.distributor_feed import DistributorFeed
-from srtm.control import HistoryAnswer, Problem, ProposalResult, ProposalResults, ProposedShare, ShareProposal
+from srtm.control import (
+    HistoryAnswer,
+    Problem,
+    ProposalResult,
+    ProposalResults,
+    ProposedShare,
+    ShareProposal,
+    ShareProposals,
+)
 from srtm.errors import NotLeader, PeerError, Unavailable
 from srtm.log import Log
 from srtm.net.failover import Distributors
 
+CLAIM = msgspec.json.encode(ShareProposals(proposals=[]))
 ANSWER = HistoryAnswer(version=7, gone=["cars"])
 
 
@@ -22,8 +33,12 @@ class Scripted:
         self.said = said
         self.status = status
         self.asked: list[tuple[str, str, bytes, float]] = []
+        self.claims = 0  # that shares are this adaptor's
 
     async def request(self, method: str, target: str, body: bytes = b"", *, timeout_s: float) -> tuple[int, bytes]:
+        if body == CLAIM and self.status == 200 and not isinstance(self.said, Unavailable):
+            self.claims += 1
+            return 200, msgspec.json.encode(ProposalResults(results=[]))
         self.asked.append((method, target, body, timeout_s))
         if isinstance(self.said, Unavailable):
             raise self.said
@@ -51,6 +66,17 @@ async def test_histories_are_asked_for_with_more_patience_than_they_may_be_held_
     ((method, target, _, timeout_s),) = leader.asked
     assert (method, target) == ("GET", "/v1/history?since=41&wait_s=0.25")
     assert timeout_s > 0.25
+
+
+async def test_the_claim_on_shares_is_renewed_every_three_seconds_also_while_nothing_is_proposed(
+    autojump_clock: MockClock,
+) -> None:
+    leader = Scripted("http://a:1", ANSWER)
+    feed = asking(leader)
+    for _ in range(10):
+        await feed.history(0, 0.0, 0)
+        await trio.sleep(1.0)
+    assert leader.claims == 4
 
 
 async def test_how_many_histories_made_no_sense_is_told_with_the_question() -> None:

@@ -92,7 +92,7 @@ ARROWS = {
     ),
     "distributor.jobs": (
         "distributor.config distributor.fitting distributor.model distributor.placement "
-        "distributor.prediction distributor.registry distributor.sync distributor.verdict "
+        "distributor.prediction distributor.registry distributor.sync distributor.verdict adaptor.service "
         "srtm.analysis srtm.cluster srtm.concurrency srtm.control srtm.topics"
     ),
     "distributor.views": (
