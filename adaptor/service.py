@@ -21,8 +21,7 @@ from srtm.errors import SrtmError
 from srtm.log import Log
 
 _WAIT_S = 2.0  # of a long poll; silence of a broker is noticed that often at least
-_ROUND_S = 0.05  # at most twenty rounds a second, however many topics move
-_HASTE_S = 0.01  # instead of it, while a change waits for its answer
+_ROUND_S = 0.02  # at most fifty rounds a second, however many topics move
 _PIECE = 100  # topics that are looked at before what they call for goes out
 
 
@@ -74,8 +73,7 @@ class Adaptor:
                 if self._outage.ends():
                     self._log.info("histories again")
                 backoff.reset()
-                haste_s = 0.0 if self._pending else _HASTE_S if self.topics.is_settling else _ROUND_S
-                await trio.sleep_until(started_s + haste_s)
+                await trio.sleep_until(started_s + (0.0 if self._pending else _ROUND_S))
 
     async def _round(self) -> None:
         """One answer, or the next piece of one that was long: a change waits for no backlog."""

@@ -72,7 +72,6 @@ class TopicStates:
         self.ignored: Counter[str] = Counter()
         self._topics: dict[str, _Topic] = {}
         self._due_s: dict[str, float] = {}  # {topic: when proposals may be due without news}
-        self._settling: set[str] = set()  # topics of which a change was told that is not answered yet
 
     def take(self, answer: HistoryAnswer, at_s: float) -> list[ShareProposal]:
         """Proposals for topics that ``answer``, come at ``at_s`` (any clock that does not go back), calls for."""
@@ -118,11 +117,6 @@ class TopicStates:
         """When proposals may be due without news; inf: never."""
         return min(self._due_s.values(), default=math.inf)
 
-    @property
-    def is_settling(self) -> bool:
-        """Whether a change was told that is not answered yet."""
-        return bool(self._settling)
-
     def _due(self, at_s: float) -> set[str]:
         return {name for name, due_s in self._due_s.items() if due_s <= at_s}
 
@@ -131,13 +125,11 @@ class TopicStates:
             self._due_s.pop(name, None)
         else:
             self._due_s[name] = policy.due_s
-        (self._settling.add if policy.is_settling else self._settling.discard)(name)
 
     def _forget(self, name: str) -> None:
         """All that is known of that topic."""
         self._topics.pop(name, None)
         self._due_s.pop(name, None)
-        self._settling.discard(name)
 
     def _topic(self, histories: TopicHistories, mode: Mode) -> _Topic:
         traits = histories.traits
@@ -167,12 +159,11 @@ class TopicStates:
             broker.bins.clear()
             topic.policy.forget(name)
         elif gap > 0 and is_idle:
-            self._observe_nothing(topic, histories, name, broker, gap)
+            _observe_nothing(topic, histories, name, broker, gap)
         elif gap < 0:  # told before
             bins = bins[-gap:]
         broker.end_ns, broker.is_steady = max(broker.end_ns, history.end_ns), history.steady
-        is_steady = history.steady and history.change is None
-        self._observe(topic, histories, name, broker, bins, is_steady=is_steady)
+        _observe(topic, histories, name, broker, bins)
         if history.change is not None:
             topic.policy.note_change(name, change_of(history.change, broker.end_ns), at_s)
 
@@ -181,23 +172,7 @@ class TopicStates:
         for name, broker in topic.brokers.items():
             silent = broker.note_silence(at_s, patience_s)
             if silent:
-                self._observe_nothing(topic, histories, name, broker, silent)
-
-    def _observe_nothing(self, topic: _Topic, histories: TopicHistories, name: str, broker: _Broker, bins: int) -> None:
-        self._observe(topic, histories, name, broker, [Bin(0)] * min(bins, topic.policy.most_bins), is_steady=True)
-
-    def _observe(
-        self,
-        topic: _Topic,
-        histories: TopicHistories,
-        name: str,
-        broker: _Broker,
-        bins: Sequence[Bin],
-        *,
-        is_steady: bool,
-    ) -> None:
-        broker.bins.extend(bins)
-        topic.policy.observe(name, bins, _dispersion(histories, name), is_steady=is_steady)
+                _observe_nothing(topic, histories, name, broker, silent)
 
     def _propose(self, policy: Policy, histories: TopicHistories, at_s: float) -> ShareProposal | None:
         members = _members(histories)
@@ -223,6 +198,15 @@ class TopicStates:
             },
             reason=f"msg/s: {rates}",
         )
+
+
+def _observe_nothing(topic: _Topic, histories: TopicHistories, name: str, broker: _Broker, bins: int) -> None:
+    _observe(topic, histories, name, broker, [Bin(0)] * min(bins, topic.policy.most_bins))
+
+
+def _observe(topic: _Topic, histories: TopicHistories, name: str, broker: _Broker, bins: Sequence[Bin]) -> None:
+    broker.bins.extend(bins)
+    topic.policy.observe(name, bins, _dispersion(histories, name))
 
 
 def bins_of(history: TopicHistory) -> list[Bin] | None:

@@ -1,4 +1,4 @@
 """Policies: the shares that a topic's traffic asks for. Pure.
 
-May import ``adaptor.observations`` and ``srtm.token_bucket``. Begin with ``proportional``, then ``fitted``.
+May import ``adaptor.observations``. Begin with ``fitted``. Brokers import ``rate_estimate``: no numpy there.
 """

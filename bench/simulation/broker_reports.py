@@ -10,7 +10,7 @@ from adaptor.observations import Bin, Envelope, Shares
 from adaptor.policy import Policy
 from adaptor.topics import change_of
 from bench.harness.cluster_runs.recovery import Ints
-from bench.simulation.buckets import BIN_NS
+from bench.simulation.buckets import BIN_NS, STEP_NS
 from bench.simulation.gdrl_exchange import Exchanging
 from bench.simulation.shifting_traffic import Simulation
 from broker.events import RateChanged
@@ -18,6 +18,7 @@ from broker.history.bins import EngineBins, EngineHistories
 from broker.history.schedule import HistorySchedule
 from srtm.control import TopicHistory
 from srtm.topics.adaptation import Adaptation, Mode
+from srtm.units import MICRO
 
 _TOPIC = "demand"
 _VERSION = 1  # of every share
@@ -35,8 +36,16 @@ class Reporting(Simulation):
         *,
         declared: Sequence[float],
         batch: int = 1,
+        dispersions: Sequence[float] = (),
+        step_ns: int = STEP_NS,
     ) -> None:
-        super().__init__(arrivals_ns, envelope, policy, start, declared=declared, batch=batch)
+        super().__init__(
+            *(arrivals_ns, envelope, policy, start),
+            declared=declared,
+            batch=batch,
+            dispersions=dispersions,
+            step_ns=step_ns,
+        )
         self.reports = 0  # sent
         self._followed = [HistorySchedule() for _ in start]
         for followed in self._followed:
@@ -52,8 +61,8 @@ class Reporting(Simulation):
             return
         reports = {
             name: [report]
-            for name, followed, one in zip(self._names, self._followed, bins, strict=True)
-            for report in followed.due_reports(_as_read(now_ns, one), now_ns)
+            for name, followed, one, broker in zip(self._names, self._followed, bins, self.brokers, strict=True)
+            for report in followed.due_reports(_as_read(now_ns, one, broker.share), now_ns)
         }
         if reports:
             self.reports += len(reports)
@@ -87,8 +96,8 @@ def under_mode(
     return Reporting(arrivals_ns, envelope, Policy(mode, settings), start, declared=declared, batch=batch)
 
 
-def _as_read(now_ns: int, one: Bin) -> EngineHistories:
-    """What the engine says once the bin is over that ends at ``now_ns``."""
+def _as_read(now_ns: int, one: Bin, share: tuple[int, int]) -> EngineHistories:
+    """What the engine says once the bin is over that ends at ``now_ns``. Of delays only whether there were any."""
     until = now_ns // BIN_NS
     told = EngineBins(
         topic=_TOPIC,
@@ -97,7 +106,7 @@ def _as_read(now_ns: int, one: Bin) -> EngineHistories:
         arrivals=[one.arrivals],
         waiting=[one.waiting],
         unfinished=[one.work],
-        delay_ns=[0],
+        delay_ns=[int(one.work > share[1] / MICRO)],
         supply=[],
     )
     nothing = not (one.arrivals or one.waiting or one.work)

@@ -107,10 +107,13 @@ class SimulatedBroker:
 class Stepped(ABC):
     """Brokers in step. Whoever moves the shares says what follows when a bin is over."""
 
-    def __init__(self, arrivals_ns: Sequence[Ints], start: Shares) -> None:
+    def __init__(self, arrivals_ns: Sequence[Ints], start: Shares, step_ns: int = STEP_NS) -> None:
+        """``step_ns``: how often buckets are looked at for ``missed``, besides when something happens."""
+        self._step_ns = step_ns
         self.brokers = [SimulatedBroker(came, share) for came, share in zip(arrivals_ns, start, strict=True)]
         self.missed = 0  # units of tokens that spilled on one broker while messages waited on another
         self._waiting = [0] * len(start)  # at the start of this bin
+        self._arrivals_ns = arrivals_ns
         self._came = [0] * len(start)  # messages, before this slot
         self._due: list[tuple[int, int, Callable[[], None]]] = []  # instant, order, what happens
         self._order = count()
@@ -118,9 +121,11 @@ class Stepped(ABC):
 
     def run(self, ends_ns: int) -> None:
         """On from where it is, in whole steps."""
-        for now_ns in range(self._now_ns + STEP_NS, ends_ns + 1, STEP_NS):
+        while (now_ns := self._next_ns()) <= ends_ns:
             self._now_ns = now_ns
-            self._advance(now_ns)
+            is_due = bool(self._due) and self._due[0][0] <= now_ns
+            if is_due or now_ns % self._step_ns == 0:
+                self._advance(now_ns)
             if now_ns % SLOT_NS == 0:
                 self._close_slot(now_ns)
             if now_ns % BIN_NS == 0:
@@ -128,6 +133,12 @@ class Stepped(ABC):
             while self._due and self._due[0][0] <= now_ns:
                 _, _, happen = heappop(self._due)
                 happen()
+
+    def _next_ns(self) -> int:
+        """When something may happen next: a step, a slot or a bin ends, or something is due; in whole 10 ms."""
+        ends = [(self._now_ns // length_ns + 1) * length_ns for length_ns in (self._step_ns, SLOT_NS, BIN_NS)]
+        due_ns = -(-self._due[0][0] // STEP_NS) * STEP_NS if self._due else ends[0]
+        return min(*ends, max(due_ns, self._now_ns + STEP_NS))
 
     def gone(self, ends_ns: int) -> tuple[Ints, Ints]:
         """Arrivals and due instants of all messages: what waits at ``ends_ns`` goes under the shares of then, or is due
@@ -146,7 +157,7 @@ class Stepped(ABC):
         """Messages that came to each broker in the slot that ended at ``now_ns``."""
 
     def _close_slot(self, now_ns: int) -> None:
-        came = [broker.received for broker in self.brokers]
+        came = [int(np.searchsorted(arrivals, now_ns)) for arrivals in self._arrivals_ns]
         self._slot_over(now_ns, [now - before for now, before in zip(came, self._came, strict=True)])
         self._came = came
 

@@ -11,9 +11,9 @@ from adaptor.gdrl.exchange import Supply, floored, least_rate
 from adaptor.gdrl.ledger import Ledger, Reply
 from adaptor.gdrl.partners import partner
 from adaptor.observations import Bin, Envelope, Shares
-from adaptor.policies.change_detection import RateEstimate
 from bench.harness.cluster_runs.recovery import Ints
-from bench.simulation.buckets import Stepped
+from bench.simulation.buckets import STEP_NS, Stepped
+from broker.leases.arrival_rate import ArrivalRate
 from srtm.topics.adaptation import Adaptation
 
 _ONE_WAY_S = 0.01  # as long as a controller's word takes (``bench.simulation.shifting_traffic.Delay``)
@@ -22,7 +22,7 @@ _ONE_WAY_S = 0.01  # as long as a controller's word takes (``bench.simulation.sh
 @dataclass
 class _Agent:
     ledger: Ledger
-    estimate: RateEstimate = field(default_factory=RateEstimate)
+    estimate: ArrivalRate = field(default_factory=ArrivalRate)
     waiting: int = 0
     turn: int = 0
 
@@ -31,18 +31,29 @@ class Exchanging(Stepped):
     """As ``broker.leases.gdrl_agent`` does it, nothing lost. What is in flight is nobody's."""
 
     def __init__(
-        self, arrivals_ns: Sequence[Ints], envelope: Envelope, start: Shares, settings: Adaptation, seed: int
+        self,
+        arrivals_ns: Sequence[Ints],
+        envelope: Envelope,
+        start: Shares,
+        settings: Adaptation,
+        seed: int,
+        *,
+        batch: int = 1,
+        dispersions: Sequence[float] = (),
+        step_ns: int = STEP_NS,
     ) -> None:
-        super().__init__(arrivals_ns, start)
+        """``dispersions``: of each broker's traffic, as declared; empty: 1."""
+        super().__init__(arrivals_ns, start, step_ns)
         self.messages = 0
+        self._batch = batch
         self._mean_rate = envelope.rate_micro // len(start)
         self._partners = settings.partners
         self._dice = random.Random(seed)
         self._names = [f"b{at}" for at in range(len(start))]
         least = least_rate(self._mean_rate)
         self._agents = {
-            name: _Agent(Ledger(1, *share, settings.indicator, least))
-            for name, share in zip(self._names, start, strict=True)
+            name: _Agent(Ledger(1, *share, settings.indicator, least), ArrivalRate(dispersion))
+            for name, share, dispersion in zip(self._names, start, dispersions or [1.0] * len(start), strict=True)
         }
 
     def _slot_over(self, now_ns: int, came: list[int]) -> None:
@@ -98,6 +109,10 @@ class Exchanging(Stepped):
         agent = self._agents[name]
         demand = agent.estimate.rate + agent.waiting  # what waits should be gone in a second
         supply = Supply(
-            rate=agent.ledger.rate, burst=agent.ledger.burst, demand=demand, dispersion=agent.estimate.dispersion
+            rate=agent.ledger.rate,
+            burst=agent.ledger.burst,
+            demand=demand,
+            dispersion=agent.estimate.dispersion,
+            batch=self._batch,
         )
         return floored(supply, self._mean_rate)

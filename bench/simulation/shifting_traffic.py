@@ -17,7 +17,7 @@ from adaptor.observations import Bin, Change, Envelope, Member, Shares
 from adaptor.policy import Policy
 from adaptor.topics import change_of
 from bench.harness.cluster_runs.recovery import SECOND_NS, Aftermath, Ints
-from bench.simulation.buckets import BIN_NS, SLOT_NS, SimulatedBroker, Stepped
+from bench.simulation.buckets import BIN_NS, SLOT_NS, STEP_NS, SimulatedBroker, Stepped
 from srtm._native import ChangeDetector
 from srtm.control import RateChange
 from srtm.units import MICRO
@@ -74,11 +74,15 @@ class Simulation(Stepped):
         *,
         declared: Sequence[float],
         batch: int = 1,
+        dispersions: Sequence[float] = (),
         delay: Delay | None = None,
+        step_ns: int = STEP_NS,
     ) -> None:
-        super().__init__(arrivals_ns, start)
+        """``dispersions``: of each broker's traffic, as declared; empty: that of its batches."""
+        super().__init__(arrivals_ns, start, step_ns)
         self._envelope, self._policy, self._batch, self._delay = envelope, policy, batch, delay or Delay()
         self._declared = declared  # msg/s of each broker's publishers
+        self._dispersions = list(dispersions) or [float(batch)] * len(start)
         self._names = [f"b{at}" for at in range(len(start))]
         self._target = list(start)
         self.proposed: list[tuple[float, Shares]] = []
@@ -95,6 +99,7 @@ class Simulation(Stepped):
             moved = detector.note(count)
             if moved is not None:
                 arrivals, slots = moved
+                broker.run(now_ns)
                 self._changed(now_ns, name, arrivals, slots * SLOT_NS, broker.waiting)
 
     def _changed(self, now_ns: int, name: str, arrivals: int, span_ns: int, waiting: int) -> None:
@@ -107,12 +112,14 @@ class Simulation(Stepped):
         self, now_ns: int, heard: Mapping[str, Sequence[Bin]], changes: Mapping[str, Change] | None = None
     ) -> None:
         for name, bins in heard.items():
-            self._policy.observe(name, bins, float(self._batch))
+            self._policy.observe(name, bins, self._dispersions[self._names.index(name)])
         for name, change in (changes or {}).items():
             self._policy.note_change(name, change, now_ns / SECOND_NS)
         members = [
-            Member(name=name, share=share, batch=self._batch, dispersion=float(self._batch), declared=declared)
-            for name, share, declared in zip(self._names, self._target, self._declared, strict=True)
+            Member(name=name, share=share, batch=self._batch, dispersion=dispersion, declared=declared)
+            for name, share, declared, dispersion in zip(
+                self._names, self._target, self._declared, self._dispersions, strict=True
+            )
         ]
         shares = self._policy.propose(now_ns / SECOND_NS, self._envelope, members)
         if changes and self._policy.due_s is not None:

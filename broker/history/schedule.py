@@ -6,11 +6,12 @@ traffic was reported. A report that was lost is replaced by one of the present s
 
 A topic that may report seldom says once that its traffic is steady, and then only renews this (``steadiness``). If few
 messages arrive, it is not polled meanwhile: the engine watches it (``polling``) and tells of changes, drift and waiting
-messages. If many arrive, the bins tell drift (``drift``) and waiting messages.
+messages. If many arrive, the bins tell drift (``drift``), waiting messages, and whether messages wait now and then.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection
 
 from broker.events import RateChanged
@@ -31,6 +32,7 @@ _FREQUENT_MESSAGES = 20
 _CHANGE_BINS = 30  # after a change, reported at the shorter period
 _ENGINE_BINS = 128  # kept by the engine: a longer gap means that the broker stood still
 _QUEUE_BINS = 3  # in a row that begin with messages waiting: not a passing burst
+_LATE_BINS = 3  # of the last hundred in which messages waited: more may mean that another split would be better
 
 
 class _TopicSchedule:
@@ -46,6 +48,7 @@ class _TopicSchedule:
         self._drift = Drift()
         self._change_until = 0  # number of a bin
         self._queue_bins = 0  # bins in a row that began with messages waiting
+        self._late: deque[bool] = deque(maxlen=100)  # of the last bins, whether messages waited in them
         self._reported_ns = 0
 
     def add(self, bins: EngineBins) -> None:
@@ -58,6 +61,9 @@ class _TopicSchedule:
             self._queue_bins = self._queue_bins + 1 if waiting else 0
             if self._queue_bins >= _QUEUE_BINS:
                 self._change_until = bins.first + at + _CHANGE_BINS
+            self._late.append(waiting > 0 or bins.delay_ns[at] > 0)
+            if self._steadiness is not None and self._late[-1] and sum(self._late) > _LATE_BINS:
+                self.disturb(bins.first + at)
 
     def add_empty(self, until: int) -> None:
         """Add bins without messages for the missing ones before ``until``."""

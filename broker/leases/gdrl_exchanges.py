@@ -18,8 +18,8 @@ import msgspec
 from adaptor.gdrl.exchange import Supply, floored, least_rate
 from adaptor.gdrl.ledger import Ledger, Reply, Tokens
 from adaptor.gdrl.partners import partner
-from adaptor.policies.change_detection import RateEstimate
 from broker.history.bins import EngineBins, EngineHistories
+from broker.leases.arrival_rate import ArrivalRate
 from broker.leases.lease_holder import LeaseHolder, micro
 from srtm.control import Exchange, GdrlAnswer, GdrlCredit, GdrlMessage, GdrlOffer
 from srtm.topics.adaptation import Indicator, Partners
@@ -49,7 +49,7 @@ class _Topic:
     exchange: Exchange
     share_version: int  # of the share that the ledger began with
     ledger: Ledger
-    estimate: RateEstimate
+    estimate: ArrivalRate
     waiting: int = 0
     turn: int = 0
     known_until: int = 0  # number of the first bin that is not counted yet; 0: none is
@@ -106,7 +106,7 @@ class GdrlExchanges:
         indicator = cast(Indicator, exchange.indicator)
         whole = Tokens(micro(exchange.rate), micro(LARGEST if exchange.burst is None else exchange.burst))
         ledger = Ledger(exchange.epoch, rate_micro, burst_micro, indicator, least, whole)
-        return _Topic(exchange, share_version, ledger, RateEstimate())
+        return _Topic(exchange, share_version, ledger, ArrivalRate())
 
     def update(self) -> None:
         """Count the arrivals since the last round; of a new topic, as far back as the engine has them."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 
 from adaptor.observations import BIN_S
 from adaptor.topics import TopicStates
@@ -59,5 +58,4 @@ def test_little_traffic_keeps_its_share_while_its_broker_waits_for_ten_seconds_o
                 name: Share(version=1, rate=share.rate, burst=share.burst) for name, share in proposal.shares.items()
             }
             reasons.append(proposal.reason)
-    assert reasons
-    assert [reason for reason in reasons if not re.match(r"msg/s: b1 1[0-9], b2 [45]\d\d$", reason)] == []
+    assert reasons == []

@@ -49,7 +49,8 @@ ARROWS = {
         "srtm.protocol"
     ),
     "broker.leases": (
-        "broker.history broker.snapshot adaptor.gdrl adaptor.policies srtm._native srtm.control srtm.net "
+        "broker.history broker.snapshot adaptor.gdrl adaptor.observations adaptor.policies srtm._native srtm.control "
+        "srtm.net "
         "srtm.protocol srtm.topics"
     ),
     "broker.sync": (
@@ -114,7 +115,7 @@ ARROWS = {
     "adaptor": "",
     "adaptor.observations": "",
     "adaptor.gdrl": "srtm.topics",
-    "adaptor.policies": "adaptor.observations srtm.token_bucket",
+    "adaptor.policies": "adaptor.observations",
     "adaptor.distributor_feed": "srtm.control srtm.net",
     "adaptor.policy": "adaptor.observations adaptor.policies srtm.topics",
     "adaptor.topics": "adaptor.observations adaptor.policy srtm.control srtm.topics",

@@ -128,6 +128,25 @@ def _plain(proposal: ShareProposal) -> dict[str, object]:
     return {"topic": proposal.topic, "mode": proposal.mode, "version": proposal.version, "shares": shares}
 
 
+async def test_plain_publishers_at_a_broker_without_a_share_have_their_tokens_within_a_second(
+    distributor: Distributor, autojump_clock: MockClock
+) -> None:
+    """The topic is on one broker of two; its 20 publishers of 10 msg/s are plain clients, at the other one."""
+    a, b = await distributor.brokers("a", "b", mcap=1_300.0)
+    await distributor.submit(spec(count=20, rate=10.0, mode="fitted"))
+    await settle(a, b)
+    topic = distributor.registry.topic("cars")
+    (home,) = topic.placement.brokers
+    other = "b" if home == "a" else "a"
+    distributor.registry.being_fitted.add("cars")
+    async with trio.open_nursery() as nursery, running(distributor):
+        nursery.start_soon(kept_in_step, [a, b])
+        await told(distributor, {other: 200.0}, 1, waits=True)
+        await trio.sleep(0.5)
+        assert rate_of(distributor, other) > 200.0
+        nursery.cancel_scope.cancel()
+
+
 async def test_what_silent_topics_have_reserved_bounds_no_share(
     distributor: Distributor, autojump_clock: MockClock
 ) -> None:
