@@ -26,6 +26,7 @@ from bench.experiments.figures import (
     modes,
     prop1,
     replicated,
+    split_study,
     windows,
 )
 from bench.experiments.lab.figure import Effort, Experiment
@@ -38,7 +39,7 @@ from srtm.errors import BadInput
 
 _MODULES = (
     *(laboratory, fig06, fig07, fig08, fig09, fig10, fig11),
-    *(eq01, prop1, modes, limiters, replicated, hot_subject, windows),
+    *(eq01, prop1, modes, limiters, split_study, replicated, hot_subject, windows),
 )
 EXPERIMENTS: dict[str, Experiment] = {module.EXPERIMENT.name: module.EXPERIMENT for module in _MODULES}
 QUICK = Effort(seconds=15.0, repetitions=2)
