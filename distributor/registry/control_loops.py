@@ -91,7 +91,6 @@ class ControlLoops:
         if overfull:
             raise Conflict("broker", ", ".join(overfull), "has no room for so many of its publishers now")
 
-
     async def note_fitting(self, record: FittingRecord, *, decision: str = "", caps: CapacityCaps = NO_CAPS) -> None:
         """Store how a fitting goes, and the ``caps`` that it measured. A topic that was removed has no fitting."""
         async with self._state.writing:
