@@ -20,18 +20,16 @@ from bench.experiments.figures import (
     fig09,
     fig10,
     fig11,
-    hot_subject,
     laboratory,
     limiters,
     modes,
     prop1,
-    replicated,
     split_study,
-    windows,
 )
 from bench.experiments.lab.figure import Effort, Experiment
 from bench.experiments.lab.publishing import Shown, make_directory, publish
 from bench.experiments.lab.stored_figure import Finished
+from bench.experiments.limits import hot_subject, replicated, windows
 from bench.harness.results.publish import refuse_unpublishable
 from bench.harness.results.sources import source_fingerprint
 from bench.harness.results.verdict import Verdict

@@ -164,15 +164,16 @@ ARROWS = {
         "bench.comparisons bench.comparisons.rows bench.console bench.harness.results bench.harness.systems"
     ),
     "bench.experiments.figures": (
-        "bench.data bench.experiments.lab bench.harness.cluster_runs bench.harness.results bench.limiting "
-        "bench.simulation"
+        "bench.data bench.experiments.lab bench.harness.cluster_runs bench.harness.results bench.simulation"
     ),
+    "bench.experiments.limits": "bench.experiments.lab bench.harness.results bench.limiting",
     "bench.experiments.table1": (
         "bench.comparisons.rows bench.experiments.lab bench.harness.cluster_runs bench.harness.load "
         "bench.harness.results bench.simulation"
     ),
     "bench.experiments": (
-        "bench.experiments.figures bench.experiments.lab bench.harness.load bench.harness.results bench.simulation"
+        "bench.experiments.figures bench.experiments.lab bench.experiments.limits bench.harness.load "
+        "bench.harness.results bench.simulation"
     ),
     "bench.commands": (
         "bench.comparisons.hostile bench.comparisons.nsqd bench.comparisons.peers bench.comparisons.rows "

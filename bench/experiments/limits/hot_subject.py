@@ -157,6 +157,6 @@ EXPERIMENT = Experiment(
     },
     run=figure,
     runs=f"one run of {SECONDS:g} s each, {EXACT_SECONDS:g} s of exact",
-    sources=("limiting", "bench/limiting", "bench/experiments/figures", "srtm/token_bucket"),
+    sources=("limiting", "bench/limiting", "bench/experiments/limits", "srtm/token_bucket"),
     full=Effort(seconds=0.0, repetitions=1),
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench.experiments.figures import windows
 from bench.experiments.lab.figure import Effort
+from bench.experiments.limits import windows
 
 pytestmark = pytest.mark.slow
 

@@ -196,6 +196,6 @@ EXPERIMENT = Experiment(
     },
     run=figure,
     runs=f"{RUNS} runs of {LENGTH_S / 3_600:g} h",
-    sources=("limiting", "bench/limiting", "bench/experiments/figures"),
+    sources=("limiting", "bench/limiting", "bench/experiments/limits"),
     full=Effort(seconds=0.0, repetitions=RUNS),
 )

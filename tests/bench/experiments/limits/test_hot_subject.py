@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench.experiments.figures import hot_subject
 from bench.experiments.lab.figure import Effort
+from bench.experiments.limits import hot_subject
 
 pytestmark = pytest.mark.slow
 

@@ -205,6 +205,6 @@ EXPERIMENT = Experiment(
     },
     run=figure,
     runs="{repetitions} runs of each set",
-    sources=("limiting", "bench/limiting", "bench/experiments/figures", "srtm/token_bucket"),
+    sources=("limiting", "bench/limiting", "bench/experiments/limits", "srtm/token_bucket"),
     full=Effort(seconds=0.0),
 )

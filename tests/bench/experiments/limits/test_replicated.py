@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from bench.experiments.figures import replicated
 from bench.experiments.lab.figure import Effort
+from bench.experiments.limits import replicated
 from bench.limiting.request_sets import SETS
 
 pytestmark = pytest.mark.slow
