@@ -21,6 +21,9 @@ impl Engine {
         let connections = room.unwrap_or(TABLES).min(TABLES);
         self.conns.reserve(connections.saturating_sub(self.conns.len()));
         self.timers.reserve(connections);
+        if !self.config.mqtt_address.is_empty() || !self.config.mqtts_address.is_empty() {
+            self.mqtt.reserve(connections);
+        }
     }
 
     /// Whether a connection from `remote` (`HOST:PORT`), which was just accepted, may come in.

@@ -61,6 +61,14 @@ impl Default for FilterTrie {
 }
 
 impl FilterTrie {
+    /// Makes room for so many subscriptions, each with one level of its own and one behind it.
+    pub fn reserve(&mut self, subscriptions: usize) {
+        self.nodes.reserve(2 * subscriptions);
+        self.edges.reserve(2 * subscriptions);
+        self.symbols.numbers.reserve(subscriptions);
+        self.symbols.texts.reserve(subscriptions);
+    }
+
     pub fn len(&self) -> usize {
         self.count
     }

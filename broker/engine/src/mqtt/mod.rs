@@ -13,6 +13,7 @@ pub mod session;
 pub mod will;
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use slotmap::SlotMap;
 
@@ -28,7 +29,7 @@ use crate::timer::Armed;
 #[derive(Debug, Default)]
 pub struct Hub {
     pub sessions: SlotMap<SessionKey, Session>,
-    pub by_client: HashMap<Box<str>, SessionKey>,
+    pub by_client: HashMap<Rc<str>, SessionKey>,
     pub filters: FilterTrie,
     pub groups: SlotMap<GroupKey, Group>,
     pub by_group: HashMap<Box<str>, GroupKey>, // {$share/NAME/PATTERN: its group}
@@ -38,6 +39,15 @@ pub struct Hub {
     pub began: Option<Nanos>, // to tell `$SYS`
     pub most_clients: usize,  // that it has told
     pub armed: Armed,         // to tell it again
+}
+
+impl Hub {
+    /// Makes room for so many clients with a subscription each: tables that grow would be copied while all wait.
+    pub fn reserve(&mut self, clients: usize) {
+        self.sessions.reserve(clients);
+        self.by_client.reserve(clients);
+        self.filters.reserve(clients);
+    }
 }
 
 /// Since the start.

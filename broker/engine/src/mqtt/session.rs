@@ -21,7 +21,7 @@ pub const NEVER_EXPIRES: u32 = u32::MAX;
 
 #[derive(Debug)]
 pub struct Session {
-    pub client_id: Box<str>,
+    pub client_id: Rc<str>,
     pub origin: u64,
     pub conn: Option<ConnKey>,
     pub access: Option<Rc<Access>>, // None: it may do everything

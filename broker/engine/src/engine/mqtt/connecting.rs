@@ -42,8 +42,8 @@ impl Engine {
             self.refuse_connect(key, version, Reason::NOT_AUTHORIZED, "the client may not publish its will");
             return Ok(());
         }
-        let publisher =
-            identified.and_then(|who| who.publisher).or_else(|| assigned.is_none().then(|| client_id.into()));
+        let by_id = assigned.is_none().then(|| client_id.into());
+        let publisher = identified.and_then(|who| who.publisher).or(by_id).filter(|id| id.len() <= LONGEST_PUBLISHER);
         let known = self.mqtt.by_client.get(client_id).copied();
         if let Some(session) = known {
             self.take_over(session, now);
@@ -54,7 +54,11 @@ impl Engine {
         }
         let known = known.filter(|_| !connect.clean_start);
         let session = known.unwrap_or_else(|| self.mqtt.sessions.insert(Session::new(client_id, key)));
-        self.mqtt.by_client.insert(client_id.into(), session);
+        if known.is_none()
+            && let Some(shared) = self.mqtt.sessions.get(session).map(|session| Rc::clone(&session.client_id))
+        {
+            self.mqtt.by_client.insert(shared, session);
+        }
         let expiry_s = self.agree_on_session(session, key, connect);
         if let Some(session) = self.mqtt.sessions.get_mut(session) {
             session.access = access;
@@ -67,7 +71,6 @@ impl Engine {
         let Some(conn) = self.conns.get_mut(key) else { return Ok(()) };
         let mut identity = Identity::unknown(&self.config);
         (identity.client_id, identity.heartbeat_ms) = (publisher, None);
-        identity.user_agent = user_agent(version).into();
         conn.identify(identity);
         conn.last_command = now;
         if let Some(mqtt) = &mut conn.mqtt {
@@ -301,6 +304,9 @@ impl Engine {
 /// Work of a check of a password: 101 iterations, as `mosquitto_passwd` has them.
 const PASSWORD_UNITS: u32 = 1_000;
 
+/// Bytes of the name under which a publisher is known, as in IDENTIFY. One with a longer name is undeclared.
+const LONGEST_PUBLISHER: usize = 256;
+
 const NOBODY: &str = "user name and password are not those of a user";
 
 /// Who a client has shown itself to be.
@@ -317,12 +323,4 @@ struct Accepted {
     expiry_s: Option<u32>, // if it is not what was asked for
     keep_alive_s: u16,
     is_present: bool,
-}
-
-fn user_agent(version: Version) -> &'static str {
-    match version {
-        Version::V3_1 => "MQTT 3.1",
-        Version::V3_1_1 => "MQTT 3.1.1",
-        Version::V5 => "MQTT 5.0",
-    }
 }

@@ -1,5 +1,7 @@
 //! PUBLISH: a publish of the turn, and the acknowledgement that its outcome becomes.
 
+use std::rc::Rc;
+
 use crate::clients::reply::Reply;
 use crate::engine::Engine;
 use crate::keys::{ConnKey, SessionKey};
@@ -129,7 +131,7 @@ impl Engine {
             name: &will.topic,
             properties: &will.properties,
         };
-        let client_id = session.client_id.clone();
+        let client_id: Rc<str> = if session.client_id.len() <= 256 { session.client_id.clone() } else { "".into() };
         let mut bytes = Vec::new();
         attributes.encode(&mut bytes);
         let topic = self.topic_of_name(&will.topic).to_owned();

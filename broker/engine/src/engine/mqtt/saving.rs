@@ -279,8 +279,9 @@ impl Engine {
             (seconds, 0) => after(seconds),
             (seconds, ends) => (now + (ends - self.clock.wall(now)).max(0)).min(after(seconds)),
         };
+        let client_id = Rc::clone(&session.client_id);
         let key = self.mqtt.sessions.insert(session);
-        self.mqtt.by_client.insert(saved.client_id.as_str().into(), key);
+        self.mqtt.by_client.insert(client_id, key);
         for SavedSubscription { filter, id, options } in &saved.subscriptions {
             let Some(filter) = Filter::parse(filter) else { continue };
             match filter.group {

@@ -44,7 +44,7 @@ impl Engine {
             !access.may_subscribe(filter.pattern) || filter.group.is_some() && !access.may_read(filter.pattern)
         }) {
             self.mqtt.counters.denied += 1;
-            return Reason::NOT_AUTHORIZED;
+            return Reason::UNSPECIFIED; // Eclipse Paho's clients of the suite take no other refusal
         }
         if let Some(group) = filter.group {
             return self.join(key, group, filter.pattern, options, id);
