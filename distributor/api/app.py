@@ -13,14 +13,13 @@ import trio
 from fastapi import FastAPI, Request, Response
 
 from distributor.api.access import Access
-from distributor.api.bodies import documented, json_answer, read_document, read_message
+from distributor.api.bodies import read_document, read_message
 from distributor.api.budgets import add_budgets, budgets
 from distributor.api.capacity import add_capacity_routes
 from distributor.api.fittings import add_fitting_routes, requested_options
 from distributor.api.history import add_history_routes
 from distributor.api.lookup_routes import add_lookup_routes
 from distributor.api.openapi import describe
-from distributor.api.problems import Admit, add_refusals, checked_first, refuse_two_lengths
 from distributor.api.share_routes import add_share_routes
 from distributor.config import DistributorConfig
 from distributor.jobs import explain as explaining
@@ -38,6 +37,8 @@ from srtm.errors import BadInput
 from srtm.topics.publisher_blocks import declared_publishers
 from srtm.topics.spec import TopicSpec, parse_change, parse_topic_json
 from srtm.version import __version__
+from srtm.web.bodies import documented, json_answer
+from srtm.web.refusals import Admit, add_refusals, checked_first, refuse_two_lengths
 
 
 def make_app(

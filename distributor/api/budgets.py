@@ -5,44 +5,13 @@ Brokers' messages have a budget of their own, so that no document keeps a broker
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import cast
 
 from fastapi import FastAPI, Request
 
 from distributor.config import DistributorConfig
-from srtm.errors import Unavailable
 from srtm.topics.publishers import MOST
-
-_RETRY_S = 5.0
-
-
-class Budget:
-    """An amount that is taken in parts and given back; nobody waits for it."""
-
-    def __init__(self, most: int, what: str) -> None:
-        self.held = 0
-        self._most = most
-        self._what = what
-
-    @contextmanager
-    def holding(self) -> Iterator[Callable[[int], None]]:
-        """Yield what takes so much more until the block ends. It raises Unavailable."""
-        own = 0
-
-        def take(amount: int) -> None:
-            nonlocal own
-            if self.held + amount > self._most:
-                why = f"requests under way hold {self.held:,} {self._what}, and all together may hold {self._most:,}"
-                raise Unavailable(why, _RETRY_S)
-            self.held += amount
-            own += amount
-
-        try:
-            yield take
-        finally:
-            self.held -= own
+from srtm.web.bodies import Budget
 
 
 class Budgets:

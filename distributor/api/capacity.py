@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from fastapi import FastAPI, Request, Response
 
-from distributor.api.bodies import documented, json_answer, read_document
+from distributor.api.bodies import read_document
 from distributor.registry.registry import Registry
 from distributor.views.broker_view import capacity_view
 from srtm.topics.capacity import parse_capacity
+from srtm.web.bodies import documented, json_answer
 
 
 def add_capacity_routes(app: FastAPI, registry: Registry) -> None:

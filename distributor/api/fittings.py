@@ -6,12 +6,13 @@ from typing import Annotated
 
 from fastapi import FastAPI, Path, Request, Response
 
-from distributor.api.bodies import documented, json_answer, read_message
+from distributor.api.bodies import read_message
 from distributor.fitting.task import ROUNDS_S, FittingOptions, parsed_options
 from distributor.jobs.layout_jobs import LayoutJobs, stored_view
 from distributor.registry.registry import Registry
 from srtm.control import MeasurementReport
 from srtm.errors import BadInput, NotLeader
+from srtm.web.bodies import documented, json_answer
 
 
 def add_fitting_routes(app: FastAPI, registry: Registry, layouts: LayoutJobs | None) -> None:

@@ -6,11 +6,12 @@ from typing import Annotated
 
 from fastapi import FastAPI, Query, Request, Response
 
-from distributor.api.bodies import documented, json_answer, read_message
+from distributor.api.bodies import read_message
 from distributor.registry.registry import Registry
 from distributor.sync.service import SyncService
 from srtm.control import HistoryReport
 from srtm.errors import BadInput
+from srtm.web.bodies import documented, json_answer
 
 
 def add_history_routes(app: FastAPI, registry: Registry, syncing: SyncService) -> None:

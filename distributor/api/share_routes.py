@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from fastapi import FastAPI, Request, Response
 
-from distributor.api.bodies import documented, json_answer, read_document
+from distributor.api.bodies import read_document
 from distributor.registry.registry import Registry
 from distributor.sync.service import SyncService
 from distributor.views import topic_view as views
 from srtm.control import ShareProposals
 from srtm.topics.spec import parse_options
+from srtm.web.bodies import documented, json_answer
 
 
 def add_share_routes(app: FastAPI, registry: Registry, syncing: SyncService) -> None:

@@ -77,7 +77,7 @@ async def test_stopped_while_it_starts_it_ends_at_once(tmp_path, monkeypatch):
         starting.cancel()
         await hypercorn.trio.serve(*arguments, **keywords)
 
-    monkeypatch.setattr("distributor.service.serve_asgi", serve_asgi)
+    monkeypatch.setattr("srtm.web.serving.serve_asgi", serve_asgi)
     with trio.CancelScope() as starting:
         await serve(config(tmp_path))
     assert starting.cancelled_caught

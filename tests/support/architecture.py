@@ -23,6 +23,7 @@ ARROWS = {
     "srtm.contracts": "srtm.token_bucket srtm.topics",
     "srtm.net": "srtm.concurrency srtm.control",
     "srtm.limiting": "srtm._native srtm.contracts",
+    "srtm.web": "srtm.concurrency srtm.control srtm.net",
     "srtm.analysis": "srtm.net srtm.token_bucket srtm.topics",
     "srtm.client": "srtm.concurrency srtm.control srtm.net srtm.protocol",
     "srtm.blocking": "srtm.client srtm.protocol",
@@ -102,14 +103,16 @@ ARROWS = {
     ),
     "distributor.api": (
         "distributor.config distributor.fitting distributor.jobs distributor.model distributor.registry "
-        "distributor.sync distributor.verdict distributor.views srtm.control srtm.net srtm.protocol srtm.topics"
+        "distributor.sync distributor.verdict distributor.views srtm.control srtm.net srtm.protocol srtm.topics "
+        "srtm.web"
     ),
     "distributor.leadership": (
         "distributor.api distributor.config distributor.fitting distributor.jobs distributor.registry "
         "distributor.storage distributor.sync srtm.concurrency srtm.control"
     ),
     "distributor.service": (
-        "distributor.config distributor.leadership distributor.registry distributor.storage srtm.concurrency srtm.net"
+        "distributor.config distributor.leadership distributor.registry distributor.storage srtm.concurrency srtm.net "
+        "srtm.web"
     ),
     # adaptor
     "adaptor": "",

@@ -14,9 +14,9 @@ from fastapi import FastAPI
 from starlette.types import Message
 
 from distributor.api.app import make_app
-from distributor.api.budgets import Budget
 from srtm.errors import Unavailable
 from srtm.topics.publishers import MOST
+from srtm.web.bodies import Budget
 from tests.support.distributor_in_process import Distributor
 
 LIMIT_BYTES = 1000

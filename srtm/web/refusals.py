@@ -103,4 +103,4 @@ async def _bad_query(_: Request, error: Exception) -> Response:
 
 async def _failed(_: Request, error: Exception) -> Response:
     """The server logs the error; the client learns that the fault is not its own."""
-    return _refusal(InternalError(f"the distributor failed here ({type(error).__name__}); its log says more"))
+    return _refusal(InternalError(f"this service failed here ({type(error).__name__}); its log says more"))

@@ -1,0 +1,4 @@
+"""Owns what services with an ASGI application share: serving it, bounded bodies, refusals as problem+json.
+
+May import ``concurrency``, ``control`` and ``net``. Begin with ``serving``.
+"""

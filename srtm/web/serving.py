@@ -1,0 +1,92 @@
+"""Serves an ASGI application with hypercorn, on a socket that is bound before, until it is cancelled."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+
+import trio
+from hypercorn.config import Config
+from hypercorn.trio import serve as serve_asgi
+from starlette.types import ASGIApp
+
+from srtm.concurrency.background import background_nursery
+from srtm.errors import BadInput, Unavailable
+from srtm.net.address import parse_address
+from srtm.net.tokens import read_text
+
+_GRACE_S = 1.0  # for requests under way to end
+_BACKLOG = 4096  # a fleet that lost its server connects at once; the kernel may have a lower bound
+
+
+class Certificate(NamedTuple):
+    """PEM files of a certificate and its key. None: HTTP in clear."""
+
+    certificate: str | None = None
+    key: str | None = None
+
+    def check(self) -> None:
+        """Raises BadInput, before the server fails with a message that names no option."""
+        if self.certificate is None:
+            return
+        for option, name in (("tls_cert", self.certificate), ("tls_key", self.key)):
+            read_text(option, name or "")
+        try:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
+                self.certificate, self.key, password=lambda: ""
+            )
+        except (ssl.SSLError, ValueError) as error:
+            why = getattr(error, "reason", None) or str(error)
+            rule = f"must be a certificate in PEM that fits its key, without a passphrase ({why})"
+            raise BadInput("tls_cert", self.certificate, rule) from None
+
+
+async def serve_app(app: ASGIApp, listener: socket.socket, certificate: Certificate, ready: Callable[[], None]) -> None:
+    """Serve until cancelled. Requests under way have a second to end then. ``ready`` is called when it answers."""
+    stop = trio.Event()
+    async with background_nursery() as nursery:
+        nursery.start_soon(_set_when_cancelled, stop)
+        await nursery.start(_run_hypercorn, app, listener, certificate, stop)
+        ready()
+        await trio.sleep_forever()
+
+
+async def _set_when_cancelled(stop: trio.Event) -> None:
+    try:
+        await trio.sleep_forever()
+    finally:
+        stop.set()
+
+
+async def _run_hypercorn(
+    app: ASGIApp,
+    listener: socket.socket,
+    certificate: Certificate,
+    stop: trio.Event,
+    *,
+    task_status: trio.TaskStatus[list[str]],
+) -> None:
+    """Serve until ``stop``, then for the grace at most. Shielded, so that requests under way may end."""
+    config = Config()
+    config.bind = [f"fd://{listener.detach()}"]  # bound already, so that a port in use is reported by option
+    config.certfile, config.keyfile = certificate
+    config.alpn_protocols = ["http/1.1"]
+    config.graceful_timeout = _GRACE_S
+    config.backlog = _BACKLOG
+    config.loglevel = "WARNING"
+    with trio.CancelScope(shield=True):
+        await serve_asgi(cast(Any, app), config, shutdown_trigger=stop.wait, task_status=task_status)
+
+
+def bound(address: str, option: str = "http_address") -> socket.socket:
+    """A listening socket. ``option`` has its address. Raises BadInput, Unavailable."""
+    host, port = parse_address(option, address)
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise Unavailable(f"{option}: port {port} of {host} is in use by another process") from None
+        raise BadInput(option, address, f"must be an address of this host ({error.strerror})") from None
