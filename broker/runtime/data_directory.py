@@ -19,6 +19,7 @@ from pathlib import Path
 from srtm.errors import BadInput, Conflict
 
 _INCARNATION_FILE = "srtm.incarnation"
+_MOST_SKIPPED = 10**9  # a second
 _INCARNATION = re.compile(rb"([0-9]{20})-([0-9a-f]{16})")
 
 
@@ -43,13 +44,13 @@ def _next_incarnation(path: Path) -> str:
     """``START-DIRECTORY``: 20 digits that sort after all earlier ones of this directory even if the wall clock was set
     back, and a random name of the directory.
 
-    Of two incarnations of one directory, the later proves that the earlier has ended, because it held the lock. Two of
-    different directories prove nothing.
+    Where the clock was set back, chance says how far behind the last one it is: the next start on a copy of the
+    directory has another number. What proves that an earlier process has ended is in ``claims``.
     """
     file = path / _INCARNATION_FILE
     try:
         last = _INCARNATION.fullmatch(file.read_bytes() if file.exists() else b"")
-        start = max(time.time_ns(), int(last[1]) + 1 if last else 0)
+        start = max(time.time_ns(), int(last[1]) + 1 + secrets.randbelow(_MOST_SKIPPED) if last else 0)
         incarnation = f"{start:020d}-{last[2].decode() if last else secrets.token_hex(8)}"
         _overwrite(file, incarnation.encode())
     except OSError as error:

@@ -22,9 +22,13 @@ def check_succession(old: Broker, new: Broker, *, in_use: Callable[[], bool]) ->
         if old.dead:
             rule = f"this one of broker {old.name} was proven dead, and its tokens are with others: start it again"
             raise Conflict("incarnation", new.incarnation, rule)
+        if old.claims is not None and new.claims != old.claims:
+            rule = f"another process is this one of broker {old.name}, on a copy of its data directory: start it again"
+            raise Conflict("incarnation", new.incarnation, rule)
         return
     is_successor = _proves_end(old, new)
-    if _came_earlier(new, old) and (new.directory == old.directory or (is_successor and not old.dead)):
+    is_of_one_directory = new.directory == old.directory and (is_successor or not (old.claims and new.claims))
+    if _came_earlier(new, old) and (is_of_one_directory or (is_successor and not old.dead)):
         rule = f"incarnation {old.incarnation} of broker {old.name} came later"
         raise Conflict("incarnation", new.incarnation, rule)
     if not old.dead and not is_successor and in_use():

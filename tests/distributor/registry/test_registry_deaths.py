@@ -250,6 +250,26 @@ async def test_an_older_incarnation_is_refused(distributor):
         await a.sync()
 
 
+async def test_two_processes_that_drew_one_incarnation_are_two(distributor):
+    (a,) = await distributor.brokers("a")
+    a.claims = ("a copy",)
+    with pytest.raises(Conflict, match="on a copy of its data directory: start it again"):
+        await a.sync()
+
+
+async def test_a_broker_comes_back_once_a_copy_that_took_its_place_is_proven_dead(distributor):
+    (a,) = await distributor.brokers("a")
+    await distributor.registry.declare_dead("a", "1")
+    copy = FakeBroker("a", distributor.syncing, incarnation="3", claims=("a copy",))
+    a.incarnation = "2"  # before the copy was made
+    await copy.settle()
+    with pytest.raises(Conflict, match="is not proven dead"):
+        await a.sync()
+    await distributor.registry.declare_dead("a", "3")
+    await a.settle()
+    assert distributor.registry.broker("a").incarnation == "2"
+
+
 @pytest.mark.parametrize("was_dead", [False, True])
 async def test_a_process_that_began_later_takes_its_place_though_the_wall_clock_was_set_back(distributor, was_dead):
     """Its data directory may have been put back too: else its incarnation would be above the last one."""
@@ -386,7 +406,7 @@ async def test_a_copy_takes_over_once_somebody_says_that_the_first_has_ended(dis
     await settle(copy, b)
     await settle(copy, b)
     assert total(copy, b) == (1100.0, 30.0)
-    with pytest.raises(Conflict, match="came later"):
+    with pytest.raises(Conflict, match="not proven dead"):
         await a.sync()
 
 
