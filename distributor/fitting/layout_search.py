@@ -186,7 +186,7 @@ class Search:
             outcome = Outcome.NO_CONSUMER if unsent else Outcome.NO_TRAFFIC
             return [*stopped, *self._end(now_ns, outcome)]
         certain = all(watch.verdict is Verdict.BELOW for watch in here)
-        return [*stopped, self._done(now_ns, Outcome.FITS, latency=self.rounds[-1].latency, certain=certain)]
+        return [*stopped, *self._end(now_ns, Outcome.FITS, latency=self.rounds[-1].latency, certain=certain)]
 
     def _record(self, why: Trigger, now_ns: int) -> list[Action]:
         self._note_round(now_ns)
@@ -211,7 +211,7 @@ class Search:
         made, latency = recording(traces), self.rounds[-1].latency
         is_late = any(watch.is_above for watch in self._watches.values())
         if not is_late and self._is_clear(traces):
-            return [self._done(now_ns, Outcome.FITS, latency=latency, certain=True)]
+            return self._end(now_ns, Outcome.FITS, latency=latency, certain=True)
         if not is_late or (made is not None and self._is_doubtful(made)):
             self._again.add(key(self._layout))
             self._round += 1
@@ -280,19 +280,18 @@ class Search:
             self._wanted, self._due_ns = missing.brokers, now_ns + SCALED_WITHIN_NS
             self._machine.go(Trigger.SHORT, now_ns)
             return [AskScaler(brokers=missing.brokers)]
-        if best is not None and self._rules.always and key(best.layout) != key(self._in_force):
-            self._before = with_fewest_moves(self._in_force, best.layout, self._task.demand)
-            if self._machine.state is not State.TAKING_BACK:
-                self._machine.go(Trigger.WORSE, now_ns)
-            return self._place_back(now_ns, Outcome.NO_BETTER, missing=missing, latency=best.latency)
-        if best is None and self._rules.always and self.full:  # better nowhere than where others need the broker
+        latency, last = None if best is None else best.latency, None
+        if best is not None and key(best.layout) != key(self._in_force):
+            last = with_fewest_moves(self._in_force, best.layout, self._task.demand)
+        elif best is None and self.full:  # better nowhere than where others need the broker
             left = reduce(without, self.full, self._in_force)
-            self._before = with_shares(left.brokers, left.placement, self._task.demand, self._split)
-            if self._machine.state is not State.TAKING_BACK:
-                self._machine.go(Trigger.WORSE, now_ns)
-            return self._place_back(now_ns, Outcome.NO_BETTER, missing=missing)
-        latency = {} if best is None else best.latency
-        return self._end(now_ns, Outcome.NO_BETTER, missing=missing, latency=latency)
+            last = with_shares(left.brokers, left.placement, self._task.demand, self._split)
+        if last is None or not self._rules.always:
+            return self._end(now_ns, Outcome.NO_BETTER, missing=missing, latency=latency)
+        self._before = last
+        if self._machine.state is not State.TAKING_BACK:
+            self._machine.go(Trigger.WORSE, now_ns)
+        return self._place_back(now_ns, Outcome.NO_BETTER, missing=missing, latency=latency)
 
     def _best_measured(self) -> Candidate | None:
         measured = [Candidate(layout=one.layout, latency=one.latency) for one in self._refuted]
@@ -403,7 +402,7 @@ class Search:
         outcome, reason, missing, latency = self._ending
         if outcome is Outcome.TAKEN_BACK and self._rules.always:
             return self._next(now_ns)
-        return [self._done(now_ns, outcome, reason, missing=missing, latency=latency)]
+        return self._end(now_ns, outcome, reason, missing=missing, latency=latency)
 
     # Ending
 
@@ -445,28 +444,17 @@ class Search:
         outcome: Outcome,
         reason: str = "",
         *,
-        missing: Missing | None = None,
         latency: Mapping[str, Latency] | None = None,
-    ) -> list[Action]:
-        return [self._done(now_ns, outcome, reason, missing=missing, latency=latency or {})]
-
-    def _done(
-        self,
-        now_ns: int,
-        outcome: Outcome,
-        reason: str = "",
-        *,
-        latency: Mapping[str, Latency],
         certain: bool = False,
         missing: Missing | None = None,
-    ) -> Done:
+    ) -> list[Action]:
         report = Report(
             fits=outcome is Outcome.FITS,
             certain=certain,
             outcome=outcome,
             reason=reason,
             layout=self._in_force,
-            latency=latency,
+            latency=latency or {},
             rounds=tuple(self.rounds),
             full=self._all_full(),
             missing=missing,
@@ -475,7 +463,7 @@ class Search:
             heard=outcome not in (Outcome.NO_TRAFFIC, Outcome.NO_CONSUMER),
             unsent={name: watch.unsent_part for name, watch in self._watches.items() if watch.sees_too_little},
         )
-        return Done(report=report)
+        return [Done(report=report)]
 
     def _all_full(self) -> dict[str, float]:
         """{broker: msg/s that it keeps}: also of those above the target, what the model says that they can process."""

@@ -54,6 +54,7 @@ async def test_where_nobody_may_move_it_is_said_what_would_be_done(distributor, 
         assert "publishers would move" in here.view()["explanation"][0]
 
 
+@pytest.mark.slow
 async def test_a_promise_that_no_layout_keeps_is_left_and_looked_at_again_after_the_cool_down(
     distributor, autojump_clock
 ):
