@@ -48,7 +48,7 @@ def fitted(publishers: Publishers, percentile: float) -> Split:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class SearchResult:
     """``found``: the layout to try next, the smallest that should keep the target. None: there is none, ``best`` comes
     closest, and ``missing`` is what it would take."""
 
@@ -126,7 +126,7 @@ def search(
     recordings: Sequence[Recording],
     refuted: Sequence[Refuted],
     split: Split = proportional,
-) -> Outcome:
+) -> SearchResult:
     """``recordings``: the rounds so far."""
     model = Model(task, recordings, refuted)
     tried: dict[object, Candidate] = {}
@@ -144,17 +144,17 @@ def search(
         found = first_clear([k])
         if found is not None:
             found = first_clear(range(before + 1, k)) or found
-            return Outcome(found=found, best=found)
+            return SearchResult(found=found, best=found)
         before = k
     if not tried:
-        return Outcome(found=None, best=None, missing=missing_by_rate(task, brokers))
+        return SearchResult(found=None, best=None, missing=missing_by_rate(task, brokers))
     close = next((one for one in tried.values() if model.keeps(one) and not model.is_refuted(one.layout)), None)
     if close is not None:
-        return Outcome(found=close, best=close)
+        return SearchResult(found=close, best=close)
     best = min(tried.values(), key=lambda one: one.worst_ns)
     if not (model.is_refuted(best.layout) or model.knows(best.layout.brokers) or _waits(best, task.target_ns)):
-        return Outcome(found=best, best=best)  # they may be faster than those that were measured
-    return Outcome(found=None, best=best, missing=_missing(task, brokers, split, model))
+        return SearchResult(found=best, best=best)  # they may be faster than those that were measured
+    return SearchResult(found=None, best=best, missing=_missing(task, brokers, split, model))
 
 
 def _layouts(
