@@ -226,6 +226,7 @@ async def judge(cluster: Cluster) -> list[str]:
     for member in cluster.members:
         await member.broker.set_link(GOOD)
         member.clock.set(0.0)
+    await cluster.prove_ends_of_copies()
     if await cluster.seconds_until_whole() is None:
         failures.append(f"shares in force when all was healed: {await cluster.in_force()}")
     await trio.sleep(2.0)

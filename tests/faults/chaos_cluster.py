@@ -96,6 +96,7 @@ class Cluster:
         self.failures: list[str] = []
         self.faults: list[str] = []  # what was done, in order
         self.spare_lock = trio.Lock()
+        self.ended_copies: list[tuple[Member, str]] = []  # (of whom, its incarnation)
         self.distributor_lock = trio.Lock()  # held while something is done to it
         self.copy_is_complete = False  # the store's copy knows all topics, and none that was removed
         self._started_s = trio.current_time()
@@ -275,7 +276,13 @@ class Cluster:
         for topic in self.topics.values():
             topic.heard.discard(self.spare.number)
         await self.kill(self.spare)
+        self.ended_copies.append((member, (self._directory / "spare" / "srtm.incarnation").read_text().strip()))
         await member.broker.set_link(GOOD)
+
+    async def prove_ends_of_copies(self) -> None:
+        """An operator's word: one may have come first when its name was dead, or unknown to an older store."""
+        for member, incarnation in self.ended_copies:
+            await self.prove_death(member, incarnation)
 
     async def in_force(self) -> dict[str, tuple[float, float]]:
         """Sums of the shares of all brokers, by topic."""
