@@ -12,6 +12,7 @@ from limiting.replication.levels import Levels, Slot
 from limiting.replication.link import UNKNOWN, Link
 from limiting.replication.messages import Ack, Entry, Frame, Hello, Increments, Snapshot, SnapshotAsk
 from limiting.replication.refill import Key, Refill
+from srtm.errors import PeerError
 
 SECOND_NS = 1_000_000_000
 FIRST_EPOCH = 1
@@ -79,6 +80,7 @@ class Node:
                 self._put(frame.origin, Snapshot(self.name, frame.epoch, self.levels.snapshot(at_ns)))
         elif isinstance(frame, Snapshot):
             if frame.to_epoch == self.epoch:
+                self._check(frame)
                 self._settle(frame.entries, at_ns)
         else:
             self._other(frame, at_ns)
@@ -123,6 +125,13 @@ class Node:
     def _other(self, frame: Frame, at_ns: int) -> None:
         """A frame of the mode's own."""
 
+    def _check(self, frame: Increments | Snapshot) -> None:
+        """Raises PeerError for a policy that there is not: the nodes have different contracts."""
+        policies = len(self.levels.refills)
+        for (_, policy), _ in frame.entries:
+            if not 0 <= policy < policies:
+                raise PeerError(f"node {frame.origin} told of policy {policy}; here there are {policies}")
+
     def _count(self, key: Key, units: int) -> None:
         if self._heard is not None:
             self._heard[key] = self._heard.get(key, 0) + units
@@ -130,6 +139,7 @@ class Node:
     # frames that every mode has
 
     def _increments(self, link: Link, frame: Increments, at_ns: int) -> None:
+        self._check(frame)
         entries = link.accept(frame)
         if entries is None:
             if frame.to_epoch < self.epoch:  # meant for an earlier incarnation
