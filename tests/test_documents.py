@@ -23,7 +23,7 @@ DOCUMENTS = [
 ]
 PAGES = [path for path in DOCUMENTS if path.name == "README.md" or ROOT / "docs" in path.parents]
 LONGEST_LINE = 120
-LONGEST = {"README.md": 150, "docs/architecture.md": 270}  # lines
+LONGEST = {"README.md": 150, "docs/architecture.md": 250}  # lines
 FILE = re.compile(r"`([\w./-]+\.(?:py|pyi|rs|pml|sh))`")
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)")
 COMMAND = re.compile(r"(?:^    (?:\.venv/bin/)?|`)srtm ((?:[a-z][a-z0-9-]* ?)+)", re.MULTILINE)
