@@ -22,6 +22,7 @@ from srtm.units import from_micro
 
 HEARING_S = 2.0  # brokers report about once a second: who was not heard for so long has nothing to say
 _CLEARLY = 0.9  # of the delay under the shares as they are: less of an advantage is noise
+_LEAST_MOVE = 0.01  # of r, of any share: every change of shares is told to all and stored
 _NO_TIME_S = 1e-6
 
 
@@ -70,7 +71,9 @@ class Fitted:
         is_behind = any(one.rate > from_micro(rate) for one, (rate, _) in zip(demands, old, strict=True))
         if is_behind or any(one.waiting for one in demands) or is_over(members):
             kept = shares_within(envelope, bounds, [rate for rate, _ in even], [burst for _, burst in old])
-            return kept if kept != old else None
+            least = 0 if is_over(members) else _LEAST_MOVE * envelope.rate_micro
+            moves = [abs(now - was) for (now, _), (was, _) in zip(kept, old, strict=True)]
+            return kept if max(moves) > least else None
         if is_hearing:
             return None
         works = [self._traffic[one.name].largest_work if one.name in self._traffic else 0.0 for one in members]

@@ -36,6 +36,7 @@ from srtm.control import (
 from srtm.protocol import is_ephemeral
 
 _MOVE_REPEATS = 2  # one answer may cross with the broker's next request, which hangs up on it
+_LATELY_BINS = 5  # of 100 ms, at the end of a history: who sent before may have left
 _SUBSCRIBER_WAIT_S = 1.0  # for subscribers to connect to a broker that is new to the topic
 
 
@@ -291,7 +292,7 @@ class SyncService:
         self.histories.check_sender(name, report)
         for history in report.topics:
             topic = self._registry.managed_topic(history.topic)
-            came = any(history.arrivals) or (history.change is not None and history.change.arrivals > 0)
+            came = any(history.arrivals[-_LATELY_BINS:]) or (history.change and history.change.arrivals > 0)
             if came and topic is not None and name not in topic.leases.target:
                 await self._registry.add_small_share(topic.name, name)
         self.histories.take(name, report)  # afterwards: the split loop hears of both at once

@@ -19,7 +19,7 @@ def test_silence_while_the_distributor_was_away_is_no_end_of_traffic(is_lost: bo
     if is_lost:
         for at_s in (5.1, 8.0, 12.0):
             book.disconnected(at_s)
-    found = book.take(told(("b1", history(50, counts(500, 140, 3), waiting=[50] * 140))), 19.1)
+    found = book.take(told(("b1", history(50, counts(500, 140, 3), waiting=[500] * 140))), 19.1)
     assert (re.search("b2 4,[89]", found[0].reason) is not None) == is_lost
 
 

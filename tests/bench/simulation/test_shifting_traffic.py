@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from adaptor.observations import Shares
+from adaptor.observations import Envelope, Shares
 from adaptor.policy import Policy
+from bench.harness.cluster_runs.recovery import SECOND_NS
+from bench.simulation.broker_reports import Reporting
 from bench.simulation.shifting_traffic import MEASURED, Shift, simulate
 from srtm.token_bucket.bucket import conforms_due
 from srtm.token_bucket.exact_split import split_bucket
 from srtm.topics.adaptation import Adaptation, Mode
+from srtm.units import MICRO
 
 SMALL = Shift(load=2_000.0, rate=2_200.0, burst=25.0, at_s=8.0, ends_s=22.0)
 
@@ -63,3 +66,21 @@ def test_shares_are_right_soon_after_a_swap_whenever_in_a_bin_it_comes(phase_s: 
     assert shares[1][0] > 0.85 * micro
     assert run.aftermath.drained_s() < 2.0
     assert run.aftermath.back_s() < 3.0
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_publishers_that_are_all_at_a_broker_with_a_small_share_have_their_promise_from_five_seconds_on(
+    seed: int,
+) -> None:
+    """20 publishers of 10 msg/s, r = 260; their broker has all, and another one where they publish has a floor."""
+    rng = np.random.default_rng(seed)
+    sent = np.sort((np.arange(150)[:, None] / 10 + rng.uniform(0, 0.1, 20) + rng.uniform(0, 0.01, (150, 20))).ravel())
+    arrivals = [np.zeros(0, dtype=np.int64), (sent * SECOND_NS).astype(np.int64)]
+    envelope = Envelope(rate_micro=260 * MICRO, burst_micro=25 * MICRO)
+    start = [(256 * MICRO, 24 * MICRO), (4 * MICRO, MICRO)]
+    run = Reporting(arrivals, envelope, Policy("fitted", Adaptation()), start, declared=[200.0, 0.0])
+    run.run(15 * SECOND_NS)
+    arrival_ns, due_ns = run.brokers[1].log()
+    assert (due_ns < 15 * SECOND_NS).mean() >= 0.99
+    later = arrival_ns >= 5 * SECOND_NS
+    assert np.percentile((due_ns - arrival_ns)[later], 99) <= 0.02 * SECOND_NS
