@@ -32,7 +32,7 @@ The price is known: without a single late message, 95 % sure of "below" takes ab
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
@@ -99,16 +99,9 @@ class SequentialTest:
         self._allowed = 1 - percentile / 100  # fraction that may be late
         self._error = 1 - confidence
         self._parts: list[Intervals] = []
-        self._first = 0  # number of the interval that is told as 0
-
-    def begin_series(self) -> None:
-        """What is added from now on does not follow what was added before, and its intervals count from 0 again."""
-        if self._parts:
-            self._first = int(self._joined().at[-1]) + 2
 
     def add(self, more: Intervals) -> None:
         """What came since the last time."""
-        more = replace(more, at=more.at + self._first)
         if len(more):
             self._parts.append(more)
 
