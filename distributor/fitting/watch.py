@@ -9,7 +9,7 @@ import numpy as np
 
 from distributor.fitting.events import Layout, Progress, Task
 from distributor.prediction.replay import Latency, Trace, delays
-from distributor.prediction.sequential_test import Intervals, SequentialTest, Verdict, by_interval
+from distributor.prediction.sequential_test import Floats, Intervals, SequentialTest, Verdict, by_interval
 
 BREACH_NS = 2_000_000_000  # a promise that is broken for longer is no accident
 # Times one over the part that may be late: so many observations give a percentile to choose a layout by. 150 for p99.
@@ -33,7 +33,7 @@ class Watch:
     trace: Trace | None = None
     lost: int = 0  # messages, all of them late: so many came that their latency was dropped
     unsent: int = 0  # messages that no subscriber took in time
-    means: list[float] = field(default_factory=list)  # latency by report, ns
+    means: list[Floats] = field(default_factory=list)  # latency of each interval, ns, by report
     _told_lost: int = 0  # of those lost, what ``test`` has
 
     def receive(self, event: Progress) -> None:
@@ -42,7 +42,7 @@ class Watch:
         self.test.add(self._with_lost(event.intervals))
         self.latency = event.latency
         if len(event.intervals):
-            self.means.append(float(event.intervals.latency_ns.sum() / event.intervals.count.sum()))
+            self.means.append(event.intervals.latency_ns / event.intervals.count)
         self.final |= event.final
         self.heard = True
 
@@ -103,7 +103,9 @@ class Watch:
     @property
     def is_falling(self) -> bool:
         """Whether latency gets less while it is measured: a queue drains."""
-        return len(self.means) > 1 and self.means[-1] < _FALLING * self.means[0]
+        means = np.concatenate(self.means)
+        fifth = len(means) // 5
+        return fifth > 0 and bool(means[-fifth:].mean() < _FALLING * means[:fifth].mean())
 
     @property
     def is_within(self) -> bool:
