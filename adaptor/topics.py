@@ -22,10 +22,10 @@ from srtm.units import from_micro
 
 BIN_NS = round(BIN_S * 1e9)
 _KEPT = 100  # bins of a broker, for a policy that begins later
-_SILENCE_S = 2.0  # brokers report about once a second
-# That little traffic is steady they tell with ten seconds of it (``broker.history.schedule``), which may follow on an
-# idle bin.
+_SILENCE_S = 1.5  # brokers report about once a second
+# That little traffic is steady they tell with ten seconds of it, which may follow on an idle bin.
 _SILENCE_SELDOM_S = 12.0
+_LITTLE = 20.0  # msg/s (``broker.history.schedule``: 20 messages in ten bins)
 _RETURN_S = 10.0  # and in so long after the distributor was away
 _OLD_BINS = 100  # a gap as long, of which nothing is known: what was before says nothing
 _SET_BACK_NS = 2_000_000_000  # reports that end so much before those that came first are of a clock that was set back
@@ -168,11 +168,13 @@ class TopicStates:
             topic.policy.note_change(name, change_of(history.change, broker.end_ns), at_s)
 
     def _note_silence(self, topic: _Topic, histories: TopicHistories, at_s: float) -> None:
-        patience_s = _SILENCE_SELDOM_S if topic.policy.mode == "fitted" else _SILENCE_S
+        policy = topic.policy
         for name, broker in topic.brokers.items():
-            silent = broker.note_silence(at_s, patience_s)
+            is_seldom = policy.mode == "fitted" and policy.rate(name) < _LITTLE
+            silent = broker.note_silence(at_s, _SILENCE_SELDOM_S if is_seldom else _SILENCE_S)
             if silent:
                 _observe_nothing(topic, histories, name, broker, silent)
+                policy.note_change(name, Change(0, silent * BIN_S, mixed=0, known=silent), at_s)
 
     def _propose(self, policy: Policy, histories: TopicHistories, at_s: float) -> ShareProposal | None:
         members = _members(histories)

@@ -111,6 +111,15 @@ def test_a_broker_that_falls_silent_after_an_idle_bin_has_no_traffic() -> None:
     assert shares["b1"][0] == 9_500.0  # all that it can process
 
 
+def test_traffic_that_left_a_broker_takes_its_tokens_along_within_two_seconds_of_its_end() -> None:
+    book = TopicStates()
+    both = [("b1", history(0, counts(100, 50, 1))), ("b2", history(0, [*counts(400, 49, 2), 0]))]
+    book.take(told(*both), 5.0)
+    (found,) = book.take(told(("b1", history(50, counts(500, 18, 3), waiting=[900] * 18))), 6.8)
+    assert found.reason.endswith("b2 0")
+    assert found.shares["b1"].rate == 9_500.0
+
+
 @pytest.mark.parametrize("steady", [False, True])
 def test_a_broker_that_falls_silent_after_it_said_that_its_traffic_is_steady_keeps_its_share(steady: bool) -> None:
     book, shares = TopicStates(), dict(SHARES)
