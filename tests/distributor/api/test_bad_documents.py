@@ -74,7 +74,14 @@ REPORT = {"topic": "cars", "share_version": 1}
 COLUMNS = {"interval": [0], "count": [1], "late": [0], "latency_ns": [5]}
 PROPOSAL = {"topic": "cars", "version": 1, "mode": "proportional", "shares": {}}
 GOOD: dict[tuple[str, str], dict[str, Any]] = {
-    SYNC: {"incarnation": "1", "srtm_version": "1", "tcp_address": "h:1", "http_address": "h:2", "mcap": 9},
+    SYNC: {
+        "incarnation": "1",
+        "srtm_version": "1",
+        "tcp_address": "h:1",
+        "http_address": "h:2",
+        "mcap": 9,
+        "claims": ["a its directory"],
+    },
     DEAD: {"incarnation": "1"},
     HISTORY: {"incarnation": "1", "topics": []},
     MEASUREMENT: {"incarnation": "1", "sequence": 1, **COLUMNS},

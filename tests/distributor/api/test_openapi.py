@@ -99,7 +99,15 @@ def test_every_reference_leads_somewhere(service: Service) -> None:
 
 KNOWN = {"topics": "cars", "brokers": "a"}
 TOPIC = {"rate": 50, "burst": 5, "slo": {"percentile": 99, "latency_ms": 5}, "publishers": [{"count": 3, "rate": 2}]}
-BROKER = {"incarnation": "1", "srtm_version": "1", "tcp_address": "h:1", "http_address": "h:2", "mcap": 9, "topics": []}
+BROKER = {
+    "incarnation": "1",
+    "srtm_version": "1",
+    "tcp_address": "h:1",
+    "http_address": "h:2",
+    "mcap": 9,
+    "claims": ["a its directory"],
+    "topics": [],
+}
 MEASURED = {"incarnation": "1", "sequence": 1, "interval": [0], "count": [1], "late": [0], "latency_ns": [5]}
 GOOD: dict[str, dict[str, Any]] = {
     "/v1/topics": {"name": "vans", **TOPIC},
