@@ -13,7 +13,7 @@ from srtm.client.distributor import DistributorClient
 from srtm.client.subscriber import Subscriber
 from srtm.cluster.supervisor import cluster
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 COUNT, RATE = 20, 10.0  # publishers, msg/s of each
 PROMISE_S = 0.1  # on a machine that others use too
 RUN_S, SETTLED_S = 15.0, 5.0
