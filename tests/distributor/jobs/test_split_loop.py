@@ -18,6 +18,9 @@ from srtm.control import HistoryReport, ProposedShare, ShareProposal, TopicHisto
 from srtm.log import Log
 from tests.support.distributor_in_process import Distributor, FakeBroker, settle, spec
 
+# A virtual clock would jump on while a thread writes to the store.
+pytestmark = pytest.mark.usefixtures("no_threads")
+
 BINS = 10  # of 100 ms, a report
 
 
