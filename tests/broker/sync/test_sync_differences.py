@@ -7,7 +7,7 @@ import trio
 from broker.sync.loop import PERIOD_S
 from broker.sync.state_file import load_state
 from srtm.control import DesiredTopic, Share
-from tests.broker.sync.test_loop import TOPIC, FakeDistributor, Rig, settle
+from tests.support.sync_rig import TOPIC, FakeDistributor, Rig, settle
 
 OTHER = DesiredTopic(topic="u", share=Share(version=1, rate=5.0, burst=2.0))
 GROWN = msgspec.structs.replace(TOPIC, share=Share(version=4, rate=20.0, burst=2.0))
