@@ -6,7 +6,7 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 BIN := .venv/bin
-RUST := $(shell find broker/engine bench/loadgen bench/simulator_engine srtm/native -name '*.rs' -o -name Cargo.toml 2>/dev/null) Cargo.toml Cargo.lock
+RUST := $(shell find broker/engine limiting/core bench/loadgen bench/simulator_engine srtm/native -name '*.rs' -o -name Cargo.toml 2>/dev/null) Cargo.toml Cargo.lock
 PACKAGES := srtm broker distributor adaptor limiting bench
 # How many processes share the tests. Most of the slow ones wait: one more than the two processors of a small machine.
 WORKERS ?= 3

@@ -1,4 +1,4 @@
 """The limit service: contracts for any client, decided by one node or by many.
 
-May import ``srtm``. Begin with ``replication``: how nodes share what each of them let through.
+May import ``srtm``. Begin with ``service``; ``replication`` is how nodes share what each of them let through.
 """

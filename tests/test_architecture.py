@@ -55,7 +55,7 @@ HEAVY = ("numpy", "scipy", "matplotlib", "fastapi", "hypercorn", "sqlalchemy", "
 STARTERS = {"srtm.cli", "srtm.commands.benches", "srtm.commands.services"}
 
 # The client library and the command reach services through these alone.
-DOORS = {"srtm.client.distributor", "srtm.client.broker", "srtm.net.http_client"}
+DOORS = {"srtm.client.distributor", "srtm.client.broker", "srtm.client.limit_service", "srtm.net.http_client"}
 
 
 def module_name(path: Path) -> str:

@@ -126,11 +126,11 @@ class DistributorClient:
         """
         query = {} if fitting is None else {"fitting": fitting}
         query |= _numbers(rounds_s=rounds_s, confidence=confidence)
-        return await self._call("PUT", f"/v1/topics/{_part(name)}", Json, body=document, query=query)
+        return await self._call("PUT", f"/v1/topics/{path_part(name)}", Json, body=document, query=query)
 
     async def fitting(self, name: str) -> Json:
         """Return the state of a topic's fitting. Raises NotFound."""
-        return await self._call("GET", f"/v1/topics/{_part(name)}/fitting", Json)
+        return await self._call("GET", f"/v1/topics/{path_part(name)}/fitting", Json)
 
     async def plan(self, document: Mapping[str, object], *, confidence: float | None = None) -> Json:
         """Return what a submission of ``document`` would do now. Nothing is stored; it takes seconds. Raises BadInput.
@@ -146,37 +146,39 @@ class DistributorClient:
 
     async def topic(self, name: str) -> Json:
         """Return the ``TopicView`` of a topic. Raises NotFound."""
-        return await self._call("GET", f"/v1/topics/{_part(name)}", Json)
+        return await self._call("GET", f"/v1/topics/{path_part(name)}", Json)
 
     async def why(self, name: str) -> Json:
         """Return why a topic is late: ``cause, sentence, remedy, broker, figures, also``. Raises NotFound."""
-        return await self._call("GET", f"/v1/topics/{_part(name)}/why", Json)
+        return await self._call("GET", f"/v1/topics/{path_part(name)}/why", Json)
 
     async def set_options(self, name: str, options: Mapping[str, object]) -> Json:
         """Change mode, split or adaptation of a topic and return its new ``TopicView``. Raises NotFound, BadInput."""
-        return await self._call("PATCH", f"/v1/topics/{_part(name)}", Json, body=options)
+        return await self._call("PATCH", f"/v1/topics/{path_part(name)}", Json, body=options)
 
     async def remove_topic(self, name: str, *, purge: bool = False) -> None:
         """Remove a topic. ``purge``: also delete its queued messages. Raises NotFound."""
-        await self._call("DELETE", f"/v1/topics/{_part(name)}", Any, query={"purge": str(purge).lower()})
+        await self._call("DELETE", f"/v1/topics/{path_part(name)}", Any, query={"purge": str(purge).lower()})
 
     async def change_publishers(self, name: str, *, add: Sequence[Json] = (), remove: Sequence[str] = ()) -> Json:
         """Add and remove publishers of a topic. Raises NotFound, BadInput, Conflict."""
         change = {"add": list(add), "remove": list(remove)}
-        return await self._call("PATCH", f"/v1/topics/{_part(name)}/publishers", Json, body=change)
+        return await self._call("PATCH", f"/v1/topics/{path_part(name)}/publishers", Json, body=change)
 
     async def publishers(self, name: str, broker: str | None = None) -> Json:
         """Return all assignments, in columns ``ids, brokers, groups, rates, processes, batches``. Raises NotFound."""
         query = {} if broker is None else {"broker": broker}
-        return await self._call("GET", f"/v1/topics/{_part(name)}/publishers", Json, query=query)
+        return await self._call("GET", f"/v1/topics/{path_part(name)}/publishers", Json, query=query)
 
     async def decisions(self, name: str) -> list[Json]:
         """Return the decisions about a topic: ``number, at, lines``, newest first. Raises NotFound."""
-        return await self._call("GET", f"/v1/topics/{_part(name)}/decisions", list[Json])
+        return await self._call("GET", f"/v1/topics/{path_part(name)}/decisions", list[Json])
 
     async def assignment(self, topic: str, publisher_id: str) -> Assignment:
         """Return the broker of a publisher. Raises NotFound (no such topic), Unavailable (no broker)."""
-        return await self._call("GET", f"/v1/topics/{_part(topic)}/publishers/{_part(publisher_id)}", Assignment)
+        return await self._call(
+            "GET", f"/v1/topics/{path_part(topic)}/publishers/{path_part(publisher_id)}", Assignment
+        )
 
     async def brokers(self) -> list[Json]:
         """Return all brokers."""
@@ -184,15 +186,15 @@ class DistributorClient:
 
     async def broker(self, name: str) -> Json:
         """Return one broker. Raises NotFound."""
-        return await self._call("GET", f"/v1/brokers/{_part(name)}", Json)
+        return await self._call("GET", f"/v1/brokers/{path_part(name)}", Json)
 
     async def capacity(self, name: str) -> Json:
         """Return a broker's known capacities and the rate that is left. Raises NotFound."""
-        return await self._call("GET", f"/v1/brokers/{_part(name)}/capacity", Json)
+        return await self._call("GET", f"/v1/brokers/{path_part(name)}/capacity", Json)
 
     async def note_capacity(self, name: str, document: Mapping[str, object]) -> Json:
         """Store a capacity. It replaces the one for the same promise and traffic class. Raises NotFound, BadInput."""
-        return await self._call("PUT", f"/v1/brokers/{_part(name)}/capacity", Json, body=document)
+        return await self._call("PUT", f"/v1/brokers/{path_part(name)}/capacity", Json, body=document)
 
     async def drain_broker(self, name: str, *, force: bool = False) -> Json:
         """Drain a broker. ``force``: even if the others cannot carry its load.
@@ -200,19 +202,19 @@ class DistributorClient:
         Raises NotFound, Conflict (the others cannot carry its load; nothing was changed).
         """
         query = {"force": str(force).lower()}
-        return await self._call("POST", f"/v1/brokers/{_part(name)}/drain", Json, query=query, repeatable=True)
+        return await self._call("POST", f"/v1/brokers/{path_part(name)}/drain", Json, query=query, repeatable=True)
 
     async def undrain_broker(self, name: str) -> Json:
         """Take back the drain of a broker that has ended. Raises NotFound, Conflict (it still drains)."""
-        return await self._call("POST", f"/v1/brokers/{_part(name)}/undrain", Json, repeatable=True)
+        return await self._call("POST", f"/v1/brokers/{path_part(name)}/undrain", Json, repeatable=True)
 
     async def forget_broker(self, name: str) -> None:
         """Forget a broker that is dead or empty. Raises NotFound, Conflict (it has publishers or tokens)."""
-        await self._call("DELETE", f"/v1/brokers/{_part(name)}", Any)
+        await self._call("DELETE", f"/v1/brokers/{path_part(name)}", Any)
 
     async def broker_is_dead(self, name: str, notice: DeadNotice) -> None:
         """Report that one incarnation of a broker ended. Raises NotFound, Conflict (another incarnation lives)."""
-        await self._call("POST", f"/v1/brokers/{_part(name)}/dead", Any, body=notice, repeatable=True)
+        await self._call("POST", f"/v1/brokers/{path_part(name)}/dead", Any, body=notice, repeatable=True)
 
     async def lookup(self, topic: str) -> Lookup:
         """Ask every URL for the brokers of a topic, as nsqlookupd's clients do, and merge the answers.
@@ -385,7 +387,7 @@ def _decoded(answer: httpx.Response, kind: type[_T]) -> _T:
         raise PeerError(f"the answer of {answer.url} cannot be read: {error}") from error
 
 
-def _part(name: str) -> str:
+def path_part(name: str) -> str:
     """Encode ``name`` as one segment of a path. Raises BadInput if that is impossible."""
     try:
         part = quote(name, safe="")

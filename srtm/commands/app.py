@@ -14,6 +14,7 @@ from srtm.commands import (
     brokers,
     drain,
     groups,
+    limits,
     penalty,
     services,
     sizes,
@@ -43,6 +44,8 @@ topics.app.command("groups")(groups.groups)
 topics.app.command("publishers")(topic_publishers.publishers)
 topics.app.command("penalty")(penalty.penalty)
 app.add_typer(topics.app, name="topic")
+limits.app.command("serve")(services.limit_serve)
+app.add_typer(limits.app, name="limit")
 app.add_typer(broker_capacity.app, name="capacity")
 app.add_typer(brokers.app, name="brokers")
 app.command("drain")(drain.drain)

@@ -1,4 +1,4 @@
-"""``srtm broker``, ``nsqd``, ``distributor``, ``adaptor`` and ``up``: services, which run until a signal."""
+"""``srtm broker``, ``nsqd``, ``distributor``, ``adaptor``, ``limit serve`` and ``up``: services, until a signal."""
 
 from __future__ import annotations
 
@@ -151,6 +151,46 @@ def distributor(
 def adaptor(distributor: DistributorOption = None, token: TokenOption = None) -> int:
     """Run the split loop in a process of its own. While it runs, the distributor's own one stands back."""
     return run_service(partial(_adapt, distributor, token))
+
+
+def limit_serve(
+    http_address: Annotated[str, typer.Option(metavar="HOST:PORT")] = "127.0.0.1:4196",
+    resp_address: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Answer CL.THROTTLE here, in the Redis protocol.")
+    ] = None,
+    contracts: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Contracts (TOML) that are put in force at the start.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Directory that keeps submitted contracts. Default: none.")
+    ] = None,
+    headers: Annotated[
+        str, typer.Option(metavar="LIST", help="Headers of answers to gateways, of these three; or none.")
+    ] = "ratelimit,x-ratelimit,retry-after",
+    max_subjects: Annotated[int, typer.Option(metavar="N", help="Subjects of a namespace; more share.")] = 1_000_000,
+    token: TokenOption = None,
+    tokens: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Tokens and scopes, instead of --token: SCOPE NAME TOKEN a line.")
+    ] = None,
+    tls_cert: Annotated[str | None, typer.Option(metavar="FILE", help="Certificate (PEM): serve HTTPS.")] = None,
+    tls_key: Annotated[str | None, typer.Option(metavar="FILE", help="Key of the certificate (PEM).")] = None,
+) -> int:
+    """Run the limit service, which allows or refuses requests of any client by contracts."""
+    from limiting.config import LimitConfig, header_families
+    from limiting.service import serve
+
+    config = LimitConfig(
+        http_address=http_address,
+        resp_address=resp_address,
+        contracts=contracts,
+        data=data,
+        headers=header_families(headers),
+        max_subjects=max_subjects,
+        tokens=_tokens(token, tokens),
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+    )
+    return run_service(partial(serve, config))
 
 
 async def _adapt(urls: list[str] | None, token: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Owns limits inside a program: a limiter of contracts, answers for HTTP, and middleware for ASGI and WSGI.
+"""Owns limits inside a program: a limiter of contracts, and the headers and problems of answers.
 
 May import ``contracts`` and the extension. Begin with ``limiter``.
 """

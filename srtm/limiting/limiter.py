@@ -17,6 +17,7 @@ from srtm.errors import BadInput, NotFound
 
 MOST_SUBJECTS = 1_000_000  # of a namespace: some 64 MB with one bucket each
 MOST_COST = 2**32 - 1
+GRANT_BYTES = 48
 _SWEPT = 4_096  # slots a call: some 100 us
 
 Clocks = Callable[[], tuple[int, int]]  # monotonic and wall, ns

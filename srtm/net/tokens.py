@@ -93,6 +93,11 @@ class Tokens:
         """Whether ``token`` is one of these."""
         return digest(token) in self._digests
 
+    def allows(self, token: str, scopes: Collection[Scope]) -> bool:
+        """Whether ``token`` is one of these, and its scope is ``operator`` or in ``scopes``."""
+        holder = self._found(token)
+        return holder is not None and (holder.scope == OPERATOR or holder.scope in scopes)
+
     def check(self, authorization: str | None, scopes: Collection[Scope], broker: str | None = None) -> None:
         """Check the header ``authorization``. ``broker``: the broker in whose name the request speaks, if it does.
 
@@ -108,14 +113,18 @@ class Tokens:
             raise NotItsName(holder.name, broker)
 
     def _holder(self, authorization: str) -> Holder | None:
-        """Find the holder. All tokens are compared, each in constant time, so that timing reveals nothing."""
         kind, _, token = authorization.partition(" ")
-        given = digest(token.strip())
+        found = self._found(token.strip())
+        return found if kind.lower() == "bearer" else None
+
+    def _found(self, token: str) -> Holder | None:
+        """Find the holder. All tokens are compared, each in constant time, so that timing reveals nothing."""
+        given = digest(token)
         found = None
         for known, holder in self._digests.items():
             if hmac.compare_digest(known, given):
                 found = holder
-        return found if kind.lower() == "bearer" else None
+        return found
 
 
 def digest(token: str) -> bytes:

@@ -31,9 +31,10 @@ ARROWS = {
     "srtm.cluster": "srtm.client srtm.concurrency srtm.control srtm.net",
     "srtm.console": "srtm.client srtm.concurrency srtm.control srtm.net",
     "srtm.commands": (
-        "srtm.analysis srtm.client srtm.cluster srtm.console srtm.control srtm.net srtm.topics "
+        "srtm.analysis srtm.client srtm.cluster srtm.console srtm.contracts srtm.control srtm.net srtm.topics "
         "adaptor.distributor_feed adaptor.service bench.commands bench.demo bench.harness.cluster_runs "
-        "broker.__main__ broker.nsqd_main distributor.config distributor.fitting distributor.service"
+        "broker.__main__ broker.nsqd_main distributor.config distributor.fitting distributor.service "
+        "limiting.config limiting.service"
     ),
     "srtm.cli": "srtm.cluster srtm.commands broker.__main__ broker.nsqd_main",
     "srtm.__main__": "srtm.cli",
@@ -125,6 +126,17 @@ ARROWS = {
     "adaptor.service": "adaptor.topics srtm.concurrency srtm.control",
     # limiting
     "limiting": "",
+    "limiting.config": "srtm.limiting srtm.net",
+    "limiting.checks": "srtm.contracts srtm.limiting",
+    "limiting.contract_store": "srtm.contracts srtm.limiting srtm.net",
+    "limiting.redis_server": "srtm._native srtm.limiting srtm.net",
+    "limiting.api": (
+        "limiting.checks limiting.config limiting.contract_store srtm.contracts srtm.limiting srtm.net srtm.web"
+    ),
+    "limiting.service": (
+        "limiting.api limiting.config limiting.contract_store limiting.redis_server srtm.concurrency srtm.contracts "
+        "srtm.limiting srtm.net srtm.web"
+    ),
     "limiting.replication": "srtm.token_bucket",
     "limiting.replication.gossiped": "limiting.replication srtm.token_bucket",
     # bench

@@ -1,0 +1,25 @@
+"""The ASGI application of the limit service: its routes are in the modules beside it. Refusals are problem+json."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+
+from limiting.api.access import Access
+from limiting.api.check_routes import add_check_routes
+from limiting.api.contract_routes import add_contract_routes
+from limiting.api.parts import Parts
+from limiting.api.subject_routes import add_subject_routes
+from srtm.version import __version__
+from srtm.web.refusals import add_refusals, checked_first, refuse_two_lengths
+
+
+def make_app(parts: Parts) -> FastAPI:
+    """Return the application over the limiter and the contracts of ``parts``."""
+    app = FastAPI(title="SRTM limit service", version=__version__, redoc_url=None)
+    for add_routes in (add_check_routes, add_contract_routes, add_subject_routes):
+        add_routes(app, parts)
+    add_refusals(app)
+    if parts.config.tokens is not None:  # added later: runs earlier
+        app.middleware("http")(checked_first(Access(parts.config.tokens).check))
+    app.middleware("http")(checked_first(refuse_two_lengths, closes=True))
+    return app

@@ -1,0 +1,68 @@
+"""Contracts of the limit service: listed, submitted, changed and removed while it runs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Header, Request, Response
+
+from limiting.api.bodies import ContractsBody
+from limiting.api.parts import Parts
+from limiting.contract_store import Versioned
+from srtm.contracts.contract import read_contract, read_contracts
+from srtm.errors import BadInput
+from srtm.web.bodies import documented, json_answer
+
+_Match = Annotated[str | None, Header(description="The contract's ETag: 409 if it was changed since.")]
+
+
+def add_contract_routes(app: FastAPI, parts: Parts) -> None:
+    """Add the routes of operators."""
+    store = parts.contracts
+    shape = documented("A contract: the shape of `[[contracts]]` in a contract file.")
+
+    @app.get("/limit/v1/contracts")
+    async def list_contracts() -> Response:
+        """All contracts with what was asked of their policies, by namespace and pattern."""
+        return json_answer([_view(each, parts) for each in store.all()])
+
+    @app.post("/limit/v1/contracts", openapi_extra=documented('`{"contracts": [...]}`: a contract file as JSON.'))
+    async def submit(request: Request) -> Response:
+        """Put several contracts in force, all or none. Others stay."""
+        body = await parts.body(request, ContractsBody)
+        contracts = read_contracts(body.contracts)
+        store.put_all(contracts)
+        return json_answer([_view(store.get(*contract.key), parts) for contract in contracts])
+
+    @app.get("/limit/v1/contracts/{namespace}/{pattern:path}")
+    async def show_contract(namespace: str, pattern: str) -> Response:
+        """The contract of exactly this pattern."""
+        return _answer(store.get(namespace, pattern), parts)
+
+    @app.put("/limit/v1/contracts/{namespace}/{pattern:path}", openapi_extra=shape)
+    async def put_contract(namespace: str, pattern: str, request: Request, if_match: _Match = None) -> Response:
+        """Put a contract in force. It holds at once; what subjects have used stays."""
+        document = await parts.body(request, dict[str, Any])
+        contract = read_contract({"namespace": namespace, "subject": pattern, **document})
+        if contract.key != (namespace, pattern):
+            raise BadInput("subject", contract.subject, f"must be that of the path, {namespace!r} and {pattern!r}")
+        return _answer(store.put(contract, if_match), parts)
+
+    @app.delete("/limit/v1/contracts/{namespace}/{pattern:path}", status_code=204)
+    async def remove_contract(namespace: str, pattern: str, if_match: _Match = None) -> Response:
+        """Remove a contract and its subjects."""
+        store.remove(namespace, pattern, if_match)
+        return Response(status_code=204)
+
+
+def _answer(versioned: Versioned, parts: Parts) -> Response:
+    return json_answer(_view(versioned, parts), headers={"ETag": versioned.etag})
+
+
+def _view(versioned: Versioned, parts: Parts) -> dict[str, Any]:
+    counts = parts.limiter.counts(versioned.contract)
+    return {
+        **versioned.contract.to_json(),
+        "version": versioned.version,
+        "counts": [count._asdict() for count in counts],
+    }

@@ -1,0 +1,105 @@
+"""Subjects (the heaviest, one, bans), usage by namespace and policy, metrics, and whether the service runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query, Response
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
+
+from limiting.api.bodies import verdict_json
+from limiting.api.parts import Parts
+from srtm.limiting.limiter import MOST_COST
+from srtm.version import __version__
+from srtm.web.bodies import json_answer
+
+_Most = Annotated[int, Query(ge=1, le=1_000)]
+
+
+def add_subject_routes(app: FastAPI, parts: Parts) -> None:
+    """Add the routes of operators, and those of monitoring."""
+    limiter = parts.limiter
+
+    @app.get("/limit/v1/subjects/{namespace}")
+    async def heaviest(namespace: str, most: _Most = 20) -> Response:
+        """The most checked subjects, by a sample, with what they have left."""
+        found = limiter.heaviest(namespace, most)
+        known = limiter.subjects().get(namespace, 0)
+        return json_answer({"namespace": namespace, "in_memory": known, "heaviest": [each._asdict() for each in found]})
+
+    @app.get("/limit/v1/subjects/{namespace}/{subject:path}")
+    async def show_subject(namespace: str, subject: str) -> Response:
+        """What a subject has left. Nothing is taken."""
+        return json_answer(verdict_json(subject, limiter.peek(namespace, subject, 1)))
+
+    @app.put("/limit/v1/subjects/{namespace}/{subject:path}")
+    async def ban_subject(namespace: str, subject: str) -> Response:
+        """Ban a subject: windows are full, and buckets owe their `max_debt`. Time pays it, or `DELETE`."""
+        limiter.charge(namespace, subject, MOST_COST)
+        return json_answer(verdict_json(subject, limiter.peek(namespace, subject, 1)))
+
+    @app.delete("/limit/v1/subjects/{namespace}/{subject:path}", status_code=204)
+    async def reset_subject(namespace: str, subject: str) -> Response:
+        """Make a subject a new one, with nothing used."""
+        limiter.reset(namespace, subject)
+        return Response(status_code=204)
+
+    @app.get("/limit/v1/usage")
+    async def usage() -> Response:
+        """What was allowed and refused, by namespace."""
+        return json_answer(_usage(parts))
+
+    @app.get("/healthz")
+    async def healthz() -> Response:
+        """That the service runs, and its version."""
+        return json_answer({"status": "ok", "srtm_version": __version__})
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        """For Prometheus."""
+        scrape = CollectorRegistry(auto_describe=False)
+        scrape.register(_Counts(parts))
+        return Response(generate_latest(scrape), media_type=CONTENT_TYPE_LATEST)
+
+
+def _usage(parts: Parts) -> list[dict[str, Any]]:
+    subjects = parts.limiter.subjects()
+    found: dict[str, dict[str, Any]] = {}
+    for versioned in parts.contracts.all():
+        name = versioned.contract.namespace
+        row = found.setdefault(name, {"namespace": name, "subjects": subjects.get(name, 0), "allowed": 0, "refused": 0})
+        counts = parts.limiter.counts(versioned.contract)
+        # Each check counts at every policy of its contract. Which of them refuse one check together is not kept.
+        row["allowed"] += counts[0].allowed
+        row["refused"] += max(count.refused for count in counts)
+    return list(found.values())
+
+
+class _Counts(Collector):
+    """Collects the counts whenever it is scraped. A subject is never a label."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        labels = ["namespace", "contract", "policy"]
+        families = [
+            CounterMetricFamily("srtm_limit_allowed", "Checks that the contract allowed.", labels=labels),
+            CounterMetricFamily("srtm_limit_refused", "Checks that this policy refused.", labels=labels),
+            CounterMetricFamily("srtm_limit_cost", "Tokens of allowed checks.", labels=labels),
+        ]
+        for versioned in self._parts.contracts.all():
+            for count in self._parts.limiter.counts(versioned.contract):
+                values = [*versioned.contract.key, count.name]
+                for family, value in zip(families, count[1:], strict=True):
+                    family.add_metric(values, value)
+        yield from families
+        subjects = GaugeMetricFamily("srtm_limit_subjects", "Subjects in memory.", labels=["namespace"])
+        for namespace, known in self._parts.limiter.subjects().items():
+            subjects.add_metric([namespace], known)
+        yield subjects
+        yield GaugeMetricFamily("srtm_limit_slot_bytes", "Bytes of slots.", value=self._parts.limiter.bytes)

@@ -1,0 +1,44 @@
+"""The settings of the limit service, with the reason for each default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from srtm.errors import BadInput
+from srtm.limiting.headers import FAMILIES, Family
+from srtm.limiting.limiter import MOST_SUBJECTS
+from srtm.net.tokens import Tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class LimitConfig:
+    """Everything that ``srtm limit serve`` takes, parsed. Raises BadInput if it makes no sense."""
+
+    http_address: str = "127.0.0.1:4196"  # loopback: nothing is exposed by accident; port 0: any free one
+    resp_address: str | None = None  # None: no Redis protocol
+    data: Path | None = None  # directory of the contracts that were submitted; None: they end with the process
+    contracts: Path | None = None  # a contract file, read at every start
+    tokens: Tokens | None = field(default=None, repr=False)  # None: no token is needed
+    tls_cert: str | None = None  # PEM files; None: HTTP in clear
+    tls_key: str | None = field(default=None, repr=False)
+    headers: tuple[Family, ...] = FAMILIES  # of answers to gateways
+    max_subjects: int = MOST_SUBJECTS  # of a namespace, and keys of the Redis protocol
+    max_body_bytes: int = 4 << 20  # 1,000 checks with the longest subjects are 1.2 MB; 10,000 contracts some 3 MB
+    body_timeout_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            missing = "tls_key" if self.tls_key is None else "tls_cert"
+            raise BadInput(missing, None, "a certificate and its key must be given together")
+        if not 1_000 <= self.max_subjects <= 100_000_000:
+            raise BadInput("max_subjects", self.max_subjects, "must be 1,000 to 100,000,000")
+
+
+def header_families(text: str) -> tuple[Family, ...]:
+    """Read a list of header families, separated by commas; "none": no headers. Raises BadInput."""
+    names = [] if text == "none" else [name.strip() for name in text.split(",")]
+    found = tuple(family for family in FAMILIES if family in names)
+    if len(found) != len(names):
+        raise BadInput("headers", text, f"must be of {', '.join(FAMILIES)}, separated by commas; or none")
+    return found

@@ -1,0 +1,83 @@
+"""The limit service: contracts, the limiter, and HTTP and the Redis protocol around them.
+
+When it is cancelled it takes no new requests and gives those under way a second to end. What subjects have used ends
+with the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import trio
+
+from limiting.api.app import make_app
+from limiting.api.parts import Parts
+from limiting.config import LimitConfig
+from limiting.contract_store import ContractStore
+from limiting.redis_server import RedisServer
+from srtm.concurrency.background import background_nursery
+from srtm.contracts.contract_file import read_contract_file
+from srtm.limiting.limiter import Limiter
+from srtm.log import Log
+from srtm.net.address import format_address
+from srtm.web.serving import Certificate, bound, serve_app
+
+_SWEEP_S = 0.25  # 4,096 slots each time: a million subjects in a minute and a half
+
+
+class BoundAddresses(NamedTuple):
+    """The addresses that are listened on, as HOST:PORT with the real port. None: switched off."""
+
+    http: str
+    resp: str | None
+
+
+async def serve(
+    config: LimitConfig, *, task_status: trio.TaskStatus[BoundAddresses] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Run a limit service until cancelled. It has started when HTTP answers.
+
+    Raises BadInput (a bad address, contract or file), Unavailable (a port is in use).
+    """
+    certificate = Certificate(config.tls_cert, config.tls_key)
+    certificate.check()
+    limiter = Limiter(max_subjects=config.max_subjects)
+    contracts = ContractStore(limiter, config.data)
+    if config.contracts is not None:
+        contracts.put_all(read_contract_file(config.contracts))
+    redis = RedisServer(config.max_subjects, config.tokens)
+    with bound(config.http_address) as listener:
+        http = format_address(*listener.getsockname()[:2])
+        async with background_nursery() as nursery:
+            resp = None
+            if config.resp_address is not None:
+                resp = await nursery.start(_serve_redis, redis, config.resp_address)
+            nursery.start_soon(_sweep, [limiter.sweep, redis.sweep])
+            app = make_app(Parts(limiter, contracts, config))
+            ready = partial(_ready, BoundAddresses(http, resp), config, task_status)
+            await serve_app(app, listener, certificate, ready)
+
+
+def _ready(addresses: BoundAddresses, config: LimitConfig, task_status: trio.TaskStatus[BoundAddresses]) -> None:
+    facts = {"http" if config.tls_cert is None else "https": addresses.http, "resp": addresses.resp}
+    Log("limit").info("ready", **{name: address for name, address in facts.items() if address is not None})
+    task_status.started(addresses)
+
+
+async def _serve_redis(
+    redis: RedisServer, address: str, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED
+) -> None:
+    with bound(address, "resp_address") as listener:
+        name = format_address(*listener.getsockname()[:2])
+        sockets = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
+        task_status.started(name)
+        await trio.serve_listeners(redis.serve, [sockets])
+
+
+async def _sweep(sweeps: list[Callable[[], None]]) -> None:
+    while True:
+        await trio.sleep(_SWEEP_S)
+        for sweep in sweeps:
+            sweep()

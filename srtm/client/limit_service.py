@@ -1,0 +1,149 @@
+"""HTTP client of the limit service. A refusal raises the same exception here as there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+import msgspec
+
+from srtm.client.distributor import TOKEN_VARIABLE, Json, path_part, unreachable
+from srtm.errors import BadInput, PeerError, Unavailable
+from srtm.net.problem_json import refusal
+from srtm.net.tls_trust import ca_file as trusted_file
+from srtm.net.tls_trust import trusting
+from srtm.net.tokens import checked_token
+
+DEFAULT_URL = "http://127.0.0.1:4196"
+URL_VARIABLE = "SRTM_LIMIT"
+_T = TypeVar("_T")
+
+
+class LimitClient:
+    """Calls the limit service's HTTP routes. Use it as an async context manager.
+
+    ``url``, ``token`` and ``ca_file`` default to $SRTM_LIMIT, $SRTM_TOKEN and $SRTM_CA_FILE. Every call raises
+    Unavailable (no answer within ``timeout_s``), BadInput (the token does not allow the call), PeerError (the answer
+    cannot be read).
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        ca_file: str | None = None,
+        timeout_s: float = 10.0,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.url = _checked_url(url or os.environ.get(URL_VARIABLE, "") or DEFAULT_URL)
+        token = token or os.environ.get(TOKEN_VARIABLE) or None
+        self._http = httpx.AsyncClient(
+            headers={"Authorization": f"Bearer {checked_token('token', token)}"} if token else {},
+            timeout=timeout_s,
+            trust_env=False,
+            verify=trusting(trusted_file(ca_file)) if self.url.startswith("https:") else False,
+            transport=transport,
+        )
+
+    async def __aenter__(self) -> Self:
+        await self._http.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._http.__aexit__(kind, error, trace)
+
+    async def check(self, namespace: str, subjects: Sequence[str], cost: int = 1, *, peek: bool = False) -> Json:
+        """Ask for ``cost`` tokens of all subjects, or of none. Raises BadInput, NotFound."""
+        body = {"namespace": namespace, "subjects": list(subjects), "cost": cost, "peek": peek}
+        return await self._call("POST", "/limit/v1/check", Json, body)
+
+    async def correct(self, grant: str, cost: int) -> None:
+        """Replace the cost of a check by what it came to. Raises BadInput."""
+        await self._call("POST", "/limit/v1/correct", Any, {"grant": grant, "cost": cost})
+
+    async def release(self, grant: str) -> None:
+        """End an open request. Raises BadInput."""
+        await self._call("POST", "/limit/v1/release", Any, {"grant": grant})
+
+    async def contracts(self) -> list[Json]:
+        """Return all contracts, with what was asked of their policies."""
+        return await self._call("GET", "/limit/v1/contracts", list[Json])
+
+    async def contract(self, namespace: str, pattern: str) -> Json:
+        """Return the contract of a pattern. Raises NotFound."""
+        return await self._call("GET", _contract(namespace, pattern), Json)
+
+    async def submit(self, contracts: Sequence[Json]) -> list[Json]:
+        """Put contracts in force, all or none. Raises BadInput."""
+        return await self._call("POST", "/limit/v1/contracts", list[Json], {"contracts": list(contracts)})
+
+    async def put(self, document: Json, *, version: int | None = None) -> Json:
+        """Put a contract in force. ``version``: that which it must have now. Raises BadInput, Conflict."""
+        path = _contract(str(document["namespace"]), str(document["subject"]))
+        headers = {} if version is None else {"If-Match": f'"{version}"'}
+        return await self._call("PUT", path, Json, document, headers)
+
+    async def remove(self, namespace: str, pattern: str) -> None:
+        """Remove a contract and its subjects. Raises NotFound."""
+        await self._call("DELETE", _contract(namespace, pattern), Any)
+
+    async def heaviest(self, namespace: str, most: int = 20) -> Json:
+        """Return the most checked subjects of a namespace."""
+        return await self._call("GET", f"/limit/v1/subjects/{path_part(namespace)}?most={most}", Json)
+
+    async def subject(self, namespace: str, subject: str) -> Json:
+        """Return what a subject has left. Raises NotFound."""
+        return await self._call("GET", _subject(namespace, subject), Json)
+
+    async def ban(self, namespace: str, subject: str) -> Json:
+        """Ban a subject, and return what it has left. Raises NotFound."""
+        return await self._call("PUT", _subject(namespace, subject), Json)
+
+    async def reset(self, namespace: str, subject: str) -> None:
+        """Make a subject a new one."""
+        await self._call("DELETE", _subject(namespace, subject), Any)
+
+    async def usage(self) -> list[Json]:
+        """Return what was allowed and refused, by namespace."""
+        return await self._call("GET", "/limit/v1/usage", list[Json])
+
+    async def _call(
+        self, method: str, path: str, kind: type[_T], body: object = None, headers: Mapping[str, str] | None = None
+    ) -> _T:
+        content = None if body is None else msgspec.json.encode(body)
+        try:
+            answer = await self._http.request(method, self.url + path, content=content, headers=headers)
+        except httpx.TransportError as error:
+            raise Unavailable(unreachable(self.url, error)) from error
+        if not answer.is_success:
+            raise refusal(self.url + path, answer.status_code, answer.content)
+        try:
+            return msgspec.json.decode(answer.content or b"null", type=kind)
+        except msgspec.DecodeError as error:
+            raise PeerError(f"the answer of {answer.url} cannot be read: {error}") from error
+
+
+def _contract(namespace: str, pattern: str) -> str:
+    return f"/limit/v1/contracts/{path_part(namespace)}/{path_part(pattern)}"
+
+
+def _subject(namespace: str, subject: str) -> str:
+    return f"/limit/v1/subjects/{path_part(namespace)}/{path_part(subject)}"
+
+
+def _checked_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(httpx.URL(url).host) and parts.port != 0
+    except (ValueError, httpx.InvalidURL):
+        valid = False
+    if not valid:
+        raise BadInput("url", url, f"must be a URL like {DEFAULT_URL}")
+    return url.rstrip("/")

@@ -1,0 +1,232 @@
+"""``srtm limit ...``: an operator's calls to the limit service."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+from rich.console import Console
+
+from srtm.client.distributor import Json
+from srtm.client.limit_service import DEFAULT_URL, LimitClient
+from srtm.console.output import JsonOption, TokenOption, show, table
+from srtm.console.running import run_trio
+from srtm.errors import BadInput
+
+_T = TypeVar("_T")
+app = typer.Typer(no_args_is_help=True, help="Limits: contracts, checks, subjects.", rich_markup_mode=None)
+contract_app = typer.Typer(no_args_is_help=True, help="Contracts: submit, show, set, remove.", rich_markup_mode=None)
+app.add_typer(contract_app, name="contract")
+
+UrlOption = Annotated[
+    str | None, typer.Option("--url", metavar="URL", help=f"Limit service. Default: $SRTM_LIMIT, else {DEFAULT_URL}.")
+]
+Namespace = Annotated[str, typer.Argument(metavar="NAMESPACE")]
+Subject = Annotated[str, typer.Argument(metavar="SUBJECT")]
+Pattern = Annotated[str, typer.Argument(metavar="PATTERN", help="A subject, or the beginning of subjects and a *.")]
+
+
+def ask(url: str | None, token: str | None, question: Callable[[LimitClient], Awaitable[_T]]) -> _T:
+    """Run ``question`` with a client of the limit service, in an event loop of its own."""
+
+    async def work() -> _T:
+        async with LimitClient(url, token=token) as client:
+            return await question(client)
+
+    return run_trio(work)
+
+
+@app.command()
+def check(
+    namespace: Namespace,
+    subjects: Annotated[list[str], typer.Argument(metavar="SUBJECT...")],
+    cost: Annotated[int, typer.Option(help="Tokens to take.")] = 1,
+    peek: Annotated[bool, typer.Option("--peek", help="Only look: take nothing.")] = False,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    json_file: JsonOption = None,
+) -> int:
+    """Ask for tokens of a subject, or of several at once: all or none. Status 1 if it is refused."""
+    found = ask(url, token, lambda client: client.check(namespace, subjects, cost, peek=peek))
+    show("limit check", found, json_file, partial(_show_check, found))
+    return 0 if found["allowed"] else 1
+
+
+@app.command("show")
+def show_subject(
+    namespace: Namespace,
+    subject: Subject,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    json_file: JsonOption = None,
+) -> None:
+    """Show what a subject has left. Nothing is taken."""
+    found = ask(url, token, lambda client: client.subject(namespace, subject))
+    show("limit show", found, json_file, lambda console: console.print(_policies(found)))
+
+
+@app.command()
+def ban(
+    namespace: Namespace,
+    subject: Subject,
+    lift: Annotated[bool, typer.Option("--lift", help="Lift a ban: the subject begins anew.")] = False,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    json_file: JsonOption = None,
+) -> None:
+    """Ban a subject: windows are full, and buckets owe their max_debt until time has paid it."""
+
+    async def change(client: LimitClient) -> Json:
+        if not lift:
+            return await client.ban(namespace, subject)
+        await client.reset(namespace, subject)
+        return await client.subject(namespace, subject)
+
+    found = ask(url, token, change)
+    show("limit ban", found, json_file, lambda console: console.print(_policies(found)))
+
+
+@app.command("subjects")
+def list_subjects(
+    namespace: Namespace,
+    most: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 20,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    json_file: JsonOption = None,
+) -> None:
+    """List the most checked subjects of a namespace, by a sample of one check in 16."""
+    found = ask(url, token, lambda client: client.heaviest(namespace, most))
+    show("limit subjects", found, json_file, partial(_show_heaviest, found))
+
+
+@contract_app.command()
+def submit(
+    file: Annotated[Path, typer.Argument(metavar="FILE.toml")],
+    url: UrlOption = None,
+    token: TokenOption = None,
+    json_file: JsonOption = None,
+) -> None:
+    """Put the contracts of a file in force, all or none. Others stay."""
+    from srtm.contracts.contract_file import read_contract_file
+
+    contracts = [contract.to_json() for contract in read_contract_file(file)]
+    found = ask(url, token, lambda client: client.submit(contracts))
+    show("limit contract submit", found, json_file, partial(_show_contracts, found))
+
+
+@contract_app.command("show")
+def show_contracts(
+    namespace: Annotated[str | None, typer.Argument(metavar="NAMESPACE")] = None,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    json_file: JsonOption = None,
+) -> None:
+    """Show all contracts, or those of a namespace, with what was asked of their policies."""
+    everything = ask(url, token, lambda client: client.contracts())
+    found = [each for each in everything if namespace is None or each["namespace"] == namespace]
+    show("limit contract show", found, json_file, partial(_show_contracts, found))
+
+
+@contract_app.command("set")
+def set_values(
+    namespace: Namespace,
+    pattern: Pattern,
+    changes: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="shadow=true, or POLICY.rate=50.")],
+    url: UrlOption = None,
+    token: TokenOption = None,
+    json_file: JsonOption = None,
+) -> None:
+    """Change values of a contract while it is in force. What subjects have used stays."""
+
+    async def change(client: LimitClient) -> Json:
+        before = await client.contract(namespace, pattern)
+        version = before.pop("version")
+        before.pop("counts")
+        return await client.put(changed(before, changes), version=version)
+
+    found = ask(url, token, change)
+    show("limit contract set", found, json_file, partial(_show_contracts, [found]))
+
+
+@contract_app.command()
+def remove(namespace: Namespace, pattern: Pattern, url: UrlOption = None, token: TokenOption = None) -> None:
+    """Remove a contract and its subjects."""
+    ask(url, token, lambda client: client.remove(namespace, pattern))
+
+
+def changed(document: Json, changes: list[str]) -> Json:
+    """Return a contract's document with ``KEY=VALUE`` changes. Raises BadInput."""
+    policies = {policy["name"]: dict(policy) for policy in document["policies"]}
+    top = dict(document)
+    for change in changes:
+        key, sign, text = change.partition("=")
+        policy, dot, field = key.rpartition(".")
+        if not sign or not key:
+            raise BadInput("change", change, "must be KEY=VALUE, such as shadow=true or burst.rate=50")
+        if dot and policy not in policies:
+            raise BadInput("change", change, f"must name a policy of the contract: {', '.join(policies)}")
+        (policies[policy] if dot else top)[field if dot else key] = _value(text)
+    return {**top, "policies": list(policies.values())}
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text  # such as 90s, without quotes
+
+
+def _show_check(found: Json, console: Console) -> None:
+    if found["allowed"]:
+        console.print("allowed" + (f", after {found['wait_s']:g} s" if found["wait_s"] else ""))
+    else:
+        later = "never" if found["wait_s"] is None else f"in {found['wait_s']:g} s"
+        console.print(f"refused by {', '.join(found['violated'])}; may pass {later}")
+    for subject in found["subjects"]:
+        console.print(_policies(subject))
+
+
+def _policies(subject: Json) -> Any:
+    rows = [
+        [said["name"], "allows" if said["allowed"] else "refuses", said["remaining"], said["wait_s"], said["reset_s"]]
+        for said in subject["policies"]
+    ]
+    title = f"{subject['subject']} under {subject['contract']}"
+    return table(title, ["policy", "says", "remaining", "wait s", "all back s"], rows, left=2)
+
+
+def _show_heaviest(found: Json, console: Console) -> None:
+    rows = [[each["subject"], each["checks"], each["error"]] for each in found["heaviest"]]
+    title = f"{found['in_memory']:,} subjects of {found['namespace']} in memory"
+    console.print(table(title, ["subject", "checks", "at most too many"], rows))
+
+
+def _show_contracts(found: list[Json], console: Console) -> None:
+    rows = [
+        [
+            each["namespace"],
+            each["subject"],
+            policy["name"],
+            policy["kind"],
+            _rule(policy),
+            "shadow" if each["shadow"] else each["mode"],
+            counts["allowed"],
+            counts["refused"],
+        ]
+        for each in found
+        for policy, counts in zip(each["policies"], each["counts"], strict=True)
+    ]
+    columns = ["namespace", "subject", "policy", "kind", "rule", "mode", "allowed", "refused"]
+    console.print(table("", columns, rows, left=6))
+
+
+def _rule(policy: Json) -> str:
+    if "rate" in policy:
+        return f"{policy['rate']:g}/s, burst {policy['burst']:g}"
+    if "window" in policy:
+        return f"{policy['quota']:,} in {policy['window']}"
+    return f"{policy['quota']:,} at once"

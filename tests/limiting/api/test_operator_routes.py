@@ -1,0 +1,101 @@
+"""Contracts, subjects and figures over HTTP, and which token may use what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from limiting.api.app import make_app
+from limiting.api.parts import Parts
+from limiting.config import LimitConfig
+from srtm.net.tokens import Tokens
+
+POLICY = {"name": "burst", "rate": 5, "burst": 7}
+PATH = "/limit/v1/contracts/api/user:*"
+
+
+async def test_a_contract_is_put_read_changed_and_removed(client: httpx.AsyncClient) -> None:
+    put = await client.put(PATH, json={"policies": [POLICY]})
+    assert (put.status_code, put.json()["policies"][0]["burst"]) == (200, 7)
+    read = await client.get(PATH)
+    assert read.headers["ETag"] == put.headers["ETag"]
+    check = {"namespace": "api", "subject": "user:1"}
+    await client.post("/limit/v1/check", json=check)
+    assert (await client.get(PATH)).json()["counts"] == [{"name": "burst", "allowed": 1, "refused": 0, "cost": 1}]
+    change = {"policies": [{**POLICY, "burst": 3}]}
+    assert (await client.put(PATH, json=change, headers={"If-Match": put.headers["ETag"]})).status_code == 200
+    late = await client.put(PATH, json=change, headers={"If-Match": put.headers["ETag"]})
+    assert (late.status_code, late.json()["field"]) == (409, "If-Match")
+    assert (await client.delete(PATH)).status_code == 204
+    assert (await client.get(PATH)).status_code == 404
+
+
+async def test_contracts_are_submitted_all_or_none(client: httpx.AsyncClient) -> None:
+    good = {"namespace": "api", "subject": "user:*", "policies": [POLICY]}
+    bad = {"namespace": "api", "subject": "x", "policies": [{**POLICY, "burst": 0}]}
+    refused = await client.post("/limit/v1/contracts", json={"contracts": [good, bad]})
+    assert (refused.status_code, refused.json()["field"]) == (400, "contracts[1].policies[0].burst")
+    assert len((await client.get("/limit/v1/contracts")).json()) == 2
+    assert (await client.post("/limit/v1/contracts", json={"contracts": [good]})).json()[0]["subject"] == "user:*"
+    assert len((await client.get("/limit/v1/contracts")).json()) == 3
+
+
+async def test_a_path_and_its_document_name_the_same_contract(client: httpx.AsyncClient) -> None:
+    answer = await client.put(PATH, json={"subject": "other", "policies": [POLICY]})
+    assert (answer.status_code, answer.json()["field"]) == (400, "subject")
+
+
+async def test_a_subject_is_shown_banned_and_pardoned(client: httpx.AsyncClient) -> None:
+    path = "/limit/v1/subjects/api/user%2F1"
+    assert (await client.get(path)).json()["policies"][0]["remaining"] == 2
+    banned = (await client.put(path)).json()
+    assert (banned["subject"], banned["allowed"], banned["wait_s"]) == ("user/1", False, 3)
+    assert (await client.delete(path)).status_code == 204
+    assert (await client.get(path)).json()["allowed"]
+    assert (await client.get("/limit/v1/subjects/none/x")).status_code == 404
+
+
+async def test_what_happened_is_counted(client: httpx.AsyncClient) -> None:
+    for _ in range(3):
+        await client.post("/limit/v1/check", json={"namespace": "api", "subject": "a"})
+    usage = {row["namespace"]: row for row in (await client.get("/limit/v1/usage")).json()}
+    assert usage["api"] == {"namespace": "api", "subjects": 1, "allowed": 2, "refused": 1}
+    text = (await client.get("/metrics")).text
+    assert 'srtm_limit_allowed_total{contract="*",namespace="api",policy="burst"} 2.0' in text
+    assert 'srtm_limit_refused_total{contract="*",namespace="api",policy="burst"} 1.0' in text
+    for _ in range(200):
+        await client.post("/limit/v1/check", json={"namespace": "api", "subject": "heavy"})
+    found = (await client.get("/limit/v1/subjects/api?most=1")).json()
+    assert (found["in_memory"], found["heaviest"][0]["subject"]) == (2, "heavy")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "client_status"),
+    [
+        ("GET", "/healthz", 200),
+        ("GET", "/metrics", 200),
+        ("POST", "/limit/v1/check", 400),
+        ("POST", "/limit/v1/correct", 400),
+        ("GET", "/limit/v1/contracts", 403),
+        ("PUT", PATH, 403),
+        ("DELETE", PATH, 403),
+        ("PUT", "/limit/v1/subjects/api/a", 403),
+        ("GET", "/limit/v1/usage", 403),
+    ],
+)
+async def test_clients_may_ask_and_operators_may_do_all(
+    parts: Parts, method: str, path: str, client_status: int
+) -> None:
+    tokens = Tokens.parsed("tokens", "operator o secret\nclient c weak\n")
+    locked = Parts(parts.limiter, parts.contracts, LimitConfig(tokens=tokens))
+    transport = httpx.ASGITransport(app=make_app(locked))
+    statuses: dict[str, Any] = {}
+    async with httpx.AsyncClient(transport=transport, base_url="http://limit") as asking:
+        for token in ("none", "weak", "secret"):
+            answer = await asking.request(method, path, headers={"Authorization": f"Bearer {token}"})
+            statuses[token] = answer.status_code
+    assert statuses["none"] == (200 if path == "/healthz" else 401)
+    assert statuses["weak"] == client_status
+    assert statuses["secret"] not in (401, 403)

@@ -1,0 +1,49 @@
+"""A limit service without sockets."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from limiting.api.app import make_app
+from limiting.api.parts import Parts
+from limiting.config import LimitConfig
+from limiting.contract_store import ContractStore
+from srtm.contracts.contract import read_contract
+from srtm.limiting.limiter import Limiter
+
+S = 10**9
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0
+
+    def __call__(self) -> tuple[int, int]:
+        return self.now, self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def parts(clock: Clock) -> Parts:
+    """Two tokens at once and one a second, for every subject of ``api``; two requests at once in ``jobs``."""
+    limiter = Limiter(clocks=clock)
+    store = ContractStore(limiter)
+    bucket = {"name": "burst", "rate": 1, "burst": 2}
+    slots = {"name": "open", "kind": "concurrency", "quota": 2}
+    store.put(read_contract({"namespace": "api", "subject": "*", "policies": [bucket]}))
+    store.put(read_contract({"namespace": "jobs", "subject": "*", "policies": [slots]}))
+    return Parts(limiter, store, LimitConfig(max_body_bytes=100_000))
+
+
+@pytest.fixture
+async def client(parts: Parts) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(app=make_app(parts))
+    async with httpx.AsyncClient(transport=transport, base_url="http://limit") as asking:
+        yield asking

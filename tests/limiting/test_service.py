@@ -1,0 +1,101 @@
+"""The limit service on real sockets, by its command: start, checks by both protocols, contracts that outlive it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from limiting.config import LimitConfig, header_families
+from limiting.service import BoundAddresses, serve
+from srtm.client.limit_service import LimitClient
+from srtm.errors import BadInput, NotFound, Unavailable
+from srtm.net.tokens import Tokens
+
+pytestmark = pytest.mark.slow
+
+FILE = """
+[[contracts]]
+namespace = "api"
+subject = "user:*"
+policies = [{name = "burst", rate = 0.001, burst = 2}]
+"""
+
+
+def config(tmp_path: Path, **changes: object) -> LimitConfig:
+    file = tmp_path / "contracts.toml"
+    file.write_text(FILE)
+    ports = {"http_address": "127.0.0.1:0", "resp_address": "127.0.0.1:0"}
+    return LimitConfig(**{**ports, "contracts": file, "data": tmp_path / "data", **changes})
+
+
+async def test_it_answers_http_and_redis_clients_and_keeps_contracts(tmp_path: Path) -> None:
+    with trio.fail_after(30):
+        for attempt in range(2):
+            async with trio.open_nursery() as nursery:
+                bound: BoundAddresses = await nursery.start(serve, config(tmp_path))
+                async with LimitClient(f"http://{bound.http}") as client:
+                    said = [(await client.check("api", ["user:a/b"]))["allowed"] for _ in range(3)]
+                    assert said == [True, True, False]
+                    contracts = [each["subject"] for each in await client.contracts()]
+                    assert contracts == ["user:*"] if attempt == 0 else ["*", "user:*"]
+                    document = {"namespace": "api", "subject": "*", "policies": [{"name": "p", "rate": 1, "burst": 1}]}
+                    version = (await client.put(document))["version"]
+                    assert (await client.contract("api", "*"))["version"] == version
+                    assert (await client.ban("api", "."))["allowed"] is False
+                    await client.reset("api", ".")
+                    assert (await client.subject("api", "."))["allowed"]
+                    assert (await client.usage())[0]["refused"] == 1
+                    with pytest.raises(NotFound):
+                        await client.remove("api", "none")
+                assert bound.resp is not None
+                await throttled(bound.resp)
+                nursery.cancel_scope.cancel()
+
+
+async def throttled(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    stream = await trio.open_tcp_stream(host, int(port))
+    await stream.send_all(b"CL.THROTTLE user:1 0 1 60\r\n")
+    assert bytes(await stream.receive_some()).startswith(b"*5\r\n:0\r\n:1\r\n")
+    await stream.aclose()
+
+
+async def test_ports_in_use_and_bad_contracts_are_refused(tmp_path: Path) -> None:
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            bound: BoundAddresses = await nursery.start(serve, config(tmp_path))
+            for option, address in (("http_address", bound.http), ("resp_address", bound.resp)):
+                with pytest.RaisesGroup(Unavailable, allow_unwrapped=True, flatten_subgroups=True) as caught:
+                    await serve(config(tmp_path, **{option: address}))
+                assert option in repr(caught.value)
+            nursery.cancel_scope.cancel()
+    (tmp_path / "bad.toml").write_text(FILE.replace("burst = 2", "burst = 0"))
+    with pytest.raises(BadInput, match="burst"):
+        await serve(config(tmp_path, contracts=tmp_path / "bad.toml"))
+
+
+async def test_a_client_without_a_known_token_is_refused(tmp_path: Path) -> None:
+    tokens = Tokens.of_one("secret")
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            bound: BoundAddresses = await nursery.start(serve, config(tmp_path, tokens=tokens))
+            async with LimitClient(f"http://{bound.http}", token="wrong") as client:
+                with pytest.raises(BadInput, match="token"):
+                    await client.check("api", ["user:1"])
+            async with LimitClient(f"http://{bound.http}", token="secret") as client:
+                assert (await client.check("api", ["user:1"]))["allowed"]
+            nursery.cancel_scope.cancel()
+    async with LimitClient(f"http://{bound.http}") as client:
+        with pytest.raises(Unavailable):
+            await client.contracts()
+
+
+def test_families_of_headers_are_read() -> None:
+    assert header_families("none") == ()
+    assert header_families("retry-after, ratelimit") == ("ratelimit", "retry-after")
+    with pytest.raises(BadInput, match="must be of ratelimit"):
+        header_families("ratelimit,x")
+    with pytest.raises(BadInput, match="must be of ratelimit"):
+        header_families("ratelimit,ratelimit")

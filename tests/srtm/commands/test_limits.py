@@ -1,0 +1,91 @@
+"""``srtm limit ...`` against a limit service in this process."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from limiting.api.app import make_app
+from limiting.api.parts import Parts
+from limiting.config import LimitConfig
+from limiting.contract_store import ContractStore
+from srtm.cli import main
+from srtm.client.limit_service import LimitClient
+from srtm.commands import limits
+from srtm.limiting.limiter import Limiter
+
+FILE = """
+[[contracts]]
+namespace = "api"
+subject = "user:*"
+policies = [{name = "burst", rate = 0.001, burst = 2}]
+"""
+
+
+@pytest.fixture(autouse=True)
+def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    limiter = Limiter()
+    parts = Parts(limiter, ContractStore(limiter), LimitConfig())
+    transport = httpx.ASGITransport(app=make_app(parts))
+    monkeypatch.setattr(limits, "LimitClient", partial(LimitClient, transport=transport))
+    (tmp_path / "contracts.toml").write_text(FILE)
+    assert main(["limit", "contract", "submit", str(tmp_path / "contracts.toml")]) == 0
+
+
+def result(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    capsys.readouterr()
+    main(["limit", *words, "--json", "-"])
+    return json.loads(capsys.readouterr().out)["result"]
+
+
+def test_a_check_says_so_by_its_status(capsys: pytest.CaptureFixture[str]) -> None:
+    assert [main(["limit", "check", "api", "user:1"]) for _ in range(3)] == [0, 0, 1]
+    assert "refused by burst; may pass in" in capsys.readouterr().out
+    assert main(["limit", "check", "api", "user:1", "--cost", "0", "--peek"]) == 0
+    assert main(["limit", "check", "none", "user:1"]) == 2
+    assert "contract" in capsys.readouterr().err
+
+
+def test_values_of_a_contract_are_set(capsys: pytest.CaptureFixture[str]) -> None:
+    found = result(capsys, "contract", "set", "api", "user:*", "burst.rate=50", "shadow=true")
+    assert (found["policies"][0]["rate"], found["policies"][0]["burst"], found["shadow"]) == (50, 2, True)
+    (shown,) = result(capsys, "contract", "show", "api")
+    assert shown == found
+    assert result(capsys, "contract", "show", "other") == []
+    assert main(["limit", "contract", "remove", "api", "user:*"]) == 0
+    assert result(capsys, "contract", "show") == []
+
+
+@pytest.mark.parametrize("change", ["shadow", "=1", "other.rate=1", "burst.rate=0", "burst.rat=1", "name=x"])
+def test_changes_that_cannot_be_are_refused(capsys: pytest.CaptureFixture[str], change: str) -> None:
+    assert main(["limit", "contract", "set", "api", "user:*", change]) == 2
+    (shown,) = result(capsys, "contract", "show")
+    assert shown["version"] == 1
+
+
+def test_texts_need_no_quotes() -> None:
+    document = {"policies": [{"name": "day", "kind": "window", "quota": 1, "window": "1d"}]}
+    changed = limits.changed(document, ["day.window=12h", "day.quota=7"])
+    assert changed["policies"] == [{"name": "day", "kind": "window", "quota": 7, "window": "12h"}]
+
+
+def test_subjects_are_shown_banned_and_pardoned(capsys: pytest.CaptureFixture[str]) -> None:
+    assert result(capsys, "ban", "api", "user:1")["allowed"] is False
+    assert result(capsys, "show", "api", "user:1")["allowed"] is False
+    assert result(capsys, "ban", "api", "user:1", "--lift")["allowed"] is True
+    assert result(capsys, "subjects", "api")["in_memory"] == 0
+    for words in (["show", "api", "user:1"], ["subjects", "api"], ["ban", "api", "user:1"], ["contract", "show"]):
+        assert main(["limit", *words]) == 0
+    assert "user:1 under user:*" in capsys.readouterr().out
+
+
+def test_a_service_that_is_away_is_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LimitClient", LimitClient)
+    assert main(["limit", "contract", "show", "--url", "http://127.0.0.1:1"]) == 1
+    assert "http://127.0.0.1:1" in capsys.readouterr().err
+    assert main(["limit", "contract", "show", "--url", "nowhere"]) == 2
