@@ -33,11 +33,13 @@ def running(*command: str, ping: str, directory: Path, hard: bool = False) -> It
         subprocess.Popen(command, cwd=directory, stdin=subprocess.DEVNULL, stdout=log, stderr=log) as process,
     ):
         try:
-            wait_for(ping, lambda: process.poll() is None)
+            try:
+                wait_for(ping, lambda: process.poll() is None)
+            except NotReady as error:
+                log.seek(0)
+                said = log.read().decode(errors="replace")[-500:]
+                raise NotReady(f"{command[0]}: no answer at {error}; it said: {said}") from None
             yield process
-        except NotReady:
-            log.seek(0)
-            raise NotReady(f"{command[0]}: {log.read().decode(errors='replace')[-500:]}") from None
         finally:
             if hard:
                 process.kill()

@@ -3,6 +3,9 @@ again on what it kept."""
 
 from __future__ import annotations
 
+import ipaddress
+import itertools
+import os
 import signal
 import socket
 import subprocess
@@ -23,6 +26,7 @@ CERTIFICATES = ROOT / "tests" / "certificates"
 START_S = 40.0
 STOP_S = 15.0
 POLL_S = 0.01  # a foreign process has no other sign of being ready than its port
+_STARTS = itertools.count()
 
 
 def programs_are_here() -> None:
@@ -110,9 +114,14 @@ async def running(system: str, folder: Path, flags: Sequence[str]) -> AsyncItera
         node.kill()
 
 
+def _host() -> str:
+    """A loopback address that no other start listens at: whoever answers there is the one that was started."""
+    return str(ipaddress.IPv4Address("127.64.0.1") + (os.getpid() % 1024 << 12) + next(_STARTS))
+
+
 def ended(system: str, arguments: Sequence[str], folder: Path) -> tuple[int, str, str] | None:
     """Exit status, standard output and standard error of a start that ends by itself; None: it serves."""
-    tcp_address, http_address = free_addresses()
+    tcp_address, http_address = (address.replace("127.0.0.1", _host()) for address in free_addresses())
     where = [f"--tcp-address={tcp_address}", f"--http-address={http_address}", f"--data-path={folder}"]
     folder.mkdir(parents=True, exist_ok=True)
     command = [*COMMANDS[system], *where, "--https-address=127.0.0.1:0", *arguments]
