@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import reduce
 
@@ -167,9 +167,11 @@ class Search:
         above = [watch for watch in watches if watch.is_above]
         if above:
             worst_ns = max(watch.latency.total_ns for watch in above)
-            is_worse = worst_ns > (self._before_ns or math.inf)
-            if is_worse and self._machine.state is State.JUDGING and not self._rules.always:
-                return self._judge_worse(above, worst_ns, now_ns)
+            if self._machine.state is State.JUDGING and not self._rules.always:
+                if any(watch.is_falling for watch in above) and now_ns - self._in_force_ns < DRAINS_WITHIN_NS:
+                    return self._judge_on(now_ns)
+                if worst_ns > (self._before_ns or math.inf):
+                    return self._judge_worse(worst_ns, now_ns)
             if not any(watch.has_seen_enough for watch in above):
                 return []
             return self._record(Trigger.LATE, now_ns)
@@ -352,16 +354,18 @@ class Search:
         self._machine.go(Trigger.STEP, now_ns)
         return [*stopped, *self._place(now_ns)]
 
+    def _judge_on(self, now_ns: int) -> list[Action]:
+        """The layout is late, and gets less so: a queue drains, which the layout before has left."""
+        stopped = self._stop_all()
+        self._machine.go(Trigger.DRAINING, now_ns)
+        self._round += 1
+        return [*stopped, *self._measure(now_ns, 0)]
+
     # Taking back
 
-    def _judge_worse(self, above: Sequence[Watch], worst_ns: int, now_ns: int) -> list[Action]:
-        """The layout is clearly late, and later than the one before: it is taken back, unless a queue drains."""
+    def _judge_worse(self, worst_ns: int, now_ns: int) -> list[Action]:
+        """The layout is clearly late, and later than the one before: it is taken back."""
         assert self._before_ns is not None
-        if any(watch.is_falling for watch in above) and now_ns - self._in_force_ns < DRAINS_WITHIN_NS:
-            stopped = self._stop_all()
-            self._machine.go(Trigger.DRAINING, now_ns)
-            self._round += 1
-            return [*stopped, *self._measure(now_ns, 0)]
         self._note_round(now_ns)
         stopped = self._stop_all()
         self._machine.go(Trigger.WORSE, now_ns)
