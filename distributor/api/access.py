@@ -1,6 +1,7 @@
 """Which token may use which route, and in whose name.
 
-An operator's token may use every route. Routes of programs without tokens (NSQ consumers, health checks) are open. A
+An operator's token may use every route. Routes of programs without tokens (NSQ consumers, health checks) are open, and
+so are the page's files, which hold no data. A
 route that is not named here is for operators only. A broker's token may use only those of its own name below
 ``/v1/brokers/NAME``.
 """
@@ -13,8 +14,9 @@ from fastapi import Request
 from starlette.routing import BaseRoute, Match, Route
 
 from srtm.net.tokens import SCOPES, Scope, Tokens
+from srtm.web.browser import ASSETS, SESSION, authorization
 
-_OPEN = {"/ping", "/healthz", "/lookup", "/topics", "/channels", "/nodes", "/info"}
+_OPEN = {"/", "/ping", "/healthz", "/lookup", "/topics", "/channels", "/nodes", "/info", SESSION}
 _ANY: tuple[Scope, ...] = SCOPES
 _ALSO: dict[tuple[str, str], tuple[Scope, ...]] = {
     ("GET", "/v1/topics/{name}/publishers/{publisher_id}"): ("client", "broker"),
@@ -39,7 +41,7 @@ class Access:
         """Raises Unauthorized, Forbidden."""
         if is_open(request.scope["path"]):  # the URL's path depends on the Host header
             return
-        self._tokens.check(request.headers.get("Authorization"), *self._needed(request))
+        self._tokens.check(authorization(request), *self._needed(request))
 
     def _needed(self, request: Request) -> tuple[tuple[Scope, ...], str | None]:
         """Scopes besides ``operator``, and the broker that speaks. Any token may learn that a route does not exist."""
@@ -58,4 +60,4 @@ def scopes(method: str, path: str) -> tuple[Scope, ...]:
 
 def is_open(path: str) -> bool:
     """Whether ``path`` needs no token."""
-    return path in _OPEN
+    return path in _OPEN or path.startswith(ASSETS)

@@ -13,7 +13,7 @@ import trio
 from fastapi import FastAPI, Request, Response
 
 from distributor.api.access import Access
-from distributor.api.bodies import read_document, read_message
+from distributor.api.bodies import TopicFile, read_document, read_message
 from distributor.api.budgets import add_budgets, budgets
 from distributor.api.capacity import add_capacity_routes
 from distributor.api.fittings import add_fitting_routes, requested_options
@@ -25,6 +25,8 @@ from distributor.config import DistributorConfig
 from distributor.jobs import explain as explaining
 from distributor.jobs.layout_jobs import LayoutJobs
 from distributor.model.cluster import Topic
+from distributor.page.observer import Observer
+from distributor.page.routes import add_page_routes
 from distributor.registry.registry import Registry
 from distributor.registry.topic_requests import not_fitted
 from distributor.sync.service import SyncService
@@ -34,19 +36,26 @@ from distributor.views.metrics import exposition
 from distributor.views.topic_why import topic_why
 from srtm.control import DeadNotice, SyncRequest
 from srtm.errors import BadInput
+from srtm.topics.file import read_topic_text
 from srtm.topics.publisher_blocks import declared_publishers
 from srtm.topics.spec import TopicSpec, parse_change, parse_topic_json
 from srtm.version import __version__
 from srtm.web.bodies import documented, json_answer
+from srtm.web.browser import refuse_other_sites
 from srtm.web.refusals import Admit, add_refusals, checked_first, refuse_two_lengths
 
 
 def make_app(
-    registry: Registry, syncing: SyncService, admit: Admit | None = None, layouts: LayoutJobs | None = None
+    registry: Registry,
+    syncing: SyncService,
+    admit: Admit | None = None,
+    layouts: LayoutJobs | None = None,
+    observer: Observer | None = None,
 ) -> FastAPI:
     """The ASGI application.
 
-    ``admit`` raises an SrtmError for requests that must not be served. ``layouts`` is None on a standby.
+    ``admit`` raises an SrtmError for requests that must not be served. ``layouts`` and ``observer`` are None on a
+    standby.
     """
     app = FastAPI(title="SRTM distributor", version=__version__, redoc_url=None)
     for add_routes in (
@@ -61,6 +70,7 @@ def make_app(
         add_routes_of_topics(app, registry, syncing, layouts)
     add_capacity_routes(app, registry)
     add_fitting_routes(app, registry, layouts)
+    add_page_routes(app, registry, observer)
     add_budgets(app, registry.config)
     add_refusals(app)
     describe(app)
@@ -68,6 +78,7 @@ def make_app(
         app.middleware("http")(checked_first(admit))
     if registry.config.tokens is not None:  # added later: runs earlier
         app.middleware("http")(checked_first(Access(registry.config.tokens, app.routes).check))
+    app.middleware("http")(checked_first(refuse_other_sites))
     app.middleware("http")(checked_first(refuse_two_lengths, closes=True))
     return app
 
@@ -127,6 +138,11 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: SyncService, layout
         """One topic: where it is, its shares, and the brokers' latest reports."""
         return json_answer(views.topic_view(registry.topic(name), registry, syncing))
 
+    @app.get("/v1/topics/{name}/document")
+    async def document(name: str) -> Response:
+        """The document of a topic, as `PUT /v1/topics/NAME` takes it; its publishers in columns."""
+        return json_answer(registry.topic(name).spec.to_json())
+
     @app.get("/v1/topics/{name}/why")
     async def why(name: str) -> Response:
         """Why a topic is late: the cause, one sentence with its figures, and what to do."""
@@ -152,6 +168,12 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: SyncService, layout
         explaining.check_confidence(confidence)
         async with _spec(request, config, name) as spec:
             return json_answer(await explaining.planned(spec, registry, syncing, confidence))
+
+    @app.post("/v1/topic-files", openapi_extra=documented('`{"text", "csv": {name: text}}`'))
+    async def read_file(request: Request) -> Response:
+        """The document of a topic file in TOML, as the other routes take it. `csv`: the files that it names."""
+        given = await read_document(request, config, TopicFile)
+        return json_answer(await trio.to_thread.run_sync(read_topic_text, given.text, given.csv))
 
     @app.post("/v1/plan", openapi_extra=shape)
     async def plan(request: Request, confidence: float = explaining.DEFAULT_CONFIDENCE) -> Response:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+import msgspec
 import trio
 from fastapi import Request
 
@@ -17,6 +18,13 @@ from srtm.net.json_keys import refuse_repeated_keys
 from srtm.web.bodies import Budget, decoded, read_content
 
 _T = TypeVar("_T")
+
+
+class TopicFile(msgspec.Struct, forbid_unknown_fields=True):
+    """The text of a topic file, and of the CSV files that it names."""
+
+    text: str
+    csv: dict[str, str] = {}
 
 
 async def read_document(request: Request, config: DistributorConfig, kind: type[_T]) -> _T:

@@ -11,6 +11,9 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
 from distributor.api.access import is_open, scopes
+from distributor.api.bodies import TopicFile
+from distributor.page.latency_history import HistoryView
+from distributor.page.rows import BrokerRows, TopicRows
 from distributor.verdict.why import Why
 from distributor.views import broker_view, nsqlookupd, topic_view
 from srtm import control
@@ -56,11 +59,14 @@ ANSWERS: dict[tuple[str, str], Any] = {
     ("PATCH", "/v1/topics/{name}"): topic_view.TopicView,
     ("GET", "/v1/topics/{name}"): topic_view.TopicView,
     ("DELETE", "/v1/topics/{name}"): None,
+    ("GET", "/v1/topics/{name}/document"): dict[str, Any],
+    ("GET", "/v1/topics/{name}/history"): HistoryView,
     ("GET", "/v1/topics/{name}/why"): Why,
     ("GET", "/v1/topics/{name}/decisions"): list[topic_view.DecisionView],
     ("GET", "/v1/topics/{name}/fitting"): FittingView,
     ("POST", "/v1/topics/{name}/plan"): PlanView,
     ("POST", "/v1/plan"): PlanView,
+    ("POST", "/v1/topic-files"): dict[str, Any],
     ("PATCH", "/v1/topics/{name}/publishers"): topic_view.TopicView,
     ("GET", "/v1/topics/{name}/publishers"): topic_view.PublisherColumns,
     ("GET", "/v1/topics/{name}/publishers/{publisher_id}"): control.Assignment,
@@ -77,6 +83,8 @@ ANSWERS: dict[tuple[str, str], Any] = {
     ("PUT", "/v1/brokers/{name}/capacity"): broker_view.CapacityView,
     ("DELETE", "/v1/brokers/{name}/capacity"): None,
     ("PUT", "/v1/shares"): control.ProposalResults,
+    ("GET", "/v1/overview/topics"): TopicRows,
+    ("GET", "/v1/overview/brokers"): BrokerRows,
     ("GET", "/v1/history"): control.HistoryAnswer,
     ("GET", "/lookup"): control.Lookup,
     ("GET", "/topics"): nsqlookupd.LookupTopics,
@@ -93,8 +101,9 @@ ANSWERS: dict[tuple[str, str], Any] = {
     ("GET", "/metrics"): str,
 }
 
-# {operation: the body that brokers and the adaptor send}
+# {operation: the body that is sent, but for documents of operators}
 _BODIES: dict[tuple[str, str], Any] = {
+    ("POST", "/v1/topic-files"): TopicFile,
     ("POST", "/v1/brokers/{name}/sync"): control.SyncRequest,
     ("POST", "/v1/brokers/{name}/dead"): control.DeadNotice,
     ("POST", "/v1/brokers/{name}/history"): control.HistoryReport,

@@ -16,6 +16,7 @@ from distributor.jobs.penalty_gauge import PenaltyGauge
 from distributor.jobs.promise_watch import PromiseWatch
 from distributor.jobs.scaling import scaling_of
 from distributor.jobs.split_loop import split_loop
+from distributor.page.observer import Observer
 from distributor.registry.registry import Registry
 from srtm.log import Log
 
@@ -30,8 +31,9 @@ def leader_app(registry: Registry, url: str) -> tuple[ASGIApp, Sequence[Task]]:
     gauge = PenaltyGauge(registry, around.syncing, around.measuring)
     watch = PromiseWatch(registry, around.syncing)
     splitting = split_loop(registry, around.syncing.histories, around.syncing.split_owner, log)
-    tasks = (layouts.run, gauge.run, watch.run, splitting.run)
-    return make_app(registry, around.syncing, layouts=layouts), tasks
+    observer = Observer(registry, around.syncing)
+    tasks = (layouts.run, gauge.run, watch.run, splitting.run, observer.run)
+    return make_app(registry, around.syncing, layouts=layouts, observer=observer), tasks
 
 
 def rules_of(config: DistributorConfig) -> Rules:

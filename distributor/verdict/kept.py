@@ -22,6 +22,7 @@ Delay = Literal["access", "processing", "network"]
 
 _LEAST_LATE = 5  # messages that may be late in a period that says something
 _WINDOW_S = 60.0  # of ``last_60s``
+_RECENT_S = 5.0  # of ``recent``, at least
 _LEAST_PART = 0.01  # of a topic's messages: a broker with fewer does not decide
 _GRAVITY: dict[Verdict, int] = {"kept": 0, "unknown": 1, "broken": 2}
 
@@ -82,6 +83,14 @@ def promise_verdict(slo: Slo, reports: Mapping[str, TopicReport]) -> PromiseVerd
         reason = f"since the start: {whole.reason} (last 60 s: {last.reason})"
         return PromiseVerdict(verdict=whole.verdict, reason=reason, last_60s=last, since_start=whole)
     return PromiseVerdict(verdict=last.verdict, reason=f"last 60 s: {last.reason}", last_60s=last, since_start=whole)
+
+
+def latest(slo: Slo, reports: Mapping[str, TopicReport]) -> Judged:
+    """The verdict on the last 5 to 10 s. ``reports``: {broker: its latest}; brokers without it do not count."""
+    told = {name: (report, report.recent) for name, report in reports.items() if report.recent is not None}
+    return _judged(
+        slo, {name: _at_broker(slo, name, report, recent, _RECENT_S) for name, (report, recent) in told.items()}
+    )
 
 
 def _judged(slo: Slo, brokers: Mapping[str, Judged]) -> Judged:

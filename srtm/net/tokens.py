@@ -93,6 +93,10 @@ class Tokens:
         """Whether ``token`` is one of these."""
         return digest(token) in self._digests
 
+    def holder(self, token: str) -> Holder | None:
+        """The holder of ``token``; None: it is not known."""
+        return self._found(token)
+
     def allows(self, token: str, scopes: Collection[Scope]) -> bool:
         """Whether ``token`` is one of these, and its scope is ``operator`` or in ``scopes``."""
         holder = self._found(token)

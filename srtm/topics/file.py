@@ -6,6 +6,7 @@ Files that a topic file names are included. The distributor alone checks the con
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,31 @@ def read_topic_file(path: Path) -> dict[str, Any]:
 
     Each block's ``csv`` (a path relative to the file) is replaced by ``csv_text`` with its content.
     """
+    return _document(_text("file", path), str(path), lambda field, name: _text(field, path.parent / name))
+
+
+def read_topic_text(text: str, csv: Mapping[str, str]) -> dict[str, Any]:
+    """Return the document of a topic file's ``text``. ``csv``: {name: text} of the files that it may name.
+
+    Raises BadInput.
+    """
+
+    def given(field: str, name: str) -> str:
+        if name not in csv:
+            raise BadInput(field, name, f"must be one of the files that were given: {', '.join(csv) or 'none was'}")
+        return csv[name]
+
+    return _document(text, text[:80], given)
+
+
+def _document(text: str, shown: str, csv_text: Callable[[str, str], str]) -> dict[str, Any]:
     try:
-        document = tomllib.loads(_text("file", path))
+        document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise BadInput("file", str(path), f"must be TOML: {error}") from error
+        raise BadInput("file", shown, f"must be TOML: {error}") from error
     blocks = document.get("publishers", [])
     if isinstance(blocks, list):
-        document["publishers"] = [_inlined(f"publishers[{i}].csv", block, path) for i, block in enumerate(blocks)]
+        document["publishers"] = [_inlined(f"publishers[{i}].csv", block, csv_text) for i, block in enumerate(blocks)]
     return document
 
 
@@ -35,11 +54,11 @@ def topic_name(document: dict[str, Any]) -> str:
     return name
 
 
-def _inlined(field: str, block: object, topic_file: Path) -> object:
+def _inlined(field: str, block: object, csv_text: Callable[[str, str], str]) -> object:
     if not isinstance(block, dict) or not isinstance(block.get("csv"), str):
         return block
     rest = {key: value for key, value in block.items() if key != "csv"}
-    return {**rest, "csv_text": _text(field, topic_file.parent / block["csv"])}
+    return {**rest, "csv_text": csv_text(field, block["csv"])}
 
 
 def _text(field: str, path: Path) -> str:

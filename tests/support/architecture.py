@@ -102,13 +102,17 @@ ARROWS = {
         "distributor.fitting distributor.model distributor.prediction distributor.registry distributor.sync "
         "distributor.verdict srtm.control srtm.token_bucket srtm.topics"
     ),
-    "distributor.api": (
-        "distributor.config distributor.fitting distributor.jobs distributor.model distributor.registry "
-        "distributor.sync distributor.verdict distributor.views srtm.control srtm.net srtm.protocol srtm.topics "
+    "distributor.page": (
+        "distributor.model distributor.registry distributor.sync distributor.verdict distributor.views srtm.control "
         "srtm.web"
     ),
+    "distributor.api": (
+        "distributor.config distributor.fitting distributor.jobs distributor.model distributor.page "
+        "distributor.registry distributor.sync distributor.verdict distributor.views srtm.control srtm.net "
+        "srtm.protocol srtm.topics srtm.web"
+    ),
     "distributor.leadership": (
-        "distributor.api distributor.config distributor.fitting distributor.jobs distributor.registry "
+        "distributor.api distributor.config distributor.fitting distributor.jobs distributor.page distributor.registry "
         "distributor.storage distributor.sync srtm.concurrency srtm.control"
     ),
     "distributor.service": (

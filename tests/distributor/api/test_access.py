@@ -19,6 +19,7 @@ from tests.support.distributor_in_process import Distributor
 
 TOKENS = "operator ann o\nbroker name b\nbroker b2 b2\nclient cars c\n"
 OPEN = {"/ping", "/healthz", "/lookup", "/topics", "/channels", "/nodes", "/info"}
+OPEN |= {"/", "/page/{name}", "/session"}
 BROKERS = {("POST", f"/v1/brokers/{{name}}/{what}") for what in ("sync", "history", "measurements/{id}", "dead")}
 CLIENTS = {("GET", "/v1/topics/{name}/publishers/{publisher_id:path}")}
 ANYBODYS = {("GET", "/metrics"), ("GET", "/openapi.json"), ("GET", "/docs")}

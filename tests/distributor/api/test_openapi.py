@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from distributor.api.app import make_app
 from distributor.api.openapi import ANSWERS, PROBLEM
+from distributor.page.observer import Observer
 from srtm.control import Problem
 from srtm.topics import json_schema as shapes
 from tests.support.distributor_in_process import Distributor, spec
@@ -39,7 +40,7 @@ class Service:
         opened = await Distributor.open(self._folder / "s.sqlite3", **settings_)
         await opened.brokers("a", "b")
         await opened.submit(spec(count=20))
-        app = make_app(opened.registry, opened.syncing)
+        app = make_app(opened.registry, opened.syncing, observer=Observer(opened.registry, opened.syncing))
         self.document = app.openapi()
         self.routes = {
             (method, route.path.replace(":path}", "}"))
@@ -113,6 +114,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "/v1/topics": {"name": "vans", **TOPIC},
     "/v1/topics/{name}/plan": TOPIC,
     "/v1/plan": {"name": "vans", **TOPIC, "burst": "auto"},
+    "/v1/topic-files": {"text": "rate = 1", "csv": {}},
     "PUT /v1/topics/{name}": TOPIC,
     "PATCH /v1/topics/{name}": {"mode": "proportional", "split": "fitted"},
     "/v1/topics/{name}/publishers": {"add": [{"id": "x", "rate": 0.1}], "remove": ["p1"]},

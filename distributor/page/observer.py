@@ -1,0 +1,157 @@
+"""Looks at all topics and brokers every few seconds, for whoever watches: rows, histories, and events.
+
+One look serves all browsers. It goes in portions: there may be ten thousand topics.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncGenerator, Sequence
+
+import msgspec
+import trio
+
+from distributor.model.cluster import Topic
+from distributor.page.latency_history import STEP_S, LatencyHistory
+from distributor.page.rows import BrokerRow, Reports, TopicRow, broker_row, topic_row
+from distributor.registry.registry import Registry
+from distributor.sync.penalty import utc
+from distributor.sync.service import SyncService
+from distributor.verdict.kept import Verdict, latest, promise_verdict
+from distributor.views.broker_view import broker_word
+from srtm.control import TopicReport
+
+EVENTS_S = 1.0
+EVENTS_KEPT = 200
+_PORTION = 20  # topics between two checkpoints: some ms
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened. ``topic`` or ``broker`` is empty."""
+
+    number: int
+    at: str
+    lines: Sequence[str]
+    topic: str = ""
+    broker: str = ""
+
+
+class Observer:
+    """``run`` it once, while this distributor leads. ``topics`` and ``brokers`` are of the latest look."""
+
+    def __init__(self, registry: Registry, syncing: SyncService) -> None:
+        self.topics: Sequence[TopicRow] = ()
+        self.brokers: Sequence[BrokerRow] = ()
+        self.history = LatencyHistory()
+        self.looks = 0
+        self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)  # oldest first
+        self._registry = registry
+        self._syncing = syncing
+        self._told: dict[str, int] = {
+            name: entries[-1].number for name, entries in registry.decisions.items() if entries
+        }
+        self._words: dict[str, str] = {}
+        self._since: dict[str, tuple[Verdict, str]] = {}  # {topic: its latest verdict, when it became so}
+        self._number = 0
+        self._changed = trio.Event()
+        self._over = False
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            look_at = trio.current_time()
+            while True:
+                self._note_events()
+                if trio.current_time() >= look_at:
+                    look_at = trio.current_time() + STEP_S
+                    await self._look()
+                self._tell()
+                await trio.sleep(EVENTS_S)
+        finally:
+            self._over = True
+            self._tell()
+
+    async def changes(self) -> AsyncGenerator[None]:
+        """Yield once at first, then after every second or look, until the lead ends."""
+        while not self._over:
+            yield
+            await self._changed.wait()
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+    # A look
+
+    async def _look(self) -> None:
+        topics, reports = self._registry.managed(), await self._reports()
+        names = {topic.name for topic in topics}
+        self.history.advance(self._registry.state.wall_ns() / 1e9, names)
+        self._since = {name: seen for name, seen in self._since.items() if name in names}
+        rows: list[TopicRow] = []
+        broken: dict[str, int] = {}
+        for number, topic in enumerate(topics):
+            if number % _PORTION == 0:
+                await trio.lowlevel.checkpoint()
+            row, worst = self._observed(topic, reports.get(topic.name, {}))
+            rows.append(row)
+            if worst is not None:
+                broken[worst] = broken.get(worst, 0) + 1
+        brokers = []
+        for number, name in enumerate(list(self._registry.brokers)):
+            if number % _PORTION == 0:
+                await trio.lowlevel.checkpoint()
+            if name in self._registry.brokers:
+                brokers.append(broker_row(name, self._registry, self._syncing, broken.get(name, 0)))
+        self.topics, self.brokers, self.looks = rows, brokers, self.looks + 1
+
+    async def _reports(self) -> dict[str, dict[str, TopicReport]]:
+        """{topic: {broker: its latest report}}, of brokers that are alive."""
+        found: dict[str, dict[str, TopicReport]] = {}
+        for name, topics in self._syncing.reports.items():
+            await trio.lowlevel.checkpoint()
+            if self._registry.is_alive(name):
+                for topic, report in topics.items():
+                    found.setdefault(topic, {})[name] = report
+        return found
+
+    def _observed(self, topic: Topic, reports: Reports) -> tuple[TopicRow, str | None]:
+        """The row of ``topic``, and the broker that breaks its promise."""
+        promise = promise_verdict(topic.spec.slo, reports)
+        demand = sum(self._syncing.histories.arrival_rates(topic.name).values())
+        verdict, since = self._since.get(topic.name, ("", ""))
+        if verdict != promise.verdict:
+            since = utc(self._registry.state.wall_ns())
+            self._since[topic.name] = promise.verdict, since
+        row = topic_row(topic, promise, since, reports, demand, self._syncing.layouts.states.get(topic.name))
+        now = latest(topic.spec.slo, reports)
+        in_force = sum(report.rate for report in reports.values())
+        delays = (now.access_ms, now.processing_ms, now.network_ms, now.consumer_wait_ms)
+        self.history.record(topic.name, (*delays, demand, in_force, row.backlog))
+        return row, promise.decides.broker if promise.verdict == "broken" else None
+
+    # Events
+
+    def _note_events(self) -> None:
+        """What came into decision logs, and brokers whose state is another, since the last time."""
+        for name, entries in self._registry.decisions.items():
+            told = self._told.get(name, 0)
+            if entries and entries[-1].number > told:
+                for entry in entries:
+                    if entry.number > told:
+                        self._add(utc(entry.wall_ns), entry.lines, topic=name)
+                self._told[name] = entries[-1].number
+        words = {
+            name: broker_word(name, self._registry, self._syncing.session(name).drain)
+            for name in self._registry.brokers
+        }
+        now = utc(self._registry.state.wall_ns())
+        for name in words.keys() | self._words.keys():
+            word, before = words.get(name, "forgotten"), self._words.get(name)
+            if self._words and word != before:
+                self._add(now, [word if before is None else f"{word}, was {before}"], broker=name)
+        self._words = dict(words)
+
+    def _add(self, at: str, lines: Sequence[str], topic: str = "", broker: str = "") -> None:
+        self._number += 1
+        self.events.append(Event(number=self._number, at=at, lines=lines, topic=topic, broker=broker))

@@ -1,0 +1,118 @@
+// The frame: signs in, listens to the stream of news, and shows the page that the address names.
+
+import { session, signIn, signOut } from "/page/api.js";
+import { broker } from "/page/broker.js";
+import { h, show } from "/page/dom.js";
+import { brokers, topics } from "/page/lists.js";
+import { submit } from "/page/submit.js";
+import { topic } from "/page/topic.js";
+
+const main = document.getElementById("main");
+const live = document.getElementById("live");
+const events = [];  // newest first
+let stream = null;
+let shown = null;  // the page that is shown: {update(news), close()}
+let latest = null;  // the latest news
+
+const PAGES = [
+  [/^#\/topics\/([^/]+)$/, (found) => topic(main, decodeURIComponent(found[1]))],
+  [/^#\/brokers\/([^/]+)$/, (found) => broker(main, decodeURIComponent(found[1]))],
+  [/^#\/brokers$/, () => brokers(main)],
+  [/^#\/submit$/, () => submit(main)],
+  [/^/, () => topics(main)],
+];
+
+function route() {
+  if (shown && shown.close) shown.close();
+  for (const [pattern, open] of PAGES) {
+    const found = pattern.exec(location.hash);
+    if (!found) continue;
+    shown = open(found);
+    break;
+  }
+  for (const link of document.querySelectorAll(".bar nav a")) {
+    const here = link.getAttribute("href") === (location.hash || "#/");
+    if (here) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  if (latest && shown.update) shown.update(latest, events);
+}
+
+function listen() {
+  if (stream) stream.close();
+  stream = new EventSource("/v1/events");
+  stream.onopen = () => show(live, "live");
+  stream.onmessage = (message) => {
+    latest = JSON.parse(message.data);
+    events.unshift(...latest.events.reverse());
+    events.length = Math.min(events.length, 200);
+    show(live, "live");
+    live.className = "live on";
+    if (shown && shown.update) shown.update(latest, events);
+  };
+  stream.onerror = () => {
+    show(live, "not connected");
+    live.className = "live off";
+    if (stream.readyState === EventSource.CLOSED) setTimeout(begin, 5000);
+  };
+}
+
+function askForToken(why) {
+  if (stream) stream.close();
+  if (shown && shown.close) shown.close();
+  shown = null;
+  document.getElementById("sign-out").hidden = true;
+  const field = h("input", { type: "password", id: "token", autocomplete: "current-password", required: true });
+  const said = h("p", { class: "refusal", role: "alert" }, why || "");
+  const enter = async (event) => {
+    event.preventDefault();
+    try {
+      await signIn(field.value.trim());
+      await begin();
+    } catch (error) {
+      show(said, error.message);
+    }
+  };
+  show(
+    main,
+    h(
+      "form",
+      { class: "card sign-in", onsubmit: enter },
+      h("h1", null, "Sign in"),
+      h("p", null, "The token of an operator, from the distributor's token file."),
+      h("label", { for: "token" }, "Token"),
+      field,
+      said,
+      h("button", { type: "submit" }, "Sign in"),
+    ),
+  );
+  field.focus();
+}
+
+async function begin() {
+  try {
+    const here = await session();
+    if (here.needed && here.name === null) return askForToken();
+    const out = document.getElementById("sign-out");
+    out.hidden = !here.needed;
+    out.title = here.needed ? `signed in as ${here.name}` : "";
+  } catch (error) {
+    show(main, h("p", { class: "refusal", role: "alert" }, `The distributor does not answer: ${error.message}`));
+    setTimeout(begin, 5000);
+    return undefined;
+  }
+  listen();
+  route();
+  return undefined;
+}
+
+document.getElementById("sign-out").addEventListener("click", async () => {
+  await signOut();
+  askForToken();
+});
+window.addEventListener("signed-out", () => askForToken("The token is not valid any more."));
+window.addEventListener("hashchange", () => {
+  route();
+  main.focus();
+});
+begin();

@@ -1,0 +1,116 @@
+// One broker: its load and machine, its topics and channels, and how it is taken out of service.
+
+import { ask, brokerPath, get } from "/page/api.js";
+import { confirmed, working } from "/page/forms.js";
+import { ago, bar, facts, h, milliseconds, number, right, row, show, table, topicLink, whole, word } from "/page/dom.js";
+import { refusal } from "/page/lists.js";
+
+export function broker(main, name) {
+  const figures = h("section", { class: "card" });
+  const topics = h("section", { class: "card" });
+  const actions = h("section", { class: "card" });
+  show(main, h("h1", null, "Broker ", name), figures, topics, actions);
+  let look = null;
+  let closed = false;
+  let state = null;
+
+  async function load() {
+    try {
+      const view = await get(brokerPath(name));
+      if (closed) return;
+      drawFigures(figures, view);
+      drawTopics(topics, view);
+      if (state !== view.state) drawActions(actions, view, load);
+      state = view.state;
+    } catch (error) {
+      if (!closed) show(figures, refusal(error));
+    }
+  }
+
+  load();
+  return {
+    update(news) {
+      if (look !== null && news.look !== look) load();
+      look = news.look;
+    },
+    close() {
+      closed = true;
+    },
+  };
+}
+
+function drawFigures(place, view) {
+  const part = view.mcap ? view.allocated / view.mcap : 0;
+  const machine = view.machine || {};
+  const held = view.drain && view.drain.left;
+  show(
+    place,
+    h("p", { class: "promise-line" }, word(view.state), view.accepting ? "" : " takes no new publishers"),
+    h("p", null, `Load: ${number(view.allocated)} of ${number(view.mcap)} msg/s${view.mcap_assumed ? " (assumed: nobody stated or measured it)" : ""}`),
+    bar(part, `load ${Math.round(part * 100)} per cent`, part > 0.95 ? "over" : ""),
+    held && h("p", null, "Still to deliver: ", Object.entries(held).map(([what, count]) => `${whole(count)} ${what.replace("_", " ")}`).join(", ")),
+    view.throttling && (view.throttling.throttled_share > 0.005 || view.throttling.steal_share > 0.005) && h("p", { class: "over" }, "The machine gives it less CPU than it needs: ", Object.entries(view.throttling).map(([what, value]) => `${what.replaceAll("_", " ")} ${number(value)}`).join(", ")),
+    facts([
+      ["NSQ", view.tcp_address],
+      ["HTTP", view.http_address],
+      ["Version", view.srtm_version],
+      ["Heard", view.last_sync_s_ago === null ? "not by this distributor" : ago(view.last_sync_s_ago)],
+      ...Object.entries(machine).map(([what, value]) => [what.replaceAll("_", " "), typeof value === "number" ? number(value) : String(value)]),
+    ]),
+  );
+}
+
+function drawTopics(place, view) {
+  const rows = view.reports.map((report) =>
+    row(
+      topicLink(report.topic),
+      right(number(report.rate)),
+      right(whole(report.received)),
+      right(whole(report.backlog)),
+      right(milliseconds(report.last_60s.access.p99_ms)),
+      right(milliseconds(report.last_60s.processing.p99_ms)),
+      right(milliseconds(report.last_60s.consumer_wait.p99_ms)),
+      h("td", null, report.channels.map((channel) => {
+        const queue = report.queues.find((one) => one.channel === channel);
+        const idle = !report.consumed.includes(channel);
+        return h("div", null, channel, queue && h("small", null, ` ${whole(queue.depth)} waiting, ${whole(queue.in_flight)} in flight`), idle && h("small", { class: "over" }, " no consumer"));
+      })),
+    ));
+  show(
+    place,
+    h("h2", null, "Topics and channels"),
+    table("Topics at this broker, last 60 s", ["Topic", "Tokens, msg/s", "Received", "Waiting", "Access p99", "Processing p99", "Consumer wait p99", "Channels"], rows, "it reports no topic"),
+  );
+}
+
+function drawActions(place, view, again) {
+  const said = h("div", { role: "status" });
+  const path = (rest) => brokerPath(view.name, rest);
+  const leaves = view.state === "draining" || view.state === "drained";
+  show(
+    place,
+    h("h2", null, "Service"),
+    leaves &&
+      h("button", { type: "button", onclick: () => working(said, async () => {
+        await ask("POST", path("/undrain"));
+        show(said, h("p", { class: "done" }, "Back in service once it is started."));
+        again();
+      }) }, "Undrain"),
+    said,
+    !leaves && confirmed({
+      title: "Drain", word: view.name, button: "Drain",
+      note: "Publishers and tokens go to the other brokers. It delivers what it has, and ends.",
+      run: async () => { await ask("POST", path("/drain")); again(); },
+    }),
+    view.state !== "live" && view.state !== "dead" && confirmed({
+      title: "Declare dead", word: view.name, button: "Declare dead",
+      note: "Its tokens go to others at once. Only if its process has certainly ended: else the limit can be exceeded.",
+      run: async () => { await ask("POST", path("/dead"), { incarnation: view.incarnation }); again(); },
+    }),
+    (view.state === "dead" || view.state === "drained") && confirmed({
+      title: "Forget", word: view.name, button: "Forget",
+      note: "It leaves the lists. A broker of this name may come again.",
+      run: async () => { await ask("DELETE", path("")); location.hash = "#/brokers"; },
+    }),
+  );
+}

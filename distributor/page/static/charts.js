@@ -1,0 +1,117 @@
+// Charts as SVG: stacked delays over time against the promise, one line over time, publishers on a map.
+
+import { h, milliseconds, number, s } from "/page/dom.js";
+
+// As wide as the window lets it be, so that texts keep their size.
+let WIDTH = 720;
+const HEIGHT = 220;
+const LEFT = 56;
+const BOTTOM = 22;
+const TOP = 10;
+
+// Steps of 1, 2 or 5 times a power of ten, at most `most` of them.
+function ticks(top, most = 5) {
+  const rough = top / most;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((times) => times * power).find((size) => size >= rough);
+  const found = [];
+  for (let at = 0; at <= top * 1.0001; at += step) found.push(at);
+  return found;
+}
+
+const available = () => Math.max(320, Math.min(1400, document.documentElement.clientWidth - 80));
+
+function frame(at, top, label, text) {
+  WIDTH = available();
+  const x = (index) => LEFT + ((WIDTH - LEFT - 8) * index) / Math.max(1, at.length - 1);
+  const y = (value) => TOP + (HEIGHT - TOP - BOTTOM) * (1 - Math.min(value, top) / top);
+  const lines = ticks(top).map((value) => [
+    s("line", { class: "grid", x1: LEFT, x2: WIDTH - 8, y1: y(value), y2: y(value) }),
+    s("text", { class: "tick", x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, text(value)),
+  ]);
+  const times = [0, 0.25, 0.5, 0.75, 1].map((part) => {
+    const index = Math.round(part * (at.length - 1));
+    const anchor = part === 0 ? "start" : part === 1 ? "end" : "middle";
+    const when = new Date(at[index] * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+    return s("text", { class: "tick", x: x(index), y: HEIGHT - 5, "text-anchor": anchor }, when);
+  });
+  const root = s("svg", { class: "chart", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label }, lines, times);
+  return { x, y, root };
+}
+
+// Runs of indices at which all of `columns` have a value: a gap is a gap.
+function runs(columns, length) {
+  const found = [];
+  let run = null;
+  for (let index = 0; index < length; index += 1) {
+    if (columns.some((column) => column[index] !== null)) {
+      if (!run) found.push((run = []));
+      run.push(index);
+    } else run = null;
+  }
+  return found;
+}
+
+// `layers`: [{name, values, kind, beside}]; those that are `beside` the promise lie on top.
+export function stacked(at, layers, promised_ms, label) {
+  if (at.length < 2) return h("p", { class: "none" }, "Figures come every 5 s: a line needs two of them.");
+  const sums = at.map((_, index) => layers.reduce((sum, layer) => sum + (layer.values[index] || 0), 0));
+  const top = Math.max(promised_ms * 1.25, ...sums) || 1;
+  const { x, y, root } = frame(at, top, label, milliseconds);
+  let below = at.map(() => 0);
+  for (const layer of layers) {
+    const above = below.map((value, index) => value + (layer.values[index] || 0));
+    for (const run of runs(layers.map((one) => one.values), at.length)) {
+      const there = run.map((index) => `${x(index)},${y(above[index])}`);
+      const back = run.map((index) => `${x(index)},${y(below[index])}`).reverse();
+      root.append(s("polygon", { class: `area ${layer.kind}`, points: [...there, ...back].join(" ") }, s("title", null, layer.name)));
+    }
+    below = above;
+  }
+  root.append(
+    s("line", { class: "promise", x1: LEFT, x2: WIDTH - 8, y1: y(promised_ms), y2: y(promised_ms) }),
+    s("text", { class: "promise-word", x: WIDTH - 12, y: y(promised_ms) - 5, "text-anchor": "end" }, `promised ${milliseconds(promised_ms)}`),
+  );
+  return h("figure", null, root, legend(layers));
+}
+
+export function lines(at, series, label) {
+  if (at.length < 2) return h("p", { class: "none" }, "Figures come every 5 s: a line needs two of them.");
+  const top = Math.max(...series.flatMap((one) => one.values.map((value) => value || 0))) * 1.1 || 1;
+  const { x, y, root } = frame(at, top, label, number);
+  for (const one of series) {
+    for (const run of runs([one.values], at.length)) {
+      const points = run.map((index) => `${x(index)},${y(one.values[index])}`).join(" ");
+      root.append(s("polyline", { class: `line ${one.kind}`, points }, s("title", null, one.name)));
+    }
+  }
+  return h("figure", null, root, legend(series));
+}
+
+const legend = (parts) =>
+  h(
+    "figcaption",
+    null,
+    parts.map((part) => h("span", { class: "key" }, s("svg", { class: `swatch ${part.kind}`, viewBox: "0 0 10 10" }, s("rect", { width: 10, height: 10 })), ` ${part.name}`)),
+  );
+
+// Publishers as points, coloured by broker. Longitudes are drawn narrower, as they are at the middle latitude.
+export function map(points, brokers) {
+  WIDTH = available();
+  const latitudes = points.map((point) => point.latitude);
+  const longitudes = points.map((point) => point.longitude);
+  const [south, north] = [Math.min(...latitudes), Math.max(...latitudes)];
+  const [west, east] = [Math.min(...longitudes), Math.max(...longitudes)];
+  const narrow = Math.cos((((south + north) / 2) * Math.PI) / 180);
+  const across = Math.max((east - west) * narrow, 1e-6);
+  const up = Math.max(north - south, 1e-6);
+  const height = Math.min(520, Math.max(160, (WIDTH * up) / across));
+  const scale = Math.min((WIDTH - 20) / across, (height - 20) / up);
+  const root = s("svg", { class: "map", viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": "Publishers by place" });
+  for (const point of points) {
+    const kind = `broker-${brokers.indexOf(point.broker) % 6}`;
+    const place = { cx: 10 + (point.longitude - west) * narrow * scale, cy: 10 + (north - point.latitude) * scale, r: 4 };
+    root.append(s("circle", { class: `point ${kind}`, ...place }, s("title", null, `${point.id} at ${point.broker || "no broker"}, ${number(point.rate)} msg/s`)));
+  }
+  return h("figure", null, root, legend(brokers.map((name, index) => ({ name, kind: `broker-${index % 6}` }))));
+}

@@ -1,0 +1,99 @@
+// Makes elements. Texts are always text nodes: nothing that a topic is named becomes markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  add(element, children);
+  return element;
+}
+
+function add(element, children) {
+  for (const child of children) {
+    if (child === null || child === undefined || child === false) continue;
+    if (Array.isArray(child)) add(element, child);
+    else element.append(child instanceof Node ? child : String(child));
+  }
+}
+
+export const h = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
+
+export const s = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
+
+// Puts `children` in the place of what is in `element`. A field that is being edited keeps the element as it is.
+export function show(element, ...children) {
+  element.replaceChildren();
+  add(element, children);
+}
+
+const DIGITS = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
+
+export const number = (value) => (value === null || value === undefined ? "–" : DIGITS.format(value));
+
+export const whole = (value) => (value === null || value === undefined ? "–" : Math.round(value).toLocaleString("en"));
+
+export function milliseconds(value) {
+  if (value === null || value === undefined) return "–";
+  if (value >= 10000) return `${number(value / 1000)} s`;
+  return value < 1 && value > 0 ? `${number(value * 1000)} µs` : `${number(value)} ms`;
+}
+
+export const ago = (seconds) => (seconds === null || seconds === undefined ? "–" : `${seconds < 10 ? seconds.toFixed(1) : whole(seconds)} s ago`);
+
+export const clock = (utc) => h("time", { datetime: utc, title: utc }, new Date(utc).toLocaleTimeString());
+
+const SIGNS = {
+  kept: "✓", live: "✓", broken: "✕", dead: "✕", unknown: "?", silent: "!", draining: "↷", drained: "–", expected: "…",
+};
+
+// A word with its sign: colour alone says nothing to many people.
+export const word = (state) =>
+  h("span", { class: `word ${state}` }, h("span", { "aria-hidden": "true" }, SIGNS[state] || "·"), ` ${state}`);
+
+export const topicLink = (name) => h("a", { href: `#/topics/${encodeURIComponent(name)}` }, name);
+
+export const brokerLink = (name) => h("a", { href: `#/brokers/${encodeURIComponent(name)}` }, name);
+
+// A bar of `part` of 1, with `mark` where a limit is.
+export function bar(part, label, kind = "") {
+  const width = Math.max(0, Math.min(100, part * 100));
+  return s(
+    "svg",
+    { class: `gauge ${kind}`, viewBox: "0 0 100 8", preserveAspectRatio: "none", role: "img", "aria-label": label },
+    s("rect", { class: "all", width: 100, height: 8 }),
+    s("rect", { class: "part", width, height: 8 }),
+  );
+}
+
+// Names and values, for figures that no table needs.
+export const facts = (pairs) =>
+  h(
+    "dl",
+    { class: "facts" },
+    pairs.filter(Boolean).map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))),
+  );
+
+export function table(caption, heads, rows, empty = "none") {
+  const isRight = (at) => rows.length > 0 && rows[0].children[at] && rows[0].children[at].classList.contains("right");
+  const body = rows.length ? rows : [h("tr", null, h("td", { colspan: heads.length, class: "none" }, empty))];
+  return h(
+    "div",
+    { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
+    h(
+      "table",
+      null,
+      h("caption", null, caption),
+      h("thead", null, h("tr", null, heads.map((head, at) => (head instanceof Node ? head : h("th", { scope: "col", class: isRight(at) ? "right" : null }, head))))),
+      h("tbody", null, body),
+    ),
+  );
+}
+
+export const row = (...cells) =>
+  h("tr", null, cells.map((cell) => (cell instanceof Node && cell.nodeName === "TD" ? cell : h("td", null, cell))));
+
+export const right = (value) => h("td", { class: "right" }, value);

@@ -1,0 +1,118 @@
+"""One look serves all who watch: rows, histories, events; and a stream that ends with the lead."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import msgspec
+import pytest
+import trio
+import trio.testing
+
+from distributor.api.app import make_app
+from distributor.page.observer import Observer
+from distributor.page.routes import News, _stream
+from srtm.control import LatencyMs, TopicLatency, TopicReport
+from tests.support.distributor_in_process import Distributor, FakeBroker, spec
+
+
+@pytest.fixture
+async def distributor(tmp_path: Path) -> AsyncIterator[Distributor]:
+    opened = await Distributor.open(tmp_path / "s.sqlite3")
+    yield opened
+    await opened.aclose()
+
+
+def report(p99_ms: float) -> TopicReport:
+    delay = LatencyMs(count=10_000, p50_ms=p99_ms, p95_ms=p99_ms, p99_ms=p99_ms, p999_ms=p99_ms, max_ms=p99_ms)
+    period = TopicLatency(access=delay, processing=delay)
+    return TopicReport(topic="cars", share_version=1, rate=100.0, last_60s=period, since_start=period, recent=period)
+
+
+async def looked(distributor: Distributor, p99_ms: float) -> tuple[Observer, FakeBroker]:
+    broker = FakeBroker("b1", distributor.syncing, mcap=2000.0)
+    await broker.sync()
+    observer = Observer(distributor.registry, distributor.syncing)
+    await distributor.registry.submit(spec("cars"))
+    await broker.sync()
+    broker.reports = [report(p99_ms)]
+    await broker.sync()
+    observer._note_events()
+    await observer._look()
+    return observer, broker
+
+
+async def test_a_look_has_a_row_of_each_topic_and_broker(distributor: Distributor) -> None:
+    observer, _ = await looked(distributor, 4.0)
+    (topic,), (broker,) = observer.topics, observer.brokers
+    assert (topic.name, topic.promise, topic.latency_ms, topic.brokers) == ("cars", "broken", 8.0, 1)
+    assert (broker.name, broker.state, broker.broken, broker.mcap) == ("b1", "live", 1, 2000.0)
+    assert topic.since
+
+
+async def test_a_look_goes_into_the_history(distributor: Distributor) -> None:
+    observer, _ = await looked(distributor, 1.0)
+    columns = observer.history.view("cars").columns
+    assert (columns["access_ms"], columns["processing_ms"], columns["rate_in_force"]) == ([1.0], [1.0], [100.0])
+
+
+async def test_what_comes_into_a_decision_log_is_an_event_once(distributor: Distributor) -> None:
+    observer, _ = await looked(distributor, 1.0)
+    observer._note_events()
+    assert [(event.topic, event.lines[0]) for event in observer.events] == [("cars", "submitted")]
+
+
+async def test_a_broker_that_changes_its_state_is_an_event(distributor: Distributor) -> None:
+    observer, _ = await looked(distributor, 1.0)
+    await distributor.registry.declare_dead("b1", "1")
+    observer._note_events()
+    told = [event for event in observer.events if event.broker == "b1"]
+    assert [event.lines[0] for event in told] == ["dead, was live"]
+
+
+async def test_whoever_comes_again_gets_the_events_that_it_has_not_seen(distributor: Distributor) -> None:
+    observer, _ = await looked(distributor, 1.0)
+    observer._add("now", ["one more"], topic="cars")
+    stream = _stream(observer, seen=1)
+    first = await anext(stream)
+    await stream.aclose()
+    news = msgspec.json.decode(first.split(b"data: ")[1], type=News)
+    assert [event.lines for event in news.events] == [["one more"]]
+    assert news.promises == {"kept": 1}
+
+
+async def test_the_stream_ends_with_the_lead(distributor: Distributor, autojump_clock: trio.testing.MockClock) -> None:
+    observer = Observer(distributor.registry, distributor.syncing)
+    got = []
+
+    async def watch() -> None:
+        async for message in _stream(observer, seen=0):
+            got.append(message)
+
+    with trio.fail_after(30):
+        async with trio.open_nursery() as watching, trio.open_nursery() as leading:
+            leading.start_soon(observer.run)
+            watching.start_soon(watch)
+            await trio.sleep(2.5)
+            leading.cancel_scope.cancel()
+    assert len(got) >= 2
+
+
+async def test_a_standby_says_who_leads(distributor: Distributor) -> None:
+    app = make_app(distributor.registry, distributor.syncing)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://d") as http:
+        for path in ("/v1/overview/topics", "/v1/overview/brokers", "/v1/events"):
+            assert (await http.get(path)).json()["title"] == "standby"
+
+
+async def test_the_page_and_all_that_it_loads_are_served_here(distributor: Distributor) -> None:
+    app = make_app(distributor.registry, distributor.syncing)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://d") as http:
+        page = (await http.get("/")).text
+        folder = Path(__file__).parents[3] / "distributor" / "page" / "static"
+        for asset in folder.iterdir():
+            text = (await http.get(f"/page/{asset.name}")).text if asset.name != "index.html" else page
+            assert "http://" not in text.replace("http://www.w3.org/", ""), asset.name
+            assert "https://" not in text, asset.name
