@@ -29,6 +29,10 @@ class Pins:
         """{publisher: broker}, but for those on the brokers in ``without``."""
         return {one: broker for one, broker in self._of.get(topic, {}).items() if broker not in without}
 
+    def at(self, topic: str, broker: str) -> list[str]:
+        """Ids of those who stay at ``broker``."""
+        return [one for one, at in self._of.get(topic, {}).items() if at == broker]
+
     def elsewhere(self, topic: Topic) -> dict[str, str]:
         """{publisher: broker}, of those whose place in ``topic`` is another broker."""
         placement = topic.placement

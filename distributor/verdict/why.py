@@ -1,7 +1,7 @@
 """Why a topic is late: the cause, one sentence with its figures, and what to do.
 
 The first finding is the answer; the others stand beside it. Order: brokers that are away, the delay that breaks the
-promise (tokens, broker or network), publishers without a broker, consumers.
+promise (tokens, broker or network), publishers that did not move or have no broker, consumers.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class BrokerPart(msgspec.Struct, frozen=True, kw_only=True):
     arrival_rate: float | None = None  # that came in the last second told; None: not known
     misplaced_rate: float = 0.0  # of publishers that belong elsewhere
     misplaced: Sequence[str] = ()  # their ids, as far as they are known
+    pinned: Sequence[str] = ()  # ids of publishers that stay there although they were told to move
     allocated: float = 0.0  # of all topics on the broker
     mcap: float = 0.0  # that the broker can process
     throttling: Throttling | None = None
@@ -114,6 +115,8 @@ def _findings(topic: TopicFigures) -> Iterator[Finding]:
                 yield _broker(topic, part, judged)
             case _:
                 yield _tokens(topic, part, judged)
+    if judged.late:
+        yield from (_pinned(topic, part) for part in topic.parts if part.pinned)
     if topic.missing_rate > 0:
         yield Finding(
             cause="placement",
@@ -148,6 +151,24 @@ def _away(topic: TopicFigures) -> Iterator[Finding]:
             f"`srtm brokers forget {part.broker}`",
             figures={"publishers": part.publishers, "rate": part.rate_assigned},
         )
+
+
+def _pinned(topic: TopicFigures, part: BrokerPart) -> Finding:
+    """They count as placed there, so no layout takes them elsewhere."""
+    whose = f"{len(part.pinned):,} {plural(len(part.pinned), 'publisher')}"
+    stay = "stays" if len(part.pinned) == 1 else "stay"
+    return Finding(
+        cause="placement",
+        broker=part.broker,
+        sentence=f"{whose} did not move when told, and {stay} at {part.broker}{_listed(part.pinned)}",
+        remedy=f"connect them anew where `srtm topic publishers {topic.name}` says: whoever reconnects is asked again",
+        figures={"pinned": len(part.pinned)},
+    )
+
+
+def _listed(ids: Sequence[str]) -> str:
+    names, more = ", ".join(ids[:_NAMES_SHOWN]), len(ids) - _NAMES_SHOWN
+    return f" ({names}{f' and {more:,} more' if more > 0 else ''})" if names else ""
 
 
 # Tokens
@@ -254,8 +275,7 @@ def _misplaced(topic: TopicFigures, part: BrokerPart, late: str, known: Figures)
 
 
 def _who(part: BrokerPart) -> str:
-    names, more = ", ".join(part.misplaced[:_NAMES_SHOWN]), len(part.misplaced) - _NAMES_SHOWN
-    listed = f" ({names}{f' and {more:,} more' if more > 0 else ''})" if names else ""
+    listed = _listed(part.misplaced)
     return f"{figure(part.misplaced_rate)} msg/s come there from publishers that belong elsewhere{listed}"
 
 

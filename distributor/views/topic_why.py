@@ -57,6 +57,7 @@ def _part(topic: Topic, name: str, arrival_rate: float | None, registry: Registr
         arrival_rate=arrival_rate,
         misplaced_rate=sum(topic.misplaced.get(name, {}).values()),
         misplaced=session.misplaced.ids(topic),
+        pinned=registry.pins.at(topic.name, name),
         allocated=capacity.allocated if capacity else 0.0,
         mcap=capacity.mcap if capacity else 0.0,
         throttling=session.throttling,

@@ -124,6 +124,17 @@ def test_publishers_send_to_a_broker_that_they_do_not_belong_to():
     assert "srtm topic publishers cars" in answer.remedy
 
 
+def test_pinned_publishers_are_named_where_the_promise_is_broken():
+    ids = [f"w-{i}" for i in range(7)]
+    answer = asked(part("a", LATE_BY_TOKENS), part("b", pinned=ids))
+    (finding,) = [one for one in answer.also if one.cause == "placement"]
+    assert (answer.cause, finding.broker, finding.figures["pinned"]) == ("bucket", "b", 7)
+    assert finding.sentence == (
+        "7 publishers did not move when told, and stay at b (w-0, w-1, w-2, w-3, w-4 and 2 more)"
+    )
+    assert asked(part("a"), part("b", pinned=ids)).cause == "nothing"  # nobody is late
+
+
 def test_publishers_belong_to_a_broker_that_does_not_run():
     answer = asked(part("a"), part("b", state="silent", is_away=True))
     assert (answer.cause, answer.broker, answer.promise) == ("placement", "b", "kept")

@@ -60,6 +60,15 @@ async def test_misplaced_publishers_are_named(distributor, mock_clock):
     assert all(publisher in found.sentence for publisher in there)
 
 
+async def test_publishers_that_do_not_move_are_named(distributor):
+    await late_at_a(distributor)
+    registry = distributor.registry
+    stays = registry.topic("cars").placement.ids_of["b"][0]
+    registry.pins.pin("cars", stays, "a")
+    (finding,) = [one for one in asked(distributor).also if one.cause == "placement"]
+    assert finding.sentence == f"1 publisher did not move when told, and stays at a ({stays})"
+
+
 async def test_a_broker_that_ended_is_the_cause_while_publishers_belong_there(distributor):
     await late_at_a(distributor)
     await distributor.registry.declare_dead("b", "1")
