@@ -76,9 +76,12 @@ def burst_of(spec: TopicSpec) -> float:
     return spec.burst
 
 
-def sized(spec: TopicSpec, plan: TopicPlan) -> TopicPlan:
-    """``plan`` with the burst that "auto" comes to for its placement. Raises BadInput if that is too large."""
-    return plan._replace(burst=auto_burst(spec, plan.placement)) if spec.burst == "auto" else plan
+def sized(spec: TopicSpec, plan: TopicPlan, brokers: int) -> TopicPlan:
+    """``plan`` with the burst that "auto" comes to for its placement, of so many ``brokers`` in all.
+
+    Raises BadInput if that is too large.
+    """
+    return plan._replace(burst=auto_burst(spec, plan.placement, brokers)) if spec.burst == "auto" else plan
 
 
 def with_burst(spec: TopicSpec, old: Topic | None) -> TopicSpec:
@@ -103,7 +106,7 @@ def _envelope_of(spec: TopicSpec) -> tuple[object, ...]:
 
 def place_anew(spec: TopicSpec, offered: Sequence[BrokerCapacity]) -> TopicPlan:
     """Place all publishers, wherever they were before."""
-    return _placed_and_sized(spec, lambda burst: _place_all(spec, burst, offered))
+    return _placed_and_sized(spec, len(offered), lambda burst: _place_all(spec, burst, offered))
 
 
 def _place_all(spec: TopicSpec, burst: float, offered: Sequence[BrokerCapacity]) -> TopicPlan:
@@ -113,11 +116,11 @@ def _place_all(spec: TopicSpec, burst: float, offered: Sequence[BrokerCapacity])
 
 def place_again(spec: TopicSpec, offered: Sequence[BrokerCapacity], held: Sequence[str | None]) -> TopicPlan:
     """Place publishers that have a broker in ``held``, or None, with the fewest moves."""
-    return _placed_and_sized(spec, lambda burst: place_rest(spec, burst, offered, held))
+    return _placed_and_sized(spec, len(offered), lambda burst: place_rest(spec, burst, offered, held))
 
 
-def _placed_and_sized(spec: TopicSpec, place: Callable[[float], TopicPlan]) -> TopicPlan:
-    plan = sized(spec, place(burst_of(spec)))
+def _placed_and_sized(spec: TopicSpec, brokers: int, place: Callable[[float], TopicPlan]) -> TopicPlan:
+    plan = sized(spec, place(burst_of(spec)), brokers)
     return plan._replace(reasons=place(plan.burst).reasons) if spec.burst == "auto" else plan
 
 

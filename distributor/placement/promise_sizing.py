@@ -180,8 +180,11 @@ def most_burst(spec: TopicSpec, rate: float | None = None) -> float:
     return float(max(1, math.floor(spec.max_burst_s * (spec.rate if rate is None else rate))))
 
 
-def auto_burst(spec: TopicSpec, placement: Placement) -> float:
+def auto_burst(spec: TopicSpec, placement: Placement, brokers: int = 1) -> float:
     """Return what ``burst = "auto"`` comes to under ``placement``.
+
+    At least a token for each of ``brokers``, as far as ``most_burst`` allows: publishers may come to any of them, and a
+    share needs a token.
 
     Where processing breaks the promise, no burst helps: then the one that keeps the access delay is right. Raises
     BadInput if more than ``most_burst`` is needed.
@@ -193,7 +196,7 @@ def auto_burst(spec: TopicSpec, placement: Placement) -> float:
         needed = sizing.smallest_burst(spec.rate)
     most = most_burst(spec)
     if needed is not None and needed <= max(most, sizing.fewest):
-        return float(needed)
+        return max(float(needed), min(float(brokers), most))
     rate = sizing.smallest_rate(lambda rate: most_burst(spec, rate))
     wanted = "more than any" if needed is None else f"{needed:,}"
     rule = f"needs {wanted} messages, but max_burst_s = {spec.max_burst_s:g} allows {most:,.6g}"

@@ -116,7 +116,7 @@ class TopicRequests:
         burst = planner.burst_of(sized)
         if planner.fits_placement(old, spec, burst):
             kept = TopicPlan(burst, old.placement, old.reasons)
-            return await trio.to_thread.run_sync(planner.sized, sized, kept)
+            return await trio.to_thread.run_sync(planner.sized, sized, kept, len(self._state.brokers))
         return await self._plan(sized)
 
     async def _plan(self, spec: TopicSpec) -> TopicPlan:

@@ -64,6 +64,16 @@ def test_the_rate_that_does_is_the_smallest():
     assert kept_of(faster, 60.0, placement) >= 92 > kept_of(slower, 60.0, placement)
 
 
+def test_there_is_a_token_for_each_broker_that_publishers_may_come_to():
+    publishers = [{"count": 20, "rate": 10.0, "process": "periodic"}]
+    words = {"rate": 260.0, "slo": {"percentile": 99, "latency_ms": 20}, "publishers": publishers}
+    offered = [BrokerCapacity(name=name, mcap=1_300.0) for name in "abc"]
+    plan = place_anew(sensors(**words), offered)
+    assert (plan.placement.brokers, plan.burst) == (("a",), 3)
+    assert place_anew(sensors(**words), offered[:1]).burst == 1  # as little as the promise needs
+    assert place_anew(sensors(**words, max_burst_s=2 / 260), offered).burst == 2  # no more than it may be
+
+
 def test_too_many_messages_to_draw_are_sized_by_formula(monkeypatch):
     topic = sensors()
     placement = place_anew(topic, BROKERS).placement
@@ -80,9 +90,9 @@ def test_where_processing_breaks_the_promise_the_burst_is_that_of_the_access_del
     assert 1 < place_anew(topic, BROKERS).burst <= most_burst(topic)
 
 
-def test_without_brokers_or_publishers_one_token_is_enough():
+def test_without_brokers_one_token_is_enough_and_without_publishers_one_a_broker():
     assert place_anew(sensors(), []).burst == 1
-    assert place_anew(sensors(publishers=[]), BROKERS).burst == 1
+    assert place_anew(sensors(publishers=[]), BROKERS).burst == len(BROKERS)
 
 
 @pytest.mark.parametrize(("rate", "shown"), [(1234.5, 1240), (1230.0, 1230), (0.012345, 0.0124), (99.96, 100)])

@@ -437,7 +437,7 @@ async def test_a_smaller_automatic_burst_that_its_brokers_cannot_share_places_th
     await distributor.brokers("a", "b")
     slow = {"ids": ["x", "y"], "rates": [1.0, 1.0], "process": "periodic"}
     blocks = [{"count": 2, "rate": 400, "batch": 4, "process": "periodic"}, slow]
-    await distributor.submit(spec(rate=10.0, publishers=blocks, burst="auto"))
+    await distributor.submit(spec(rate=10.0, publishers=blocks, burst="auto", max_burst_s=0.001))
     before = distributor.registry.topic("cars")
     assert {before.placement.broker_of("x"), before.placement.broker_of("y")} == {"a", "b"}
     gone = {"remove": ["publisher-0", "publisher-1"]}
