@@ -1,22 +1,23 @@
 """A policy that hears what the product's brokers tell, and when: reports come as ``broker.history.schedule`` makes
-them due."""
+them due, and ``adaptor.topics`` makes of them, and of silence, what it does in the product."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 
 from adaptor.observations import Bin, Envelope, Shares
 from adaptor.policy import Policy
-from adaptor.topics import change_of
-from bench.harness.cluster_runs.recovery import Ints
-from bench.simulation.buckets import BIN_NS, STEP_NS
+from adaptor.topics import TopicStates
+from bench.harness.cluster_runs.recovery import SECOND_NS, Ints
+from bench.simulation.buckets import BIN_NS, STEP_NS, SimulatedBroker
 from bench.simulation.gdrl_exchange import Exchanging
 from bench.simulation.shifting_traffic import Simulation
 from broker.events import RateChanged
 from broker.history.bins import EngineBins, EngineHistories
 from broker.history.schedule import HistorySchedule
-from srtm.control import TopicHistory
+from srtm.control import BrokerHistory, BrokerTraits, HistoryAnswer, Share, TopicHistories, TopicTraits
 from srtm.topics.adaptation import Adaptation, Mode
 from srtm.units import MICRO
 
@@ -47,6 +48,9 @@ class Reporting(Simulation):
             step_ns=step_ns,
         )
         self.reports = 0  # sent
+        self._states = TopicStates()
+        self._due_s = math.inf  # when the policy is to be asked without news
+        self._traits = _traits(policy.settings, self._names, declared, self._dispersions, batch)
         self._followed = [HistorySchedule() for _ in start]
         for followed in self._followed:
             followed.follow([_TOPIC], [_TOPIC] if self._policy.mode == "fitted" else [])
@@ -59,25 +63,69 @@ class Reporting(Simulation):
     def _bin_over(self, now_ns: int, bins: list[Bin]) -> None:
         if self._policy.mode == "static":
             return
-        reports = {
-            name: [report]
+        reports = [
+            BrokerHistory(broker=name, history=report)
             for name, followed, one, broker in zip(self._names, self._followed, bins, self.brokers, strict=True)
             for report in followed.due_reports(_as_read(now_ns, one, broker.share), now_ns)
-        }
+        ]
         if reports:
-            self.reports += len(reports)
-            heard = {name: _bins(report) for name, [report] in reports.items()}
-            self._at(now_ns, self._delay.report_s, partial(self._control, now_ns, heard))
+            self._tell(now_ns, reports)
 
     def _changed(self, now_ns: int, name: str, arrivals: int, span_ns: int, waiting: int) -> None:
         if self._policy.mode == "static":
             return
         moved = RateChanged(_TOPIC, _VERSION, now_ns - span_ns, span_ns, arrivals, waiting)
         report = self._followed[self._names.index(name)].rate_changed(moved, now_ns)
-        if report is not None and report.change is not None:
-            self.reports += 1
-            changes = {name: change_of(report.change, report.end_ns)}
-            self._at(now_ns, self._delay.report_s, partial(self._control, now_ns, {name: _bins(report)}, changes))
+        if report is not None:
+            self._tell(now_ns, [BrokerHistory(broker=name, history=report)])
+
+    def _set(self, broker: SimulatedBroker, share: tuple[int, int]) -> None:
+        if share != broker.share:
+            self._followed[self.brokers.index(broker)].unsteady(_TOPIC)
+        super()._set(broker, share)
+
+    def _tell(self, now_ns: int, reports: list[BrokerHistory]) -> None:
+        self.reports += len(reports)
+        self._at(now_ns, self._delay.report_s, partial(self._hear, now_ns, reports))
+
+    def _hear(self, now_ns: int, reports: list[BrokerHistory]) -> None:
+        """``reports``, sent at ``now_ns``; none: the policy is due."""
+        histories = TopicHistories(
+            topic=_TOPIC,
+            mode=self._policy.mode,
+            rate=self._envelope.rate_micro / MICRO,
+            burst=self._envelope.burst_micro / MICRO,
+            version=_VERSION,
+            shares={
+                name: Share(version=_VERSION, rate=rate / MICRO, burst=burst / MICRO)
+                for name, (rate, burst) in zip(self._names, self._target, strict=True)
+            },
+            reports=reports,
+            traits=self._traits,
+        )
+        found = self._states.take(HistoryAnswer(version=_VERSION, topics=[histories]), now_ns / SECOND_NS)
+        if self._states.due_s != self._due_s and math.isfinite(self._states.due_s):
+            due_ns = round(self._states.due_s * SECOND_NS)
+            self._at(due_ns, self._delay.report_s, partial(self._hear, due_ns, []))
+        self._due_s = self._states.due_s
+        for proposal in found:
+            shares = [proposal.shares[name] for name in self._names]
+            self._propose(now_ns, [(round(one.rate * MICRO), round(one.burst * MICRO)) for one in shares])
+
+
+def _traits(
+    settings: Adaptation, names: Sequence[str], declared: Sequence[float], dispersions: Sequence[float], batch: int
+) -> TopicTraits:
+    return TopicTraits(
+        window_s=settings.window_s,
+        interval_s=settings.interval_s,
+        floor=settings.floor,
+        dead_band=settings.dead_band,
+        brokers={
+            name: BrokerTraits(batch=batch, dispersion=dispersion, rate=rate)
+            for name, rate, dispersion in zip(names, declared, dispersions, strict=True)
+        },
+    )
 
 
 def under_mode(
@@ -111,8 +159,3 @@ def _as_read(now_ns: int, one: Bin, share: tuple[int, int]) -> EngineHistories:
     )
     nothing = not (one.arrivals or one.waiting or one.work)
     return EngineHistories(until=until, bin_ns=BIN_NS, wall_offset_ns=0, topics=[] if nothing else [told])
-
-
-def _bins(report: TopicHistory) -> list[Bin]:
-    columns = zip(report.arrivals, report.waiting, report.unfinished, strict=True)
-    return [Bin(arrivals, waiting, work) for arrivals, waiting, work in columns]

@@ -126,11 +126,14 @@ class Simulation(Stepped):
             due_ns = round(self._policy.due_s * SECOND_NS)
             self._at(due_ns, self._delay.report_s, partial(self._control, due_ns, {}))
         if shares is not None:
-            self._target = shares
-            self.proposed.append((now_ns / SECOND_NS, shares))
-            told_ns = now_ns + round(self._delay.report_s * SECOND_NS)
-            self._at(told_ns, self._delay.shrink_s, self._shrink)
-            self._at(told_ns, self._delay.grow_s, self._grow)
+            self._propose(now_ns, shares)
+
+    def _propose(self, now_ns: int, shares: Shares) -> None:
+        self._target = shares
+        self.proposed.append((now_ns / SECOND_NS, shares))
+        told_ns = now_ns + round(self._delay.report_s * SECOND_NS)
+        self._at(told_ns, self._delay.shrink_s, self._shrink)
+        self._at(told_ns, self._delay.grow_s, self._grow)
 
     def _shrink(self) -> None:
         for broker, target in zip(self.brokers, self._target, strict=True):
