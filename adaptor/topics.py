@@ -25,7 +25,9 @@ _KEPT = 100  # bins of a broker, for a policy that begins later
 _SILENCE_S = 1.5  # brokers report about once a second
 # That little traffic is steady they tell with ten seconds of it, which may follow on an idle bin.
 _SILENCE_SELDOM_S = 12.0
-_LITTLE = 20.0  # msg/s (``broker.history.schedule``: 20 messages in ten bins)
+# Msg/s of publishers that fire alone (``broker.history.schedule``: 20 messages in ten bins); where groups fire together
+# clumps come that much more seldom.
+_LITTLE = 20.0
 _RETURN_S = 10.0  # and in so long after the distributor was away
 _OLD_BINS = 100  # a gap as long, of which nothing is known: what was before says nothing
 _SET_BACK_NS = 2_000_000_000  # reports that end so much before those that came first are of a clock that was set back
@@ -170,7 +172,7 @@ class TopicStates:
     def _note_silence(self, topic: _Topic, histories: TopicHistories, at_s: float) -> None:
         policy = topic.policy
         for name, broker in topic.brokers.items():
-            is_seldom = policy.mode == "fitted" and policy.rate(name) < _LITTLE
+            is_seldom = policy.mode == "fitted" and policy.rate(name) < _LITTLE * _dispersion(histories, name)
             silent = broker.note_silence(at_s, _SILENCE_SELDOM_S if is_seldom else _SILENCE_S)
             if silent:
                 _observe_nothing(topic, histories, name, broker, silent)

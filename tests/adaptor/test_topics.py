@@ -120,6 +120,25 @@ def test_traffic_that_left_a_broker_takes_its_tokens_along_within_two_seconds_of
     assert found.shares["b1"].rate == 9_500.0
 
 
+def test_a_short_silence_where_groups_fire_together_is_not_the_end_of_their_traffic() -> None:
+    def rate_of_b2(dispersion: float) -> str:
+        traits = TopicTraits(brokers={"b2": BrokerTraits(dispersion=dispersion, rate=24.0)})
+
+        def groups(answer: HistoryAnswer) -> HistoryAnswer:
+            topics = [msgspec.structs.replace(answer.topics[0], traits=traits)]
+            return msgspec.structs.replace(answer, topics=topics)
+
+        book = TopicStates()
+        clumps = history(0, [60, *[0] * 23, 60, *[0] * 25])
+        book.take(groups(told(("b1", history(0, counts(100, 50, 1))), ("b2", clumps))), 5.0)
+        waits = history(50, counts(500, 18, 3), waiting=[900] * 18)
+        (found,) = book.take(groups(told(("b1", waits))), 6.8)
+        return found.reason.rsplit(" ", 1)[-1]
+
+    assert rate_of_b2(1.0) == "0"
+    assert rate_of_b2(60.0) == "24"
+
+
 @pytest.mark.parametrize("steady", [False, True])
 def test_a_broker_that_falls_silent_after_it_said_that_its_traffic_is_steady_keeps_its_share(steady: bool) -> None:
     book, shares = TopicStates(), dict(SHARES)
