@@ -56,6 +56,7 @@ class Membership:
         if self._exchanged != holder.changes:
             self._exchanged = holder.changes
             self._agent.follow()
+            self.histories.note_shares(holder.applied)
 
     def send_again(self) -> None:
         """The present leader lacks the histories that were sent before."""

@@ -6,12 +6,12 @@ traffic was reported. A report that was lost is replaced by one of the present s
 
 A topic that may report seldom says once that its traffic is steady, and then only renews this (``steadiness``). If few
 messages arrive, it is not polled meanwhile: the engine watches it (``polling``) and tells of changes, drift and waiting
-messages. If many arrive, the bins tell drift (``drift``), waiting messages, and whether messages wait now and then.
+messages. If many arrive, the bins tell drift (``drift``) and waiting messages. Where messages wait another split may be
+better: such traffic is not steady. Nor is it where a share has changed: whoever moved it goes by what comes there.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection
 
 from broker.events import RateChanged
@@ -32,7 +32,6 @@ _FREQUENT_MESSAGES = 20
 _CHANGE_BINS = 30  # after a change, reported at the shorter period
 _ENGINE_BINS = 128  # kept by the engine: a longer gap means that the broker stood still
 _QUEUE_BINS = 3  # in a row that begin with messages waiting: not a passing burst
-_LATE_BINS = 3  # of the last hundred in which messages waited: more may mean that another split would be better
 
 
 class _TopicSchedule:
@@ -48,7 +47,6 @@ class _TopicSchedule:
         self._drift = Drift()
         self._change_until = 0  # number of a bin
         self._queue_bins = 0  # bins in a row that began with messages waiting
-        self._late: deque[bool] = deque(maxlen=100)  # of the last bins, whether messages waited in them
         self._reported_ns = 0
 
     def add(self, bins: EngineBins) -> None:
@@ -61,8 +59,7 @@ class _TopicSchedule:
             self._queue_bins = self._queue_bins + 1 if waiting else 0
             if self._queue_bins >= _QUEUE_BINS:
                 self._change_until = bins.first + at + _CHANGE_BINS
-            self._late.append(waiting > 0 or bins.delay_ns[at] > 0)
-            if self._steadiness is not None and self._late[-1] and sum(self._late) > _LATE_BINS:
+            if self._steadiness is not None and (waiting or bins.delay_ns[at]):
                 self.disturb(bins.first + at)
 
     def add_empty(self, until: int) -> None:
@@ -325,8 +322,8 @@ class HistorySchedule:
         return topic.report(event.topic, self._bin_ns, self._wall_offset_ns, now_ns, change=change)
 
     def unsteady(self, name: str) -> None:
-        """The engine tells that a watched topic drifts, or that messages wait. Answer ``polling.catch_up`` of the topic
-        before."""
+        """The engine tells that a watched topic drifts, or that messages wait; or its share has changed. Answer
+        ``polling.catch_up`` of the topic before."""
         topic = self._topics.get(name)
         if topic is None or not topic.may_be_seldom:
             return

@@ -55,7 +55,8 @@ class HistoryUploader:
         self._schedule = HistorySchedule()
         self._has_topics = trio.Event()
         self._changes: list[RateChanged] = []  # not reported yet
-        self._unsteady: list[str] = []  # watched topics to be polled
+        self._unsteady: list[str] = []  # topics to be polled
+        self._shares: dict[str, int] = {}  # {topic: version of its share}
         self._has_news = Wakeup()  # something may have to be polled before the next polls are due
         self._due: list[TopicHistory] = []  # of the last second at most, unless the report before was refused
         self._renewals: list[str] = []  # topics whose traffic is still steady
@@ -81,6 +82,14 @@ class HistoryUploader:
         """A watched topic is not steady any more: poll it."""
         self._unsteady.append(event.topic)
         self._has_news.set()
+
+    def note_shares(self, versions: dict[str, int]) -> None:
+        """{topic: version of the share in force}. Where that is another than before, the topic is polled."""
+        changed = [name for name, version in versions.items() if self._shares.get(name, version) != version]
+        self._shares = versions
+        if changed:
+            self._unsteady += changed
+            self._has_news.set()
 
     def report_all_again(self) -> None:
         """The distributor that leads now has no earlier report."""

@@ -25,6 +25,7 @@ class Told:
     def __init__(self) -> None:
         self.histories: list[tuple[Any, Any]] = []
         self.exchanges = 0
+        self.shares: list[dict[str, int]] = []
 
     def follow_histories(self, topics: Any, seldom: Any) -> None:
         self.histories.append((topics, seldom))
@@ -56,6 +57,7 @@ def membership(told: Told, holder: LeaseHolder, monkeypatch: pytest.MonkeyPatch)
     broker = LocalBroker(name="b1", about=ABOUT, holder=holder, log=Log("b1", print), **parts)
     made = Membership(config, broker, cast(Any, told))
     monkeypatch.setattr(made.histories, "follow", told.follow_histories)
+    monkeypatch.setattr(made.histories, "note_shares", told.shares.append)
     return made
 
 
@@ -68,13 +70,16 @@ def test_an_answer_without_news_sets_nothing_going(membership: Membership, holde
     assert (len(told.histories), told.exchanges) == (1, 1)
 
 
-def test_another_share_concerns_only_who_exchanges_it(membership: Membership, holder: LeaseHolder, told: Told) -> None:
+def test_another_share_concerns_who_exchanges_it_and_who_tells_of_traffic(
+    membership: Membership, holder: LeaseHolder, told: Told
+) -> None:
     holder.apply(SyncAnswer(version=1, topics=[TOPIC]), 0)
     membership.follow([])
     more = msgspec.structs.replace(TOPIC, share=Share(version=4, rate=11.0, burst=2.0))
     holder.apply(SyncAnswer(version=2, topics=[more]), 0)
     membership.follow([])
     assert (len(told.histories), told.exchanges) == (1, 2)
+    assert told.shares == [{"t": 3}, {"t": 4}]
 
 
 def test_whoever_gives_up_its_shares_exchanges_none(membership: Membership, holder: LeaseHolder, told: Told) -> None:

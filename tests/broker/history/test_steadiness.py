@@ -155,6 +155,14 @@ def test_a_queue_is_told_of_however_steady_the_traffic_is() -> None:
     assert not any(one.steady for one in told)
 
 
+def test_traffic_is_not_steady_for_a_while_after_a_single_message_that_waited() -> None:
+    broker = Broker()
+    broker.bins(*[5] * (SETTLING_BINS + 20))
+    told = [*broker.bins(5, waiting=1), *broker.bins(*[5] * (SETTLING_BINS + 10))]
+    assert len(told) >= 12
+    assert [one.steady for one in told] == [False] * (len(told) - 1) + [True]
+
+
 @pytest.mark.parametrize("apart", [5, 30, 80])
 def test_messages_now_and_then_are_told_to_be_steady_with_how_rare_they_are(apart: int) -> None:
     broker = Broker()

@@ -175,6 +175,19 @@ async def test_a_topic_that_does_not_rest_is_asked_for_at_once_and_told_as_unste
     assert rig.engine.watched == []
 
 
+async def test_a_topic_whose_share_changes_is_told_as_unsteady_and_the_others_rest(rig, autojump_clock):
+    rig.engine.rate = 1
+    rig.histories.follow(["t", "u"], ["t", "u"])
+    rig.histories.note_shares({"t": 1, "u": 1})
+    await trio.sleep(63)
+    rig.leader.reports.clear()
+    rig.histories.note_shares({"t": 2, "u": 1})
+    await trio.sleep(0.01)
+    (report,) = rig.reports
+    assert [(one.topic, one.steady) for one in report.topics] == [("t", False)]
+    assert rig.engine.watched == ["u"]
+
+
 async def test_what_nobody_takes_in_time_is_not_sent_again(rig, autojump_clock):
     rig.leader.trouble = Unavailable("no answer")
     rig.histories.follow(["t"])
