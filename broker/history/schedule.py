@@ -1,8 +1,9 @@
 """Decides which bins of which topics a broker reports, and when. Pure.
 
 A topic reports once a second. If its rate of arrivals changes it reports at once, and then four times a second for
-three seconds; so it does while messages wait for tokens. A topic without messages is left out once the end of its
-traffic was reported. A report that was lost is replaced by one of the present state (``reports_lost``).
+three seconds; so it does while messages wait for tokens, and for a second afterwards. A topic without messages is left
+out once the end of its traffic was reported. A report that was lost is replaced by one of the present state
+(``reports_lost``).
 
 A topic that may report seldom says once that its traffic is steady, and then only renews this (``steadiness``). If few
 messages arrive, it is not polled meanwhile: the engine watches it (``polling``) and tells of changes, drift and waiting
@@ -31,7 +32,7 @@ _STEADY_BINS = 10  # in a report of steady traffic; ``RARE_BINS`` if messages ar
 _FREQUENT_MESSAGES = 20
 _CHANGE_BINS = 30  # after a change, reported at the shorter period
 _ENGINE_BINS = 128  # kept by the engine: a longer gap means that the broker stood still
-_QUEUE_BINS = 3  # in a row that begin with messages waiting: not a passing burst
+_LATE_BINS = 10  # after one in which messages waited, likewise (bench figures split-study)
 
 
 class _TopicSchedule:
@@ -46,7 +47,6 @@ class _TopicSchedule:
         self._bins = Columns()
         self._drift = Drift()
         self._change_until = 0  # number of a bin
-        self._queue_bins = 0  # bins in a row that began with messages waiting
         self._reported_ns = 0
 
     def add(self, bins: EngineBins) -> None:
@@ -56,10 +56,8 @@ class _TopicSchedule:
         self.version = bins.version
         self.known_until = bins.first + len(bins.arrivals)
         for at, waiting in enumerate(bins.waiting):
-            self._queue_bins = self._queue_bins + 1 if waiting else 0
-            if self._queue_bins >= _QUEUE_BINS:
-                self._change_until = bins.first + at + _CHANGE_BINS
-            if self._steadiness is not None and (waiting or bins.delay_ns[at]):
+            if waiting or bins.delay_ns[at]:
+                self._change_until = max(self._change_until, bins.first + at + _LATE_BINS)
                 self.disturb(bins.first + at)
 
     def add_empty(self, until: int) -> None:
@@ -116,9 +114,7 @@ class _TopicSchedule:
             return
         if (at := next((at for at, count in enumerate(bins.arrivals) if count), None)) is not None:
             steadiness.begin(bins.first + at)
-        if self._change_until > until:
-            self.disturb(self._change_until - _CHANGE_BINS)
-        elif steadiness.is_steady(until) and len(bins.arrivals) >= _STEADY_BINS:
+        if steadiness.is_steady(until) and len(bins.arrivals) >= _STEADY_BINS:
             self.is_frequent = sum(bins.arrivals[-_STEADY_BINS:]) >= _FREQUENT_MESSAGES
             bins.drop(max(len(bins.arrivals) - self._steady_bins, 0))
             if self.phase is Phase.STEADY and self._drift.note(bins.arrivals[-_STEADY_BINS:]):
