@@ -1,6 +1,7 @@
 """The default policy: the even split while messages wait; else whatever would have delayed least of late.
 
-1. Each broker's rate is that of the last 5 s, or since the engine told of a change there.
+1. Each broker's rate is that of the last 5 s, or since the engine told of a change there. While messages wait on any
+   broker it is that of the last second.
 2. While messages wait on any broker, or more comes than its share lets go, the shares are those of ``even_split``: what
    waits gets what the others can spare.
 3. Else the last ten seconds are replayed under the shares as they are, as they were before, of the even split and in
@@ -103,11 +104,13 @@ class Fitted:
         seen = sum(self.rate(member.name) for member in members)
         missing = max(0.0, sum(member.declared for member in members) - seen) if is_hearing else 0.0
         part = min(1.0, missing / max(sum(unheard.values()), 1e-9))
+        somebody_waits = any(self._traffic[one.name].waiting for one in members if one.name in self._traffic)
         found = []
         for member in members:
             traffic = self._traffic.get(member.name)
             if traffic is None:
                 found.append(Demand(part * member.declared, 0, member.dispersion))
             else:
-                found.append(Demand(traffic.estimate.rate, traffic.waiting, traffic.estimate.dispersion))
+                rate = traffic.estimate.last_rate if somebody_waits else traffic.estimate.rate
+                found.append(Demand(rate, traffic.waiting, traffic.estimate.dispersion))
         return found

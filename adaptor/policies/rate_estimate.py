@@ -10,6 +10,7 @@ from collections import deque
 from adaptor.observations import BIN_S, Change
 
 BINS = 50  # 5 s: a longer mean lags behind traffic that drifts, a shorter one follows noise (bench figures split-study)
+_LAST_BINS = 10  # where messages wait now, how much comes now (likewise)
 _DECLARED = 30  # pairs of bins that the declared dispersion counts for
 _SMOOTHING = 1 / 3000  # of the dispersion, per pair of bins, in the long run: what publishers are like, not do now
 _LEAST_DISPERSION = 0.1  # periodic traffic; nobody is punctual to the bin
@@ -32,6 +33,13 @@ class RateEstimate:
         messages, bins = self._told
         span = bins + len(self._counts)
         return (messages + sum(self._counts)) / span / BIN_S if span else 0.0
+
+    @property
+    def last_rate(self) -> float:
+        """Msg/s, in the last second or since the last change."""
+        if len(self._counts) <= _LAST_BINS:
+            return self.rate
+        return sum(list(self._counts)[-_LAST_BINS:]) / _LAST_BINS / BIN_S
 
     def add(self, arrivals: int) -> bool:
         """Take the next bin. False: it began before a change that was told, and does not count."""

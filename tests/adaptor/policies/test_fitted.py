@@ -46,6 +46,16 @@ def test_what_waits_gets_what_the_other_can_spare_and_the_bursts_stay() -> None:
     assert [burst for _, burst in shares] == [15 * MICRO] * 2
 
 
+def test_while_messages_wait_the_tokens_of_who_had_nothing_for_a_second_are_free() -> None:
+    left = [*[Bin(50)] * 40, *[Bin(0)] * 10]
+    waits = asked(fed(left, [Bin(90, waiting=300)] * 20))
+    assert waits is not None
+    assert waits[1][0] > 1_050 * MICRO
+    nobody = asked(fed(left, [Bin(60)] * 20))  # more comes than the share lets go: nothing waits yet
+    assert nobody is not None
+    assert nobody[0][0] > 400 * MICRO
+
+
 def test_who_gets_more_than_its_share_lets_go_is_not_waited_for_to_have_a_backlog() -> None:
     fitted = fed([Bin(50)] * 10, [Bin(50)] * 10)
     fitted.note_change("b1", Change(arrivals=18, span_s=0.02))

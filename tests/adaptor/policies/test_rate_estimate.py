@@ -23,6 +23,13 @@ def test_the_rate_is_that_of_the_last_five_seconds() -> None:
     assert filled(*[10] * 50, *[20] * 50).rate == pytest.approx(200.0)
 
 
+def test_the_last_rate_is_that_of_the_last_second_or_since_a_change() -> None:
+    estimate = filled(*[10] * 50, *[20] * 10)
+    assert estimate.last_rate == pytest.approx(200.0)
+    estimate.begin_anew(Change(arrivals=18, span_s=0.02, mixed=1, known=0))
+    assert estimate.last_rate == pytest.approx(900.0)
+
+
 def test_a_change_that_was_told_counts_at_once_and_the_bins_that_began_before_it_do_not() -> None:
     estimate = filled(*[10] * 50)
     estimate.begin_anew(Change(arrivals=18, span_s=0.02, mixed=1, known=0))
