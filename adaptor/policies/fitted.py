@@ -3,7 +3,7 @@
 1. Each broker's rate is that of the last 5 s, or since the engine told of a change there. While messages wait on any
    broker it is that of the last second.
 2. While messages wait on any broker, or more comes than its share lets go, the shares are those of ``even_split``: what
-   waits gets what the others can spare.
+   waits gets what the others can spare. Bursts move only where that would have halved the delay.
 3. Else the last ten seconds are replayed under the shares as they are, as they were before, of the even split and in
    proportion to the traffic. The best is proposed, if its worst broker would have delayed a tenth less than under the
    shares as they are. So a split is judged by what came after it, and taken back if that was worse.
@@ -23,6 +23,7 @@ from srtm.units import from_micro
 
 HEARING_S = 2.0  # brokers report about once a second: who was not heard for so long has nothing to say
 _CLEARLY = 0.9  # of the delay under the shares as they are: less of an advantage is noise
+_FAR_BETTER = 0.5  # likewise, for bursts while messages wait: to shrink one loses tokens, and to grow one mints none
 _LEAST_MOVE = 0.01  # of r, of any share: every change of shares is told to all and stored
 _NO_TIME_S = 1e-6
 
@@ -69,22 +70,26 @@ class Fitted:
             return None
         bounds = limits(envelope, members, floor)
         even, old = even_split(envelope, bounds, demands), [member.share for member in members]
-        is_behind = any(one.rate > from_micro(rate) for one, (rate, _) in zip(demands, old, strict=True))
-        if is_behind or any(one.waiting for one in demands) or is_over(members):
-            kept = shares_within(envelope, bounds, [rate for rate, _ in even], [burst for _, burst in old])
-            least = 0 if is_over(members) else _LEAST_MOVE * envelope.rate_micro
-            moves = [abs(now - was) for (now, _), (was, _) in zip(kept, old, strict=True)]
-            return kept if max(moves) > least else None
-        if is_hearing:
-            return None
         works = [self._traffic[one.name].largest_work if one.name in self._traffic else 0.0 for one in members]
         proportional = shares_within(envelope, bounds, [one.rate for one in demands], works)
+        is_behind = any(one.rate > from_micro(rate) for one, (rate, _) in zip(demands, old, strict=True))
+        if is_behind or any(one.waiting for one in demands) or is_over(members):
+            rates = [rate for rate, _ in even]
+            kept, *others = (
+                shares_within(envelope, bounds, rates, _bursts(each)) for each in (old, even, proportional)
+            )
+            kept = self._best(members, kept, others, _FAR_BETTER) or kept
+            least = 0 if is_over(members) else _LEAST_MOVE * envelope.rate_micro
+            moves = [abs(now - was) for (now, _), (was, _) in zip(kept, old, strict=True)]
+            return kept if max(moves) > least or _bursts(kept) != _bursts(old) else None
+        if is_hearing:
+            return None
         before = [self._before.get(member.name, member.share) for member in members]
         before = shares_within(envelope, bounds, [rate for rate, _ in before], [burst for _, burst in before])
-        return self._best(members, old, [even, proportional, before])
+        return self._best(members, old, [even, proportional, before], _CLEARLY)
 
-    def _best(self, members: Sequence[Member], old: Shares, others: Sequence[Shares]) -> Shares | None:
-        """Of ``others``, what would have delayed clearly less than ``old`` on the worst broker, and least."""
+    def _best(self, members: Sequence[Member], old: Shares, others: Sequence[Shares], clearly: float) -> Shares | None:
+        """Of ``others``, what would have delayed less than ``clearly`` times ``old`` on the worst broker, and least."""
         tried = [old, *others]
         worst = [_NO_TIME_S] * len(tried)
         for at, member in enumerate(members):
@@ -92,7 +97,7 @@ class Fitted:
                 delays_s = self._traffic[member.name].delays_s([shares[at] for shares in tried])
                 worst = list(map(max, worst, delays_s))
         best = min(range(len(tried)), key=worst.__getitem__)
-        return tried[best] if worst[best] < _CLEARLY * worst[0] else None
+        return tried[best] if worst[best] < clearly * worst[0] else None
 
     def _note_shares(self, members: Sequence[Member]) -> None:
         shares = {member.name: member.share for member in members}
@@ -114,3 +119,7 @@ class Fitted:
                 rate = traffic.estimate.last_rate if somebody_waits else traffic.estimate.rate
                 found.append(Demand(rate, traffic.waiting, traffic.estimate.dispersion))
         return found
+
+
+def _bursts(shares: Shares) -> list[int]:
+    return [burst for _, burst in shares]

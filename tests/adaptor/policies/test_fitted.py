@@ -56,6 +56,13 @@ def test_while_messages_wait_the_tokens_of_who_had_nothing_for_a_second_are_free
     assert nobody[0][0] > 400 * MICRO
 
 
+def test_bursts_follow_clumps_that_wait_for_ever_although_messages_wait_whenever_one_looks() -> None:
+    left: Shares = [(20 * MICRO, 25 * MICRO), (1_080 * MICRO, 5 * MICRO)]
+    shares = asked(fed([Bin(0)] * 50, [Bin(90, waiting=10, work=25.0)] * 50, shares=left), left)
+    assert shares is not None
+    assert shares[1][1] > 20 * MICRO
+
+
 def test_who_gets_more_than_its_share_lets_go_is_not_waited_for_to_have_a_backlog() -> None:
     fitted = fed([Bin(50)] * 10, [Bin(50)] * 10)
     fitted.note_change("b1", Change(arrivals=18, span_s=0.02))
