@@ -17,7 +17,7 @@ from bench.simulation.shifting_traffic import Simulation
 from broker.events import RateChanged
 from broker.history.bins import EngineBins, EngineHistories
 from broker.history.schedule import HistorySchedule
-from srtm.control import BrokerHistory, BrokerTraits, HistoryAnswer, Share, TopicHistories, TopicTraits
+from srtm.control import BrokerHistory, BrokerTraits, HistoryAnswer, Share, TopicHistories, TopicHistory, TopicTraits
 from srtm.topics.adaptation import Adaptation, Mode
 from srtm.units import MICRO
 
@@ -39,7 +39,9 @@ class Reporting(Simulation):
         batch: int = 1,
         dispersions: Sequence[float] = (),
         step_ns: int = STEP_NS,
+        tells_all: bool = False,
     ) -> None:
+        """``tells_all``: each bin at once, whatever the product's brokers would leave out."""
         super().__init__(
             *(arrivals_ns, envelope, policy, start),
             declared=declared,
@@ -48,6 +50,7 @@ class Reporting(Simulation):
             step_ns=step_ns,
         )
         self.reports = 0  # sent
+        self._tells_all = tells_all
         self._states = TopicStates()
         self._due_s = math.inf  # when the policy is to be asked without news
         self._traits = _traits(policy.settings, self._names, declared, self._dispersions, batch)
@@ -68,6 +71,11 @@ class Reporting(Simulation):
             for name, followed, one, broker in zip(self._names, self._followed, bins, self.brokers, strict=True)
             for report in followed.due_reports(_as_read(now_ns, one, broker.share), now_ns)
         ]
+        if self._tells_all:
+            reports = [
+                BrokerHistory(broker=name, history=_history(now_ns, one))
+                for name, one in zip(self._names, bins, strict=True)
+            ]
         if reports:
             self._tell(now_ns, reports)
 
@@ -111,6 +119,18 @@ class Reporting(Simulation):
         for proposal in found:
             shares = [proposal.shares[name] for name in self._names]
             self._propose(now_ns, [(round(one.rate * MICRO), round(one.burst * MICRO)) for one in shares])
+
+
+def _history(now_ns: int, one: Bin) -> TopicHistory:
+    """Of the bin that ended at ``now_ns``."""
+    return TopicHistory(
+        topic=_TOPIC,
+        share_version=_VERSION,
+        first_ns=now_ns - BIN_NS,
+        arrivals=[one.arrivals],
+        waiting=[one.waiting],
+        unfinished=[one.work],
+    )
 
 
 def _traits(

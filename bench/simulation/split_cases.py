@@ -55,6 +55,7 @@ class SplitCase:
     begins_s: Floats
     moves_s: Floats
     spare: float  # of the burst, by what one bucket needs
+    draw: int = 1  # of the instants: another one is another run of the same fleet
 
     @property
     def name(self) -> str:
@@ -73,7 +74,7 @@ class SplitCase:
     @cached_property
     def arrivals_ns(self) -> list[Ints]:
         """Of each broker, in order of time."""
-        rng = np.random.default_rng([self.seed, 1])
+        rng = np.random.default_rng([self.seed, self.draw])
         found: list[list[Floats]] = [[] for _ in range(self.brokers)]
         for first in range(0, len(self.home), self.group):
             members = slice(first, first + self.group)

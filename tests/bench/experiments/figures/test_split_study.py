@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from bench.experiments.figures.split_study import CaseResult, checks, part_within, result_of
+from bench.experiments.figures.split_study import CaseResult, cause_of, checks, part_within, result_of
 from bench.simulation.split_cases import COURSES, ENDS_S, STARTS, split_case, worst_p99_ns
 from srtm.topics.adaptation import Mode
 
@@ -57,3 +59,12 @@ def test_on_twenty_fleets_the_default_is_far_behind_the_best_of_the_others_on_th
     ratios = [result_of(seed).ratio for seed in range(100, 120)]
     assert part_within(ratios, 2.0) >= 0.85
     assert part_within(ratios, 1.1) >= 0.6
+
+
+@pytest.mark.slow
+def test_a_fleet_that_is_drawn_anew_is_the_same_fleet_and_a_case_has_a_cause() -> None:
+    case = split_case(100)
+    anew = replace(case, draw=2)
+    assert (anew.home == case.home).all()
+    assert [len(one) for one in anew.arrivals_ns] != [len(one) for one in case.arrivals_ns]
+    assert cause_of(1).startswith("chance")  # it is not far behind at all
