@@ -6,6 +6,7 @@ A cluster that is started again on the same directory listens on the same ports,
 from __future__ import annotations
 
 import random
+import re
 import socket
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,7 +19,7 @@ from srtm.net.json_file import read_json
 
 FILE_NAME = "cluster.json"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-_LOWEST_PORT = 10_000
+_LOWEST_PORT, _HIGHEST_PORT = 10_000, 65_535
 _TRIES = 100
 
 
@@ -59,26 +60,41 @@ def write_cluster(data: Path, cluster: ClusterFile) -> None:
     fresh.replace(path)
 
 
-def pick_addresses(count: int, kept: dict[int, str]) -> list[str]:
+def parse_ports(text: str) -> range:
+    """Return the ports of ``FIRST-LAST``, both included. Raises BadInput."""
+    first, dash, last = text.partition("-")
+    are_numbers = all(re.fullmatch(r"[0-9]{1,5}", word) for word in (first, last))
+    if not dash or not are_numbers or not 1 <= int(first) <= int(last) <= _HIGHEST_PORT:
+        raise BadInput("ports", text, f"must be FIRST-LAST, such as 4150-4170, within 1 to {_HIGHEST_PORT}")
+    return range(int(first), int(last) + 1)
+
+
+def pick_addresses(count: int, kept: dict[int, str], ports: range | None = None) -> list[str]:
     """Return ``count`` free addresses on loopback: those of ``kept`` (by index) if they are free, else new ones.
 
-    Raises Unavailable if no free port is found.
+    New ones are the lowest free ``ports``; None: drawn from those below the kernel's ephemeral range. Raises
+    Unavailable if no free port is found.
     """
     with ExitStack() as held:  # all stay bound until the last is picked, so that none is picked twice
-        return [_pick(held, kept.get(index)) for index in range(count)]
+        # Those that are kept come first: else a new one could take the port of another.
+        found = {index: kept[index] for index in range(count) if index in kept and _hold(held, kept[index])}
+        return [found[index] if index in found else _pick(held, ports) for index in range(count)]
 
 
-def _pick(held: ExitStack, kept: str | None) -> str:
-    if kept is not None and _hold(held, kept):
-        return kept
+def _pick(held: ExitStack, ports: range | None) -> str:
+    if ports is not None:
+        for port in ports:
+            if _hold(held, f"127.0.0.1:{port}"):
+                return f"127.0.0.1:{port}"
+        raise Unavailable(f"ports: too few are free on 127.0.0.1 in {ports.start} to {ports.stop - 1}")
     # Below the ephemeral range: the kernel may give a port inside it to a connection while the broker restarts, and a
     # client that dials such a port on loopback may even connect to itself.
     lowest_ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    ports = range(_LOWEST_PORT, max(lowest_ephemeral, _LOWEST_PORT + _TRIES))
-    for port in random.SystemRandom().sample(ports, k=_TRIES):
+    drawn = range(_LOWEST_PORT, max(lowest_ephemeral, _LOWEST_PORT + _TRIES))
+    for port in random.SystemRandom().sample(drawn, k=_TRIES):
         if _hold(held, f"127.0.0.1:{port}"):
             return f"127.0.0.1:{port}"
-    raise Unavailable(f"no free port found on 127.0.0.1 in {ports.start} to {ports.stop - 1}")
+    raise Unavailable(f"no free port found on 127.0.0.1 in {drawn.start} to {drawn.stop - 1}")
 
 
 def _hold(held: ExitStack, address: str) -> bool:

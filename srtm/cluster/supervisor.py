@@ -208,24 +208,28 @@ async def cluster(
     mcap: float | None,
     data: Path,
     http_address: str | None = None,
+    ports: range | None = None,
     broker_options: Sequence[str] = (),
     tokens: bool = False,
     distributor_options: Sequence[str] = ("--fitting", "off", "--relief", "off"),
     ready_timeout_s: float = READY_TIMEOUT_S,
+    begun: Callable[[], object] = lambda: None,
     tell: Callable[[str], object] = lambda _line: None,
 ) -> AsyncIterator[Cluster]:
     """Run a cluster; the block starts once all brokers have synced.
 
     ``mcap``: capacity of each broker, msg/s; None: not stated. ``http_address``: the distributor's; None: a free port,
-    kept for later starts. ``tokens``: services require tokens (``srtm.cluster.token_files``). ``tell`` receives a line
-    for people whenever a process ended. Raises BadInput, Conflict (``data`` is in use, a port is taken), Unavailable
-    (a process did not start; the message has its last log line).
+    kept for later starts. ``ports``: of the brokers, two each; None: any. ``tokens``: services require tokens
+    (``srtm.cluster.token_files``). ``begun`` is called once ``data`` is this cluster's.
+    ``tell`` receives a line for people whenever a process ended. Raises BadInput, Conflict (``data`` is in use, a port
+    is taken), Unavailable (a process did not start; the message has its last log line).
     """
-    _check(brokers, mcap, http_address)
+    _check(brokers, mcap, http_address, ports)
     with _locked(data):
+        begun()
         issued = issue(data, _names(brokers)) if tokens else None
         ended = _ended_with_the_host(data)
-        running = _plan(data, brokers, mcap, http_address, broker_options, tell, issued, distributor_options)
+        running = _plan(data, brokers, mcap, http_address, ports, broker_options, tell, issued, distributor_options)
         try:
             async with background_nursery() as nursery:
                 for child in running.children():
@@ -245,13 +249,16 @@ def _names(brokers: int) -> list[str]:
     return [f"broker-{number}" for number in range(1, brokers + 1)]
 
 
-def _check(brokers: int, mcap: float | None, http_address: str | None) -> None:
+def _check(brokers: int, mcap: float | None, http_address: str | None, ports: range | None) -> None:
     if not 1 <= brokers <= 1024:
         raise BadInput("brokers", brokers, "must be 1 to 1024")
     if mcap is not None and not 0 < mcap < float("inf"):
         raise BadInput("mcap", mcap, "must be a rate above 0 msg/s")
     if http_address is not None and parse_peer("http-address", http_address)[1] == 0:
         raise BadInput("http-address", http_address, "must name a port: it is kept")
+    if ports is not None and len(ports) < 2 * brokers:
+        rule = f"must be at least {2 * brokers} ports: each broker takes one for messages and one for HTTP"
+        raise BadInput("ports", f"{ports.start}-{ports.stop - 1}", rule)
 
 
 @contextmanager
@@ -286,14 +293,17 @@ def _plan(
     brokers: int,
     mcap: float | None,
     http_address: str | None,
+    ports: range | None,
     options: Sequence[str],
     tell: Callable[[str], object],
     issued: Issued | None,
     distributor_options: Sequence[str],
 ) -> Cluster:
     last = read_cluster(data)
-    kept = {} if last is None else _kept_addresses(last)
-    distributor, *free = pick_addresses(1 + 2 * brokers, kept if http_address is None else {**kept, 0: http_address})
+    kept = {} if last is None else _kept_addresses(last, ports)
+    if http_address is not None:
+        kept[0] = http_address
+    distributor, *free = pick_addresses(1 + 2 * brokers, kept, ports)
     if http_address is not None and distributor != http_address:
         raise unusable("http-address", http_address)
     places = [
@@ -305,12 +315,19 @@ def _plan(
     return Cluster(data, distributor, places, options, tell, issued, distributor_options)
 
 
-def _kept_addresses(last: ClusterFile) -> dict[int, str]:
-    """Return the addresses of the last run by index: the distributor's, then two of each broker."""
+def _kept_addresses(last: ClusterFile, ports: range | None) -> dict[int, str]:
+    """Return the addresses of the last run by index: the distributor's, then two of each broker.
+
+    Addresses of brokers outside ``ports`` are not kept.
+    """
     addresses = [last.distributor.removeprefix("http://")]
     for place in last.brokers:
         addresses += [place.tcp_address, place.http_address]
-    return dict(enumerate(addresses))
+    return {
+        index: address
+        for index, address in enumerate(addresses)
+        if index == 0 or ports is None or parse_peer("data", address)[1] in ports
+    }
 
 
 async def keep_running(

@@ -24,6 +24,7 @@ from srtm.commands import (
 )
 from srtm.console.options import add_trust
 from srtm.console.usage import usage_text
+from srtm.operations import waiting
 from srtm.version import __version__
 
 app = typer.Typer(
@@ -39,6 +40,7 @@ app.command("nsqd", help="Run a broker alone with the flags of nsqd, in its plac
 app.command("distributor")(services.distributor)
 app.command("adaptor")(services.adaptor)
 app.command("up")(services.up)
+app.command("wait")(waiting.wait)
 topics.app.command("size")(sizes.size)
 topics.app.command("groups")(groups.groups)
 topics.app.command("publishers")(topic_publishers.publishers)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -15,8 +17,9 @@ import typer
 from rich.console import Console
 
 from srtm.client.distributor import TOKEN_VARIABLE, distributor_urls
-from srtm.cluster.cluster_file import ClusterFile
-from srtm.cluster.supervisor import cluster
+from srtm.cluster.cluster_file import ClusterFile, parse_ports
+from srtm.cluster.ready_file import ReadyFile
+from srtm.cluster.supervisor import Cluster, cluster
 from srtm.commands.fitting import Fitting, ScalerKind
 from srtm.console.output import DistributorOption, JsonOption, TokenOption, show
 from srtm.console.running import run_service
@@ -239,6 +242,14 @@ def up(
     http_address: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Address of the distributor.")
     ] = "127.0.0.1:4190",
+    ports: Annotated[
+        str | None,
+        typer.Option(metavar="FIRST-LAST", help="Ports of the brokers, two each. Default: any that are free; kept."),
+    ] = None,
+    ready_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Exists while the cluster is ready, with what cluster.json has then."),
+    ] = None,
     tokens: Annotated[
         bool,
         typer.Option("--tokens", help="Require tokens, created in DIR: operator.token, client.token, BROKER.token."),
@@ -255,29 +266,27 @@ def up(
     DistributorConfig(scaler=Scaler(scaler.value), scaler_command=scaler_command)  # checked before anything starts
     options = ["--fitting", fitting.value, "--scaler", scaler.value, "--scaler-data", str(data / "scaled")]
     options += ["--scaler-command", scaler_command] if scaler_command else []
-    return run_service(partial(_up, brokers, mcap, data, http_address, tokens, options, json_file))
-
-
-async def _up(
-    brokers: int,
-    mcap: float | None,
-    data: Path,
-    http_address: str,
-    tokens: bool,
-    options: list[str],
-    json_file: str | None,
-) -> None:
-    async with cluster(
+    run = partial(
+        cluster,
         brokers=brokers,
         mcap=mcap,
         data=data,
         http_address=http_address,
+        ports=None if ports is None else parse_ports(ports),
         tokens=tokens,
         distributor_options=options,
         tell=_tell,
-    ) as running:
-        show("up", msgspec.to_builtins(running.file), json_file, partial(_announce, running.file))
-        await trio.sleep_forever()
+    )
+    return run_service(partial(_up, run, None if ready_file is None else ReadyFile(ready_file), json_file))
+
+
+async def _up(
+    run: Callable[..., AbstractAsyncContextManager[Cluster]], ready_file: ReadyFile | None, json_file: str | None
+) -> None:
+    async with run() if ready_file is None else run(begun=ready_file.remove) as running:
+        with nullcontext() if ready_file is None else ready_file.present(running.file):
+            show("up", msgspec.to_builtins(running.file), json_file, partial(_announce, running.file))
+            await trio.sleep_forever()
 
 
 def _tell(line: str) -> None:

@@ -30,8 +30,10 @@ ARROWS = {
     "srtm": "srtm.blocking srtm.client srtm.protocol",
     "srtm.cluster": "srtm.client srtm.concurrency srtm.control srtm.net",
     "srtm.console": "srtm.client srtm.concurrency srtm.control srtm.net",
+    "srtm.operations": "srtm.client srtm.cluster srtm.concurrency srtm.console srtm.net",
     "srtm.commands": (
-        "srtm.analysis srtm.client srtm.cluster srtm.console srtm.contracts srtm.control srtm.net srtm.topics "
+        "srtm.analysis srtm.client srtm.cluster srtm.console srtm.contracts srtm.control srtm.net srtm.operations "
+        "srtm.topics "
         "adaptor.distributor_feed adaptor.service bench.commands bench.demo bench.harness.cluster_runs "
         "broker.__main__ broker.nsqd_main distributor.config distributor.fitting distributor.service "
         "limiting.config limiting.service"

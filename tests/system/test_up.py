@@ -111,6 +111,29 @@ def test_started_again_it_listens_where_it_did(tmp_path: Path) -> None:
     assert len(places[1]) == 3
 
 
+def test_its_ports_are_those_that_are_given_and_scripts_learn_when_it_is_ready(tmp_path: Path) -> None:
+    (address,) = pick_addresses(1, {})
+    lowest = int(pick_addresses(1, {})[0].rpartition(":")[2])
+    ready = tmp_path / "ready"
+    ports = range(lowest, min(lowest + 200, 65_536))
+    with up(
+        tmp_path / "data", address, 2, "--ports", f"{ports.start}-{ports.stop - 1}", "--ready-file", str(ready)
+    ) as it:
+        state = state_of(tmp_path / "data")
+        chosen = [int(each.rpartition(":")[2]) for one in state.brokers for each in (one.tcp_address, one.http_address)]
+        assert set(chosen) <= set(ports)
+        assert [one.name for one in msgspec.json.decode(ready.read_bytes(), type=ClusterFile).brokers] == [
+            "broker-1",
+            "broker-2",
+        ]
+        assert run("wait", "--data", str(tmp_path / "data"), "--timeout", "20").returncode == 0
+        it.terminate()
+        assert it.wait(PATIENCE_S) == 0
+    assert not ready.exists()
+    waited = run("wait", "--data", str(tmp_path / "data"), "--timeout", "0.2")
+    assert (waited.returncode, b"says that it is stopped" in waited.stderr) == (1, True)
+
+
 def test_a_second_one_on_the_same_directory_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
     (address,) = pick_addresses(1, {})
     with up(tmp_path, address) as first:

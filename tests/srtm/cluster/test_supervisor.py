@@ -15,14 +15,23 @@ from pathlib import Path
 from typing import cast
 
 import httpx
+import msgspec
 import pytest
 import trio
 import trio.testing
 
 from srtm.client.distributor import DistributorClient
-from srtm.cluster.cluster_file import BrokerPlace, ClusterFile, pick_addresses, read_cluster, write_cluster
-from srtm.cluster.supervisor import Child, Cluster, _is_undrained, _tell_of_missing, cluster
-from srtm.errors import BadInput, Conflict
+from srtm.cluster.cluster_file import (
+    BrokerPlace,
+    ClusterFile,
+    parse_ports,
+    pick_addresses,
+    read_cluster,
+    write_cluster,
+)
+from srtm.cluster.ready_file import ReadyFile
+from srtm.cluster.supervisor import Child, Cluster, _is_undrained, _kept_addresses, _tell_of_missing, cluster
+from srtm.errors import BadInput, Conflict, Unavailable
 from srtm.net.address import parse_peer
 
 PLACE = BrokerPlace(name="broker-1", tcp_address="127.0.0.1:1", http_address="127.0.0.1:2", pid=5)
@@ -48,6 +57,52 @@ def test_kept_addresses_are_used_again_unless_something_listens_there() -> None:
     assert again[0] == first
     assert again[1] != second
     assert pick_addresses(2, {0: first, 1: second}) == [first, second]
+
+
+def test_the_lowest_free_of_given_ports_are_picked_and_kept_ones_first() -> None:
+    free = sorted(parse_peer("address", address)[1] for address in pick_addresses(3, {}))
+    ports = range(free[0], free[2] + 1)
+    picked = pick_addresses(2, {1: f"127.0.0.1:{free[0]}"}, ports)
+    assert picked[1] == f"127.0.0.1:{free[0]}"
+    assert free[0] < parse_peer("address", picked[0])[1] <= free[2]
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        (port,) = [taken.getsockname()[1]]
+        with pytest.raises(Unavailable, match=f"ports: too few are free on 127.0.0.1 in {port} to {port}"):
+            pick_addresses(1, {}, range(port, port + 1))
+
+
+def test_addresses_outside_the_given_ports_are_not_kept() -> None:
+    last = ClusterFile(distributor="http://127.0.0.1:3", brokers=[PLACE])
+    assert _kept_addresses(last, None) == {0: "127.0.0.1:3", 1: "127.0.0.1:1", 2: "127.0.0.1:2"}
+    assert _kept_addresses(last, range(2, 9)) == {0: "127.0.0.1:3", 2: "127.0.0.1:2"}
+
+
+@pytest.mark.parametrize("text", ["4150", "4170-4150", "0-5", "1-65536", "a-b", "-5", "5-", "1-2-3", "٣-٤"])
+def test_what_is_no_range_of_ports_is_refused(text: str) -> None:
+    with pytest.raises(BadInput, match=r"ports: .*must be FIRST-LAST, such as 4150-4170"):
+        parse_ports(text)
+    assert parse_ports("4150-4151") == range(4150, 4152)
+
+
+async def test_fewer_ports_than_two_a_broker_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="ports: '4150-4152': must be at least 4 ports"):
+        async with cluster(brokers=2, mcap=1, data=tmp_path, ports=range(4150, 4153)):
+            pytest.fail("it was entered")
+
+
+def test_a_ready_file_is_there_while_the_cluster_is_ready_and_a_left_one_is_removed(tmp_path: Path) -> None:
+    path = tmp_path / "ready"
+    path.write_text("of a run that was killed")
+    ready = ReadyFile(path)
+    assert path.exists()  # it may be that of another cluster, until the directory is locked
+    ready.remove()
+    assert not path.exists()
+    written = ClusterFile(distributor="http://127.0.0.1:3", brokers=[PLACE])
+    with ready.present(written):
+        assert msgspec.json.decode(path.read_bytes(), type=ClusterFile) == written
+    assert not path.exists()
+    with pytest.raises(BadInput, match=r"ready_file: .*must be a file in a directory that exists"):
+        ReadyFile(tmp_path / "no" / "ready")
 
 
 def test_the_cluster_file_comes_back_as_it_was_written(tmp_path: Path) -> None:
