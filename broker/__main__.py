@@ -1,32 +1,19 @@
-"""``python -m broker`` and ``srtm broker``: flags in, exit status out. Uses argparse: typer takes 0.2 s to import."""
+"""``python -m broker`` and ``srtm broker``: flags in, exit status out."""
 
 from __future__ import annotations
 
-import argparse
-import math
-import os
-import re
 import sys
 from collections.abc import Sequence
 
-import msgspec
-
-from broker.config import ARRIVAL_CLOCKS, LIMITS, TLS_REQUIRED, TLS_VERSIONS, BrokerConfig, EngineConfig
-from broker.mqtt_options import add_mqtt, mqtt_settings
-from srtm.errors import BadInput, SrtmError
-from srtm.net.tls_trust import ca_file
-from srtm.net.tokens import Tokens, read_token
-from srtm.text import read_duration_ns
-
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+from broker.options import parse_arguments, parse_config
+from srtm.errors import SrtmError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit status: 0 stopped by SIGTERM, 1 failed, 2 bad input, 130 stopped by Ctrl-C. A failure is one
     line on standard error."""
-    given = _parser().parse_args(arguments)
     try:
-        config = parse_config(given)
+        config = parse_config(parse_arguments(sys.argv[1:] if arguments is None else arguments))
         from broker.process import run  # after the flags, so that --help and a bad flag are answered at once
 
         return run(config)
@@ -35,229 +22,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SrtmError as error:
         print(f"srtm broker: {error}", file=sys.stderr)
         return error.exit_status
-
-
-def parse_config(given: argparse.Namespace) -> BrokerConfig:
-    """Raises BadInput."""
-    from_environment = os.environ.get("SRTM_DISTRIBUTOR", "")
-    distributors = given.distributor or [url.strip() for url in from_environment.split(",") if url.strip()]
-    limits = {name: parse_size(name, getattr(given, name)) for name in LIMITS}
-    engine = EngineConfig(
-        arrival_clock=given.arrival_clock,
-        lab_service_time_ns=round(_number("lab_service_time", given.lab_service_time) * 1000),
-        realtime=given.realtime,
-        tls_client_auth_policy=given.tls_client_auth_policy,
-        tls_required=given.tls_required or ("true" if given.tls_client_auth_policy else "false"),
-        tls_min_version=given.tls_min_version,
-        mem_queue_size=parse_size("mem_queue_size", given.mem_queue_size),
-        max_bytes_per_file=parse_size("max_bytes_per_file", given.max_bytes_per_file),
-        sync_every=parse_size("sync_every", given.sync_every),
-        sync_timeout_ms=EngineConfig().sync_timeout_ms
-        if given.sync_timeout is None
-        else parse_duration_ms("sync_timeout", given.sync_timeout),
-    )
-    return BrokerConfig(
-        name=given.name,
-        tcp_address=given.tcp_address,
-        http_address=given.http_address,
-        https_address=given.https_address,
-        mqtt_address=given.mqtt_address,
-        mqtts_address=given.mqtts_address,
-        mqtt_allow_anonymous=given.mqtt_allow_anonymous,
-        http_idle_timeout_ms=round(_number("http_idle_timeout", given.http_idle_timeout) * 1000),
-        data_path=given.data_path,
-        mcap=_number("mcap", given.mcap),
-        distributors=tuple(distributors),
-        accept_unknown=given.accept_unknown,
-        lookupd_tcp_addresses=tuple(given.lookupd_tcp_address),
-        auth_http_addresses=tuple(given.auth_http_address),
-        auth_http_request_method=given.auth_http_request_method,
-        tls_cert=given.tls_cert,
-        tls_key=given.tls_key,
-        tls_root_ca_file=given.tls_root_ca_file,
-        broadcast_address=given.broadcast_address,
-        max_memory_bytes=parse_size("max_memory", given.max_memory),
-        trace_entries=parse_size("trace_entries", given.trace_entries),
-        token=_token(given),
-        tokens=Tokens.read("tokens", given.tokens) if given.tokens else None,
-        ca_file=ca_file(given.ca_file),
-        engine=msgspec.structs.replace(engine, **limits, **mqtt_settings(given)),
-    )
-
-
-def _token(given: argparse.Namespace) -> str | None:
-    if given.token_file is not None and given.token is not None:
-        raise BadInput("token_file", given.token_file, "must not be given together with --token")
-    if given.token_file is not None:
-        return read_token("token_file", given.token_file)
-    return given.token or os.environ.get("SRTM_TOKEN") or None
-
-
-def _number(field: str, text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        raise BadInput(field, text, "must be a number") from None
-    if not math.isfinite(number):
-        raise BadInput(field, text, "must be a finite number")
-    return number
-
-
-def parse_size(field: str, text: str) -> int:
-    """``1073741824``, ``64k``, ``512m``, ``1G``, ``1GiB``: powers of 1024. Raises BadInput."""
-    match = re.fullmatch(r"([0-9]{1,15})([kmg]?)(?:i?b)?", text.lower(), re.ASCII)
-    if match is None:
-        raise BadInput(field, text, "must be a whole number, optionally with k, m or g (1024, 1024^2, 1024^3)")
-    return int(match[1]) * _UNITS[match[2]]
-
-
-def parse_duration_ms(field: str, text: str) -> int:
-    """``2s``, ``250ms``, ``1m``: as nsqd writes them; parts of a millisecond count as one. Raises BadInput."""
-    try:
-        return -(-read_duration_ns(text) // 10**6)
-    except ValueError as error:
-        raise BadInput(field, text, str(error)) from None
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        "srtm broker", description="Run a broker: alone it is a small nsqd.", allow_abbrev=False
-    )
-    parser.add_argument("--name", required=True, help="unique in the cluster")
-    parser.add_argument(
-        "--tcp-address", default="127.0.0.1:4150", metavar="ADDRESS", help="HOST:PORT or /PATH (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--http-address",
-        default="127.0.0.1:4151",
-        metavar="ADDRESS",
-        help='HOST:PORT, /PATH, or "" for none (default: %(default)s)',
-    )
-    parser.add_argument(
-        "--https-address", default="", metavar="ADDRESS", help="HOST:PORT or /PATH, needs a certificate (default: none)"
-    )
-    parser.add_argument(
-        "--http-idle-timeout", default="0", metavar="S", help="until an idle HTTP connection is closed; 0: never"
-    )
-    parser.add_argument(
-        "--data-path", default=".", metavar="DIR", help="an existing directory (default: the current one)"
-    )
-    parser.add_argument(
-        "--mcap", default="0", metavar="RATE", help="largest rate that keeps the SLO, msg/s; 0: not stated"
-    )
-    parser.add_argument(
-        "--distributor", action="append", metavar="URL", help="may be repeated; default: $SRTM_DISTRIBUTOR, else none"
-    )
-    parser.add_argument(
-        "--accept-unknown",
-        action="store_true",
-        help="started again, take messages for topics that were not limited before the first sync: a topic that was "
-        "limited meanwhile then exceeds its limit",
-    )
-    parser.add_argument(
-        "--lookupd-tcp-address", action="append", default=[], metavar="HOST:PORT", help="a nsqlookupd; may be repeated"
-    )
-    parser.add_argument(
-        "--auth-http-address", action="append", default=[], metavar="ADDRESS",
-        help="an auth server, HOST:PORT or a URL; clients must AUTH then; may be repeated",
-    )  # fmt: skip
-    parser.add_argument(
-        "--auth-http-request-method", default="get", metavar="METHOD", help="get or post (default: %(default)s)"
-    )
-    _add_tls(parser)
-    add_mqtt(parser)
-    parser.add_argument("--broadcast-address", metavar="HOST", help="what others are told to connect to")
-    parser.add_argument(
-        "--max-memory", default="1g", metavar="BYTES", help="bound of queued messages, e.g. 512m (default: %(default)s)"
-    )
-    _add_limits(parser)
-    parser.add_argument(
-        "--mem-queue-size",
-        default="10000",
-        metavar="N",
-        help="messages in memory, of every topic and every channel; the others go to disk (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--max-bytes-per-file", default="100m", metavar="BYTES", help="size of a queue's files (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--sync-every",
-        default="2500",
-        metavar="N",
-        help="messages of a queue between two fsyncs (default: %(default)s)",
-    )
-    parser.add_argument("--sync-timeout", metavar="TIME", help="longest time between two fsyncs (default: 2s)")
-    parser.add_argument(
-        "--trace-entries", default="1000000", metavar="N", help="length of a topic's trace (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--arrival-clock",
-        default="kernel",
-        metavar="|".join(ARRIVAL_CLOCKS),
-        help="whose word counts for when a message arrived; packet: exact also where several messages of one "
-        "connection lay unread, needs CAP_NET_RAW (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--lab-service-time",
-        default="0",
-        metavar="US",
-        help="laboratory: let each message leave no earlier than one server with this service time, in microseconds, "
-        "would (default: %(default)s, no such server)",
-    )
-    parser.add_argument(
-        "--realtime",
-        action="store_true",
-        help="carry messages before all ordinary work of the machine (SCHED_FIFO), needs CAP_SYS_NICE",
-    )
-    _add_trust(parser)
-    return parser
-
-
-def _add_trust(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--token", help="bearer token of the cluster's HTTP; default: $SRTM_TOKEN (a flag shows in the process list)"
-    )
-    parser.add_argument("--token-file", metavar="FILE", help="a file with that token")
-    parser.add_argument(
-        "--tokens", metavar="FILE", help="tokens (SCOPE NAME TOKEN a line): operators' are taken by the HTTP here too"
-    )
-    parser.add_argument(
-        "--ca-file",
-        metavar="FILE",
-        help="certificates (PEM) to trust of https:// distributors; default: $SRTM_CA_FILE, else the system's",
-    )
-
-
-def _add_limits(parser: argparse.ArgumentParser) -> None:
-    """What one client may take from the others."""
-    texts = {
-        "max_connections": "connections; 0: as many as there are descriptors",
-        "max_connections_per_address": "connections of one address; 0: seven eighths of all",
-        "max_topics": "topics that clients may make; 0: no limit",
-        "max_channels_per_topic": "channels that clients may make; 0: no limit",
-        "max_mpub_messages": "messages of one MPUB; 0: what its bytes allow",
-    }
-    for name in LIMITS:
-        default = str(getattr(EngineConfig(), name))
-        flag, text = f"--{name.replace('_', '-')}", f"{texts[name]} (default: %(default)s)"
-        parser.add_argument(flag, default=default, metavar="N", help=text)
-
-
-def _add_tls(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--tls-cert", default="", metavar="FILE", help="certificate (PEM); with it, TLS is offered")
-    parser.add_argument("--tls-key", default="", metavar="FILE", help="its key (PEM)")
-    parser.add_argument(
-        "--tls-root-ca-file", default="", metavar="FILE", help="certificates that clients' are checked against"
-    )
-    parser.add_argument(
-        "--tls-client-auth-policy", default="", choices=("require", "require-verify"), help="certificates of clients"
-    )
-    parser.add_argument(
-        "--tls-required", choices=TLS_REQUIRED, help="refuse clients without TLS (default: true under a policy)"
-    )
-    parser.add_argument(
-        "--tls-min-version", default="tls1.2", choices=TLS_VERSIONS, help="below 1.2 means 1.2 (default: %(default)s)"
-    )
 
 
 if __name__ == "__main__":

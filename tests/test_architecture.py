@@ -51,8 +51,8 @@ IMPURE_MODULES = {
 # A broker answers within 0.3 s of its start: it imports none of these.
 HEAVY = ("numpy", "scipy", "matplotlib", "fastapi", "hypercorn", "sqlalchemy", "pydantic", "typer", "rich", "httpx")
 
-# Only these start services and benches.
-STARTERS = {"srtm.cli", "srtm.commands.benches", "srtm.commands.services"}
+# Only these start services and benches, or read their settings.
+STARTERS = {"srtm.cli", "srtm.commands.benches", "srtm.commands.services", "srtm.operations.configs"}
 
 # The client library and the command reach services through these alone.
 DOORS = {"srtm.client.distributor", "srtm.client.broker", "srtm.client.limit_service", "srtm.net.http_client"}

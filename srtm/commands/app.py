@@ -24,7 +24,8 @@ from srtm.commands import (
 )
 from srtm.console.options import add_trust
 from srtm.console.usage import usage_text
-from srtm.operations import waiting
+from srtm.operations import configs, waiting
+from srtm.operations.configs import add_config, with_service_file
 from srtm.version import __version__
 
 app = typer.Typer(
@@ -37,16 +38,17 @@ app = typer.Typer(
 )
 app.command("broker", help="Run a broker: alone (like nsqd), or as a member of a cluster.")(services.broker)
 app.command("nsqd", help="Run a broker alone with the flags of nsqd, in its place.")(services.nsqd)
-app.command("distributor")(services.distributor)
-app.command("adaptor")(services.adaptor)
-app.command("up")(services.up)
+app.command("distributor")(add_config(services.distributor))
+app.command("adaptor")(add_config(services.adaptor))
+app.command("up")(add_config(services.up))
 app.command("wait")(waiting.wait)
+app.add_typer(configs.app, name="config")
 topics.app.command("size")(sizes.size)
 topics.app.command("groups")(groups.groups)
 topics.app.command("publishers")(topic_publishers.publishers)
 topics.app.command("penalty")(penalty.penalty)
 app.add_typer(topics.app, name="topic")
-limits.app.command("serve")(services.limit_serve)
+limits.app.command("serve")(add_config(services.limit_serve))
 app.add_typer(limits.app, name="limit")
 app.add_typer(broker_capacity.app, name="capacity")
 app.add_typer(brokers.app, name="brokers")
@@ -80,8 +82,9 @@ def run(arguments: Sequence[str]) -> int:
 
     A usage error, such as an unknown option, is printed here and gives the status 2.
     """
+    root = typer.main.get_command(app)
     try:
-        status = typer.main.get_command(app).main(list(arguments), prog_name="srtm", standalone_mode=False)
+        status = root.main(with_service_file(root, arguments), prog_name="srtm", standalone_mode=False)
     except typer.Abort:
         return 130
     except typer.TyperException as error:

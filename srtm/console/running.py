@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import TypeVar
 
@@ -13,6 +15,7 @@ from srtm.concurrency.background import background_nursery
 from srtm.concurrency.failures import lone_failure
 
 _T = TypeVar("_T")
+_NO_SERVICES: ContextVar[bool] = ContextVar("no_services", default=False)
 
 
 def run_trio(work: Callable[[], Awaitable[_T]]) -> _T:
@@ -34,9 +37,21 @@ def run_trio(work: Callable[[], Awaitable[_T]]) -> _T:
 def run_service(work: Callable[[], Awaitable[None]]) -> int:
     """Run ``work`` until SIGTERM or SIGINT and return the exit status: 0 after SIGTERM, 130 after SIGINT.
 
-    A signal cancels ``work``, which may clean up.
+    A signal cancels ``work``, which may clean up. Inside ``no_services`` nothing runs: 0.
     """
+    if _NO_SERVICES.get():
+        return 0
     return _run(partial(_until_signal, work))
+
+
+@contextmanager
+def no_services() -> Iterator[None]:
+    """In the block ``run_service`` runs nothing: a service's settings are checked, and it does not start."""
+    mark = _NO_SERVICES.set(True)
+    try:
+        yield
+    finally:
+        _NO_SERVICES.reset(mark)
 
 
 def _run(work: Callable[[], Awaitable[_T]]) -> _T:

@@ -3,8 +3,9 @@
 import pytest
 
 from broker import process
-from broker.__main__ import main, parse_size
+from broker.__main__ import main
 from broker.config import EngineConfig
+from broker.options import parse_size
 from srtm.errors import BadInput
 from srtm.net.address import parse_address
 from tests.support.broker_service import config

@@ -17,6 +17,7 @@ ARROWS = {
     # srtm: the kernel
     "srtm.concurrency": "",
     "srtm.protocol": "",
+    "srtm.settings": "",
     "srtm.topics": "srtm.protocol",
     "srtm.control": "srtm.topics",
     "srtm.token_bucket": "srtm.topics",
@@ -30,7 +31,7 @@ ARROWS = {
     "srtm": "srtm.blocking srtm.client srtm.protocol",
     "srtm.cluster": "srtm.client srtm.concurrency srtm.control srtm.net",
     "srtm.console": "srtm.client srtm.concurrency srtm.control srtm.net",
-    "srtm.operations": "srtm.client srtm.cluster srtm.concurrency srtm.console srtm.net",
+    "srtm.operations": ("srtm.client srtm.cluster srtm.concurrency srtm.console srtm.net srtm.settings broker.options"),
     "srtm.commands": (
         "srtm.analysis srtm.client srtm.cluster srtm.console srtm.contracts srtm.control srtm.net srtm.operations "
         "srtm.topics "
@@ -74,7 +75,8 @@ ARROWS = {
     "broker.process": "broker.config broker.service",
     "broker.mqtt_files": "broker.config",
     "broker.mqtt_options": "broker.config broker.mqtt_files",
-    "broker.__main__": "broker.config broker.mqtt_options broker.process srtm.net",
+    "broker.options": "broker.config broker.mqtt_options srtm.net srtm.settings",
+    "broker.__main__": "broker.options broker.process",
     "broker.nsqd_main": "broker.nsqd broker.process",
     # distributor
     "distributor": "",

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from broker import startup as starting
-from broker.__main__ import _parser, parse_config
 from broker.config import BrokerConfig, EngineConfig
+from broker.options import _parser, parse_config
 from broker.runtime import tls_files as tls
 from broker.sync.state_file import SyncState
 from srtm.errors import BadInput
