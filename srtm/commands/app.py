@@ -24,7 +24,7 @@ from srtm.commands import (
 )
 from srtm.console.options import add_trust
 from srtm.console.usage import usage_text
-from srtm.operations import configs, waiting
+from srtm.operations import configs, doctor, waiting
 from srtm.operations.configs import add_config, with_service_file
 from srtm.version import __version__
 
@@ -42,6 +42,7 @@ app.command("distributor")(add_config(services.distributor))
 app.command("adaptor")(add_config(services.adaptor))
 app.command("up")(add_config(services.up))
 app.command("wait")(waiting.wait)
+app.command("doctor")(doctor.doctor)
 app.add_typer(configs.app, name="config")
 topics.app.command("size")(sizes.size)
 topics.app.command("groups")(groups.groups)

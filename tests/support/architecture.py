@@ -244,6 +244,7 @@ PURE = (
 # Pure modules of packages that are not pure as a whole.
 PURE_MODULES = (
     "srtm.console.conditions",
+    "srtm.operations.machine_checks",
     "broker.runtime.cpu_throttling",
     "broker.sync.measurement_report",
     "broker.sync.reports",
