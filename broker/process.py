@@ -11,6 +11,8 @@ from broker.config import BrokerConfig
 from broker.service import log_of, serve
 from srtm.errors import SrtmError
 from srtm.log import Log
+from srtm.net.hangup import renew_at_hangup
+from srtm.net.renewals import Renewals
 
 
 def run(config: BrokerConfig) -> int:
@@ -36,14 +38,23 @@ def _first_leaf(error: BaseException) -> BaseException:
 
 async def _serve_until_signal(config: BrokerConfig) -> int:
     ended_by: list[int] = []
+    renewals = renewals_of(config)
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
+            if renewals is not None:
+                await nursery.start(renew_at_hangup, renewals)
             serving = trio.CancelScope()
             nursery.start_soon(_end_by_signal, signals, ended_by, serving, log_of(config))
             with serving:
-                await serve(config)
+                await serve(config, renewals)
             nursery.cancel_scope.cancel()
     return 128 + signal.SIGINT if ended_by[:1] == [signal.SIGINT] else 0
+
+
+def renewals_of(config: BrokerConfig) -> Renewals | None:
+    """The files that a running broker reads again. None: it has none, and SIGHUP ends it as nsqd."""
+    has_files = config.tokens is not None and config.tokens.is_of_file
+    return Renewals(log_of(config)) if has_files or config.tls_cert else None
 
 
 async def _end_by_signal(signals: AsyncIterator[int], ended_by: list[int], serving: trio.CancelScope, log: Log) -> None:

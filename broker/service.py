@@ -50,6 +50,7 @@ from srtm.errors import InternalError
 from srtm.log import Log, Threshold
 from srtm.net.address import format_address, is_loopback
 from srtm.net.http_client import HttpClient
+from srtm.net.renewals import Renewals
 from srtm.version import __version__
 
 if TYPE_CHECKING:
@@ -57,9 +58,14 @@ if TYPE_CHECKING:
 
 
 async def serve(
-    config: BrokerConfig, *, task_status: trio.TaskStatus[BoundAddresses] = trio.TASK_STATUS_IGNORED
+    config: BrokerConfig,
+    renewals: Renewals | None = None,
+    *,
+    task_status: trio.TaskStatus[BoundAddresses] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run a broker until it is cancelled or drained. It has started when both ports answer.
+
+    ``renewals`` gets the files that may change.
 
     Raises BadInput (a bad address, no such data path), Conflict (port or data path in use), InternalError (the engine
     failed).
@@ -78,6 +84,8 @@ async def serve(
         ports = start_engine(engine, settings)
         broker = Broker(config, settings, engine, incarnation, ports, log)
         broker.restore(saved, state)
+        if renewals is not None:
+            broker.add_renewals(renewals)
         await broker.run(task_status)
 
 
@@ -97,6 +105,7 @@ class Broker:
         self._incarnation = incarnation
         self._ports = ports
         self._log = log
+        self._tokens = tokens_of(config)
         self._start_wall_ns = time.time_ns()
         self._hostname = socket.gethostname()
         self._broadcast_address = broadcast_address(config, self._hostname)
@@ -155,9 +164,16 @@ class Broker:
             self._warn_if_open(bound.http)
             task_status.started(bound)
 
+    def add_renewals(self, renewals: Renewals) -> None:
+        """Add the files that this broker can read again, and the check of those that it cannot."""
+        if self._tokens is not None and self._tokens.is_of_file:
+            renewals.add("tokens", self._tokens.renew)
+        if self._config.tls_cert:
+            renewals.add("certificate", partial(tls.refuse_changed, self._settings, self._config))
+
     def _warn_if_open(self, http_address: str) -> None:
         """As nsqd's, the HTTP port takes orders from whoever reaches it, unless a token is asked for."""
-        if http_address and not is_loopback(http_address) and tokens_of(self._config) is None:
+        if http_address and not is_loopback(http_address) and self._tokens is None:
             self._log.warning(
                 "whoever reaches the HTTP port may delete topics and change settings: use tokens or loopback",
                 address=http_address,
@@ -179,7 +195,7 @@ class Broker:
             broadcast_address=self._broadcast_address,
             tcp_port=self._ports.tcp,
             http_port=self._ports.http,
-            tokens=tokens_of(self._config),
+            tokens=self._tokens,
             is_managed=self._holder.is_managed,
             buckets=self._topic_list_writer.buckets,
             note_change=self._note_change,

@@ -26,7 +26,8 @@ from distributor.storage.store import Store
 from srtm.concurrency.background import background_nursery
 from srtm.log import Log
 from srtm.net.address import format_address, parse_address
-from srtm.web.serving import Certificate, bound, serve_app
+from srtm.net.renewals import Renewals
+from srtm.web.serving import Certificate, add_renewals, bound, serve_app
 
 
 class BoundAddresses(NamedTuple):
@@ -36,15 +37,20 @@ class BoundAddresses(NamedTuple):
 
 
 async def serve(
-    config: DistributorConfig, *, task_status: trio.TaskStatus[BoundAddresses] = trio.TASK_STATUS_IGNORED
+    config: DistributorConfig,
+    renewals: Renewals | None = None,
+    *,
+    task_status: trio.TaskStatus[BoundAddresses] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Run a distributor until cancelled. It has started when HTTP answers.
+    """Run a distributor until cancelled. It has started when HTTP answers. ``renewals`` gets the files that may change.
 
     Raises BadInput (a bad address or store URL), Unavailable (the port is in use, the store cannot be opened, or
     another distributor uses it as SQLite).
     """
     certificate = Certificate(config.tls_cert, config.tls_key)
     certificate.check()
+    if renewals is not None:
+        add_renewals(renewals, certificate, config.tokens)
     with bound(config.http_address) as listener:
         address = format_address(*listener.getsockname()[:2])
         store = await Store.open(config.store)

@@ -22,7 +22,8 @@ from srtm.contracts.contract_file import read_contract_file
 from srtm.limiting.limiter import Limiter
 from srtm.log import Log
 from srtm.net.address import format_address
-from srtm.web.serving import Certificate, bound, serve_app
+from srtm.net.renewals import Renewals
+from srtm.web.serving import Certificate, add_renewals, bound, serve_app
 
 _SWEEP_S = 0.25  # 4,096 slots each time: a million subjects in a minute and a half
 
@@ -35,14 +36,19 @@ class BoundAddresses(NamedTuple):
 
 
 async def serve(
-    config: LimitConfig, *, task_status: trio.TaskStatus[BoundAddresses] = trio.TASK_STATUS_IGNORED
+    config: LimitConfig,
+    renewals: Renewals | None = None,
+    *,
+    task_status: trio.TaskStatus[BoundAddresses] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Run a limit service until cancelled. It has started when HTTP answers.
+    """Run a limit service until cancelled. It has started when HTTP answers. ``renewals`` gets what may change.
 
     Raises BadInput (a bad address, contract or file), Unavailable (a port is in use).
     """
     certificate = Certificate(config.tls_cert, config.tls_key)
     certificate.check()
+    if renewals is not None:
+        add_renewals(renewals, certificate, config.tokens)
     limiter = Limiter(max_subjects=config.max_subjects)
     contracts = ContractStore(limiter, config.data)
     if config.contracts is not None:

@@ -23,6 +23,14 @@ def with_files(settings: EngineConfig, config: BrokerConfig) -> EngineConfig:
     )
 
 
+def refuse_changed(settings: EngineConfig, config: BrokerConfig) -> None:
+    """Check that the files are those that the engine has. Raises BadInput: it reads them at its start alone."""
+    now = with_files(settings, config)
+    for field, option in _FILES.items():
+        if getattr(now, field) != getattr(settings, field):
+            raise BadInput(option, getattr(config, option), "has changed, and is read at the start: restart the broker")
+
+
 def _read(option: str, name: str) -> str:
     if not name:
         return ""

@@ -25,6 +25,7 @@ from srtm.console.output import DistributorOption, JsonOption, TokenOption, show
 from srtm.console.running import run_service
 from srtm.log import Log
 from srtm.net.failover import connected
+from srtm.net.renewals import Renewals
 from srtm.net.tls_trust import ca_file, trusting
 from srtm.net.tokens import Tokens, read_token
 
@@ -148,7 +149,8 @@ def distributor(
         fitting_moves=fitting_moves,
         fitting_cool_down_s=fitting_cool_down_s,
     )
-    return run_service(partial(serve, config))
+    renewals = Renewals(Log("distributor")) if tokens or tls_cert else None
+    return run_service(partial(serve, config, renewals), renewals)
 
 
 def adaptor(distributor: DistributorOption = None, token: TokenOption = None) -> int:
@@ -193,7 +195,8 @@ def limit_serve(
         tls_cert=tls_cert,
         tls_key=tls_key,
     )
-    return run_service(partial(serve, config))
+    renewals = Renewals(Log("limit")) if tokens or tls_cert else None
+    return run_service(partial(serve, config, renewals), renewals)
 
 
 async def _adapt(urls: list[str] | None, token: str | None) -> None:

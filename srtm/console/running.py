@@ -13,6 +13,8 @@ import trio
 
 from srtm.concurrency.background import background_nursery
 from srtm.concurrency.failures import lone_failure
+from srtm.net.hangup import renew_at_hangup
+from srtm.net.renewals import Renewals
 
 _T = TypeVar("_T")
 _NO_SERVICES: ContextVar[bool] = ContextVar("no_services", default=False)
@@ -34,14 +36,15 @@ def run_trio(work: Callable[[], Awaitable[_T]]) -> _T:
     return result[0]
 
 
-def run_service(work: Callable[[], Awaitable[None]]) -> int:
+def run_service(work: Callable[[], Awaitable[None]], renewals: Renewals | None = None) -> int:
     """Run ``work`` until SIGTERM or SIGINT and return the exit status: 0 after SIGTERM, 130 after SIGINT.
 
-    A signal cancels ``work``, which may clean up. Inside ``no_services`` nothing runs: 0.
+    A signal cancels ``work``, which may clean up. With ``renewals`` SIGHUP has it read its files again; without, SIGHUP
+    ends the process. Inside ``no_services`` nothing runs: 0.
     """
     if _NO_SERVICES.get():
         return 0
-    return _run(partial(_until_signal, work))
+    return _run(partial(_until_signal, work, renewals))
 
 
 @contextmanager
@@ -72,9 +75,11 @@ async def _cancel_at(signals: AsyncIterator[int], scope: trio.CancelScope) -> No
     scope.cancel()
 
 
-async def _until_signal(work: Callable[[], Awaitable[None]]) -> int:
+async def _until_signal(work: Callable[[], Awaitable[None]], renewals: Renewals | None) -> int:
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with background_nursery() as nursery:
+            if renewals is not None:
+                await nursery.start(renew_at_hangup, renewals)
             nursery.start_soon(_run_then_stop, work, nursery.cancel_scope)
             received = await anext(signals)
             return 128 + received if received == signal.SIGINT else 0

@@ -4,7 +4,7 @@ A token file has one token a line: ``SCOPE NAME TOKEN``. SCOPE is ``operator`` (
 NAME is shown in refusals. That of a ``broker`` line is the one broker that the token speaks for; if it ends with ``*``,
 every broker whose name begins so. TOKEN is the token, or ``sha256:`` and the 64 hexadecimal digits of its SHA-256. A
 line that begins with ``#`` is a comment. A name may occur twice, so that a new token can be distributed before the old
-one is removed. Services read the file once, at their start.
+one is removed. Services read the file at their start and when they are told to (``Tokens.renew``).
 
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
@@ -48,10 +48,16 @@ class Holder:
 
 
 class Tokens:
-    """The tokens that a service knows. ``digests``: {SHA-256 of a token: its holder}."""
+    """The tokens that a service knows. ``digests``: {SHA-256 of a token: its holder}.
 
-    def __init__(self, digests: dict[bytes, Holder]) -> None:
+    ``read_again`` returns the digests as they are now, if they come from a file.
+    """
+
+    def __init__(
+        self, digests: dict[bytes, Holder], read_again: Callable[[], dict[bytes, Holder]] | None = None
+    ) -> None:
         self._digests = digests
+        self._read_again = read_again
 
     @classmethod
     def of_one(cls, token: str) -> Self:
@@ -83,11 +89,31 @@ class Tokens:
     @classmethod
     def read(cls, field: str, path: str) -> Self:
         """Read a token file. Raises BadInput."""
-        return cls.parsed(field, read_text(field, path))
+
+        def digests() -> dict[bytes, Holder]:
+            return cls.parsed(field, read_text(field, path))._digests
+
+        return cls(digests(), digests)
+
+    @property
+    def is_of_file(self) -> bool:
+        """Whether ``renew`` can find other tokens than these."""
+        return self._read_again is not None
+
+    def renew(self) -> None:
+        """Read the file again, if there is one. Raises BadInput; then the old tokens stay."""
+        self._digests = self._fresh()
+
+    def _fresh(self) -> dict[bytes, Holder]:
+        return self._digests if self._read_again is None else self._read_again()
 
     def joined(self, others: Self) -> Self:
         """Return the tokens of both. For a token in both, the holder of ``others`` counts."""
-        return type(self)({**self._digests, **others._digests})
+
+        def fresh() -> dict[bytes, Holder]:
+            return {**self._fresh(), **others._fresh()}
+
+        return type(self)({**self._digests, **others._digests}, fresh)
 
     def knows(self, token: str) -> bool:
         """Whether ``token`` is one of these."""

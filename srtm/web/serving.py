@@ -6,7 +6,7 @@ import errno
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import trio
 from hypercorn.config import Config
@@ -16,17 +16,33 @@ from starlette.types import ASGIApp
 from srtm.concurrency.background import background_nursery
 from srtm.errors import BadInput, Unavailable
 from srtm.net.address import parse_address
-from srtm.net.tokens import read_text
+from srtm.net.renewals import Renewals
+from srtm.net.tokens import Tokens, read_text
 
 _GRACE_S = 1.0  # for requests under way to end
 _BACKLOG = 4096  # a fleet that lost its server connects at once; the kernel may have a lower bound
 
 
-class Certificate(NamedTuple):
+class Certificate:
     """PEM files of a certificate and its key. None: HTTP in clear."""
 
-    certificate: str | None = None
-    key: str | None = None
+    def __init__(self, certificate: str | None = None, key: str | None = None) -> None:
+        self.certificate = certificate
+        self.key = key
+        self._served: list[ssl.SSLContext] = []
+
+    def serve_by(self, context: ssl.SSLContext) -> None:
+        """Note a context of connections; ``renew`` gives it another certificate."""
+        self._served.append(context)
+
+    def renew(self) -> None:
+        """Read the files again: connections that begin from now on get what they hold.
+
+        Raises BadInput; then the old certificate stays.
+        """
+        self.check()
+        for context in self._served:
+            context.load_cert_chain(self.certificate or "", self.key)
 
     def check(self) -> None:
         """Raises BadInput, before the server fails with a message that names no option."""
@@ -42,6 +58,14 @@ class Certificate(NamedTuple):
             why = getattr(error, "reason", None) or str(error)
             rule = f"must be a certificate in PEM that fits its key, without a passphrase ({why})"
             raise BadInput("tls_cert", self.certificate, rule) from None
+
+
+def add_renewals(renewals: Renewals, certificate: Certificate, tokens: Tokens | None) -> None:
+    """Add the files of a service that it can read again."""
+    if certificate.certificate is not None:
+        renewals.add("certificate", certificate.renew)
+    if tokens is not None and tokens.is_of_file:
+        renewals.add("tokens", tokens.renew)
 
 
 async def serve_app(app: ASGIApp, listener: socket.socket, certificate: Certificate, ready: Callable[[], None]) -> None:
@@ -70,15 +94,28 @@ async def _run_hypercorn(
     task_status: trio.TaskStatus[list[str]],
 ) -> None:
     """Serve until ``stop``, then for the grace at most. Shielded, so that requests under way may end."""
-    config = Config()
+    config = _Config()
+    config.certificate = certificate
     config.bind = [f"fd://{listener.detach()}"]  # bound already, so that a port in use is reported by option
-    config.certfile, config.keyfile = certificate
+    config.certfile, config.keyfile = certificate.certificate, certificate.key
     config.alpn_protocols = ["http/1.1"]
     config.graceful_timeout = _GRACE_S
     config.backlog = _BACKLOG
     config.loglevel = "WARNING"
     with trio.CancelScope(shield=True):
         await serve_asgi(cast(Any, app), config, shutdown_trigger=stop.wait, task_status=task_status)
+
+
+class _Config(Config):
+    """Settings of hypercorn that keep the context of its connections, for renewed certificates."""
+
+    certificate: Certificate
+
+    def create_ssl_context(self) -> ssl.SSLContext | None:
+        context = super().create_ssl_context()
+        if context is not None:
+            self.certificate.serve_by(context)
+        return context
 
 
 def bound(address: str, option: str = "http_address") -> socket.socket:

@@ -8,7 +8,7 @@ from tests.support.broker_service import config
 
 
 def test_several_failures_at_once_come_out_as_one_refusal(tmp_path, monkeypatch):
-    async def fail_twice(_config, **_options):
+    async def fail_twice(_config, _renewals, **_options):
         raise BaseExceptionGroup("tasks", [InternalError("first"), BaseExceptionGroup("more", [Conflict("a", 1, "b")])])
 
     monkeypatch.setattr(process, "serve", fail_twice)

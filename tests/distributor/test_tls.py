@@ -13,7 +13,9 @@ from distributor.config import DistributorConfig
 from distributor.service import serve
 from srtm.client.distributor import DistributorClient
 from srtm.errors import BadInput, PeerError, Unavailable
+from srtm.log import Log
 from srtm.net.http_client import HttpClient
+from srtm.net.renewals import Renewals
 from srtm.net.tls_trust import trusting
 from srtm.net.tokens import Tokens
 
@@ -27,9 +29,9 @@ OTHER = str(CERTIFICATES / "authority.pem")
 async def start(tmp_path: Path, nursery: trio.Nursery) -> Any:
     """Starts one; its HOST:PORT."""
 
-    async def started(**settings: Any) -> str:
+    async def started(renewals: Renewals | None = None, **settings: Any) -> str:
         config = DistributorConfig(http_address="127.0.0.1:0", store=f"sqlite:///{tmp_path / 's'}", **settings)
-        address = await nursery.start(serve, config)
+        address = await nursery.start(serve, config, renewals)
         return str(address.http)
 
     return started
@@ -44,6 +46,38 @@ async def test_the_command_line_clients_and_brokers_reach_it(start: Any) -> None
         status, body = await broker.request("GET", "/v1/brokers", timeout_s=5)
     await broker.aclose()
     assert (status, json.loads(body)) == (200, [])
+
+
+async def test_renewed_certificates_and_tokens_are_taken_and_bad_ones_leave_the_old(start: Any, tmp_path: Path) -> None:
+    certificate, key, tokens = tmp_path / "c.pem", tmp_path / "c.key", tmp_path / "tokens"
+    certificate.write_bytes((CERTIFICATES / "distributor-expired.pem").read_bytes())
+    key.write_bytes((CERTIFICATES / "distributor.key").read_bytes())
+    tokens.write_text("operator ann old\n")
+    lines: list[str] = []
+    renewals = Renewals(Log("distributor", lines.append))
+    address = await start(
+        renewals, tls_cert=str(certificate), tls_key=str(key), tokens=Tokens.read("tokens", str(tokens))
+    )
+
+    async def asked(token: str) -> int:
+        """A new connection each time: one that is open keeps its certificate."""
+        client = HttpClient(f"https://{address}", token=token, tls=trusting(CERTIFICATE))
+        try:
+            return (await client.request("GET", "/v1/brokers", timeout_s=5))[0]
+        finally:
+            await client.aclose()
+
+    with pytest.raises(Unavailable, match="its certificate"):
+        await asked("old")
+    certificate.write_bytes((CERTIFICATES / "distributor.pem").read_bytes())
+    tokens.write_text("operator ann new\n")
+    renewals.take_all()
+    assert [await asked(token) for token in ("old", "new")] == [401, 200]
+    certificate.write_text("no certificate")
+    tokens.write_text("nonsense\n")
+    renewals.take_all()
+    assert await asked("new") == 200
+    assert ["the old one stays in force" in line for line in lines] == [False, False, True, True]
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ ARROWS = {
         "broker.admin broker.config broker.events broker.leases broker.member broker.nsqd broker.runtime "
         "broker.snapshot broker.startup broker.stats broker.sync srtm._native srtm.control srtm.net"
     ),
-    "broker.process": "broker.config broker.service",
+    "broker.process": "broker.config broker.service srtm.net",
     "broker.mqtt_files": "broker.config",
     "broker.mqtt_options": "broker.config broker.mqtt_files",
     "broker.options": "broker.config broker.mqtt_options srtm.net srtm.settings",

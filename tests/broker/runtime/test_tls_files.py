@@ -95,3 +95,14 @@ def test_a_policy_on_the_command_line_requires_tls_unless_it_says_otherwise() ->
     assert parse_config(_parser().parse_args(given)).engine.tls_required == "true"
     assert parse_config(_parser().parse_args([*given, "--tls-required=false"])).engine.tls_required == "false"
     assert parse_config(_parser().parse_args(files)).engine.tls_required == "false"
+
+
+def test_files_that_changed_are_refused_until_a_restart(tmp_path: Path) -> None:
+    certificate = tmp_path / "server.pem"
+    certificate.write_bytes(Path(SERVER["tls_cert"]).read_bytes())
+    config = BrokerConfig(name="b", tls_cert=str(certificate), tls_key=SERVER["tls_key"])
+    settings = tls.with_files(EngineConfig(), config)
+    tls.refuse_changed(settings, config)
+    certificate.write_text("another")
+    with pytest.raises(BadInput, match=r"tls_cert: .* has changed, and is read at the start: restart the broker"):
+        tls.refuse_changed(settings, config)

@@ -24,6 +24,25 @@ client   cars s3cret-of-cars-2
 """
 
 
+def test_renewed_tokens_are_those_of_the_file_and_a_bad_file_leaves_the_old(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    file.write_text("operator ann old\n")
+    tokens = Tokens.read("tokens", str(file))
+    joined = tokens.joined(Tokens.of_one("own"))
+    file.write_text("operator ann new\n")
+    assert tokens.knows("old")
+    for each in (tokens, joined):
+        each.renew()
+        assert (each.knows("old"), each.knows("new")) == (False, True)
+    assert joined.knows("own")
+    file.write_text("operator ann\n")
+    for each in (tokens, joined):
+        with pytest.raises(BadInput, match="tokens line 1: '2 words': must be SCOPE NAME TOKEN"):
+            each.renew()
+        assert each.knows("new")
+    assert not Tokens.of_one("own").is_of_file
+
+
 @pytest.mark.parametrize(
     ("token", "scopes", "refusal"),
     [

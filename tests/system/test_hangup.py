@@ -1,0 +1,65 @@
+"""SIGHUP to real services: a token that is new counts, one that is removed does not, and a bad file changes nothing."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import httpx
+import pytest
+
+from srtm.cluster.cluster_file import pick_addresses
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
+
+
+def statuses(url: str) -> list[int]:
+    return [
+        httpx.get(url, headers={"Authorization": f"Bearer {token}"}, trust_env=False).status_code
+        for token in ("old", "new")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("service", "path", "started"),
+    [
+        (["distributor", "--store", "sqlite:///store.sqlite3"], "/v1/brokers", "ready"),
+        (["broker", "--name", "b1", "--tcp-address", ""], "/stats", "listening"),
+        (["limit", "serve"], "/limit/v1/contracts", "ready"),
+    ],
+    ids=lambda each: each[0] if isinstance(each, list) else None,
+)
+def test_tokens_are_read_again_at_sighup(tmp_path: Path, service: Sequence[str], path: str, started: str) -> None:
+    address, other = pick_addresses(2, {})
+    tokens = tmp_path / "tokens"
+    tokens.write_text("operator ann old\n")
+    words = [other if word == "" else word for word in service]
+    command = [sys.executable, "-m", "srtm", *words, "--http-address", address, "--tokens", str(tokens)]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            said_until(process, started)
+            assert statuses(f"http://{address}{path}") == [200, 401]
+            tokens.write_text("operator ann new\n")
+            process.send_signal(signal.SIGHUP)
+            said_until(process, "read again and in force")
+            assert statuses(f"http://{address}{path}") == [401, 200]
+            tokens.write_text("nonsense\n")
+            process.send_signal(signal.SIGHUP)
+            said_until(process, "the old one stays in force")
+            assert statuses(f"http://{address}{path}") == [401, 200]
+            process.terminate()
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+
+
+def said_until(process: subprocess.Popen[str], words: str) -> None:
+    assert process.stderr is not None
+    for line in process.stderr:
+        if words in line:
+            return
+    pytest.fail(f"{words!r} was not said")
