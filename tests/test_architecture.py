@@ -52,7 +52,13 @@ IMPURE_MODULES = {
 HEAVY = ("numpy", "scipy", "matplotlib", "fastapi", "hypercorn", "sqlalchemy", "pydantic", "typer", "rich", "httpx")
 
 # Only these start services and benches, or read their settings.
-STARTERS = {"srtm.cli", "srtm.commands.benches", "srtm.commands.services", "srtm.operations.configs"}
+STARTERS = {
+    "srtm.cli",
+    "srtm.commands.benches",
+    "srtm.commands.services",
+    "srtm.operations.configs",
+    "srtm.operations.stores",
+}
 
 # The client library and the command reach services through these alone.
 DOORS = {"srtm.client.distributor", "srtm.client.broker", "srtm.client.limit_service", "srtm.net.http_client"}

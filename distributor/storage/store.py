@@ -45,7 +45,7 @@ _T = TypeVar("_T")
 IDENTITY = "identity"  # setting: a random number that a store has for good, and its copies too
 _LEADER = "leader"
 _MAX_NAMED = 1000  # topics in one statement: both databases limit the number of parameters
-_PREPARING = 0x5352_544D_0001  # advisory lock of PostgreSQL, held while tables are created
+PREPARING = 0x5352_544D_0001  # advisory lock of PostgreSQL, held while tables are created
 _CUT_OFF = text("""
     SELECT pg_terminate_backend(pid) FROM pg_locks
     WHERE relation = 'leadership'::regclass AND mode = 'RowShareLock' AND pid <> pg_backend_pid()
@@ -289,7 +289,7 @@ class Store:
 def _prepare(connection: Connection) -> None:
     check_server(connection)
     if connection.dialect.name == "postgresql":  # two that start at once must not both create the tables
-        connection.execute(select(func.pg_advisory_xact_lock(_PREPARING)))
+        connection.execute(select(func.pg_advisory_xact_lock(PREPARING)))
     metadata.create_all(connection)
     found = connection.execute(select(settings.c.value).where(settings.c.name == "schema")).scalar()
     if found is None:

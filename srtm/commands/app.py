@@ -24,7 +24,7 @@ from srtm.commands import (
 )
 from srtm.console.options import add_trust
 from srtm.console.usage import usage_text
-from srtm.operations import configs, doctor, waiting
+from srtm.operations import configs, doctor, stores, waiting
 from srtm.operations.configs import add_config, with_service_file
 from srtm.version import __version__
 
@@ -44,6 +44,7 @@ app.command("up")(add_config(services.up))
 app.command("wait")(waiting.wait)
 app.command("doctor")(doctor.doctor)
 app.add_typer(configs.app, name="config")
+app.add_typer(stores.app, name="store")
 topics.app.command("size")(sizes.size)
 topics.app.command("groups")(groups.groups)
 topics.app.command("publishers")(topic_publishers.publishers)

@@ -31,7 +31,10 @@ ARROWS = {
     "srtm": "srtm.blocking srtm.client srtm.protocol",
     "srtm.cluster": "srtm.client srtm.concurrency srtm.control srtm.net",
     "srtm.console": "srtm.client srtm.concurrency srtm.control srtm.net",
-    "srtm.operations": ("srtm.client srtm.cluster srtm.concurrency srtm.console srtm.net srtm.settings broker.options"),
+    "srtm.operations": (
+        "srtm.client srtm.cluster srtm.concurrency srtm.console srtm.net srtm.settings broker.options "
+        "distributor.storage"
+    ),
     "srtm.commands": (
         "srtm.analysis srtm.client srtm.cluster srtm.console srtm.contracts srtm.control srtm.net srtm.operations "
         "srtm.topics "
