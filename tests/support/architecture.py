@@ -150,6 +150,7 @@ ARROWS = {
     ),
     "limiting.replication": "srtm.token_bucket",
     "limiting.replication.gossiped": "limiting.replication srtm.token_bucket",
+    "limiting.wire": "limiting.replication limiting.replication.gossiped",
     # bench
     "bench": "",
     "bench.data": "",
@@ -238,6 +239,7 @@ PURE = (
     "adaptor.topics",
     "limiting.replication",
     "limiting.replication.gossiped",
+    "limiting.wire",
     "bench.data",
     "bench.limiting",
     "bench.simulation",

@@ -1,0 +1,196 @@
+"""Frames of ``limiting.replication`` as bytes: a byte for the kind, then its fields in order.
+
+The origin is not in the bytes: who sent them is known from the session, so that no node can speak for another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from limiting.replication.auto import Confirmed, Demand, Part, Shares
+from limiting.replication.gossiped.counter import CounterBucket
+from limiting.replication.gossiped.gossip import Delta
+from limiting.replication.messages import Ack, Answer, Ask, Entry, Hello, Increments, Snapshot, SnapshotAsk
+from limiting.replication.refill import Subject, Verdict
+from limiting.wire.bits import Reader, Writer
+from srtm.errors import PeerError
+
+SUBJECT_BYTES = 16
+
+
+class _Field(NamedTuple):
+    """How a field is written and read."""
+
+    write: Callable[[Writer, Any], None]
+    read: Callable[[Reader], Any]
+
+
+class _Kind(NamedTuple):
+    """A frame: its class, and its fields after ``origin``."""
+
+    made: type
+    fields: tuple[tuple[str, _Field], ...]
+
+
+def encode(frame: object) -> bytes:
+    """Return a frame as bytes, without its origin."""
+    number = _number_of(frame)
+    writer = Writer()
+    writer.uint(number)
+    for name, field in _KINDS[number].fields:
+        field.write(writer, getattr(frame, name))
+    return bytes(writer.data)
+
+
+def decode(data: bytes, origin: int) -> Any:
+    """Return the frame of ``data`` that the node ``origin`` sent. Raises PeerError."""
+    reader = Reader(data)
+    number = reader.uint()
+    kind = _KINDS.get(number)
+    if kind is None:
+        raise PeerError(f"a frame is of kind {number}, which there is not")
+    values = [field.read(reader) for _, field in kind.fields]
+    reader.end()
+    return kind.made(origin, *values)
+
+
+def _number_of(frame: object) -> int:
+    if isinstance(frame, Delta):
+        states = iter(frame.users.values())
+        return _COUNTERS if isinstance(next(states, None), CounterBucket) else _QUEUES
+    return _NUMBERS[type(frame)]
+
+
+# fields
+
+
+def _write_subject(writer: Writer, subject: Subject) -> None:
+    writer.raw(subject)
+
+
+def _read_subject(reader: Reader) -> Subject:
+    return reader.raw(SUBJECT_BYTES)
+
+
+def _write_entries(writer: Writer, entries: tuple[Entry, ...]) -> None:
+    writer.uint(len(entries))
+    for (subject, policy), units in entries:
+        writer.raw(subject)
+        writer.uint(policy)
+        writer.sint(units)
+
+
+def _read_entries(reader: Reader) -> tuple[Entry, ...]:
+    return tuple(
+        ((reader.raw(SUBJECT_BYTES), reader.uint()), reader.sint()) for _ in range(reader.count(SUBJECT_BYTES + 2))
+    )
+
+
+def _write_optional(writer: Writer, value: int | None) -> None:
+    writer.uint(0 if value is None else value + 1)
+
+
+def _read_optional(reader: Reader) -> int | None:
+    value = reader.uint()
+    return None if value == 0 else value - 1
+
+
+def _write_verdict(writer: Writer, verdict: Verdict) -> None:
+    writer.uint(verdict.allowed)
+    _write_optional(writer, verdict.wait_ns)
+
+
+def _read_verdict(reader: Reader) -> Verdict:
+    allowed = reader.uint()
+    if allowed > 1:
+        raise PeerError(f"a verdict is {allowed}: it must be 0 or 1")
+    return Verdict(allowed == 1, _read_optional(reader))
+
+
+def _write_demand(writer: Writer, asked: tuple[tuple[Subject, int], ...]) -> None:
+    writer.uint(len(asked))
+    for subject, tokens in asked:
+        writer.raw(subject)
+        writer.uint(tokens)
+
+
+def _read_demand(reader: Reader) -> tuple[tuple[Subject, int], ...]:
+    return tuple((reader.raw(SUBJECT_BYTES), reader.uint()) for _ in range(reader.count(SUBJECT_BYTES + 1)))
+
+
+def _write_share(writer: Writer, share: Part | None) -> None:
+    writer.uint(share is not None)
+    for number in share or ():
+        writer.uint(number)
+
+
+def _read_share(reader: Reader) -> Part | None:
+    return (reader.uint(), reader.uint()) if reader.count(2) else None
+
+
+def _write_counters(writer: Writer, users: dict[Subject, CounterBucket]) -> None:
+    writer.uint(len(users))
+    for subject, bucket in users.items():
+        writer.raw(subject)
+        writer.uint(len(bucket.counts))
+        for node, count in bucket.counts.items():
+            writer.uint(node)
+            writer.uint(count)
+        writer.uint(bucket.limit)
+        writer.uint(bucket.refilled_ns)
+
+
+def _read_counters(reader: Reader) -> dict[Subject, CounterBucket]:
+    users = {}
+    for _ in range(reader.count(SUBJECT_BYTES + 3)):
+        subject = reader.raw(SUBJECT_BYTES)
+        counts = {reader.uint(): reader.uint() for _ in range(reader.count(2))}
+        users[subject] = CounterBucket(counts, sum(counts.values()), reader.uint(), reader.uint())
+    return users
+
+
+def _write_queues(writer: Writer, users: dict[Subject, list[tuple[int, int]]]) -> None:
+    writer.uint(len(users))
+    for subject, queue in users.items():
+        writer.raw(subject)
+        writer.uint(len(queue))
+        for birth, death in queue:
+            writer.uint(birth)
+            writer.uint(death)
+
+
+def _read_queues(reader: Reader) -> dict[Subject, list[tuple[int, int]]]:
+    users = {}
+    for _ in range(reader.count(SUBJECT_BYTES + 1)):
+        subject = reader.raw(SUBJECT_BYTES)
+        users[subject] = [(reader.uint(), reader.uint()) for _ in range(reader.count(2))]
+    return users
+
+
+_UINT = _Field(Writer.uint, Reader.uint)
+_SUBJECT = _Field(_write_subject, _read_subject)
+_ENTRIES = _Field(_write_entries, _read_entries)
+_VERDICT = _Field(_write_verdict, _read_verdict)
+_COUNTERS, _QUEUES = 11, 12
+
+
+def _numbers(*names: str) -> tuple[tuple[str, _Field], ...]:
+    return tuple((name, _UINT) for name in names)
+
+
+_KINDS = {
+    1: _Kind(Increments, (*_numbers("epoch", "to_epoch", "seq"), ("entries", _ENTRIES))),
+    2: _Kind(Ack, _numbers("epoch", "to_epoch", "seq", "after")),
+    3: _Kind(Hello, _numbers("epoch", "knows")),
+    4: _Kind(SnapshotAsk, _numbers("epoch")),
+    5: _Kind(Snapshot, (*_numbers("to_epoch"), ("entries", _ENTRIES))),
+    6: _Kind(Ask, (*_numbers("epoch", "ticket"), ("subject", _SUBJECT), *_numbers("cost"))),
+    7: _Kind(Answer, (*_numbers("to_epoch", "ticket"), ("verdict", _VERDICT))),
+    8: _Kind(Demand, (("asked", _Field(_write_demand, _read_demand)),)),
+    9: _Kind(Shares, (("subject", _SUBJECT), *_numbers("version"), ("share", _Field(_write_share, _read_share)))),
+    10: _Kind(Confirmed, (("subject", _SUBJECT), *_numbers("version"))),
+    _COUNTERS: _Kind(Delta, (("users", _Field(_write_counters, _read_counters)),)),
+    _QUEUES: _Kind(Delta, (("users", _Field(_write_queues, _read_queues)),)),
+}
+_NUMBERS = {kind.made: number for number, kind in _KINDS.items() if kind.made is not Delta}

@@ -1,0 +1,84 @@
+"""Frames survive their bytes, and no bytes make the reader fail in another way than by PeerError."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from limiting.replication.auto import Confirmed, Demand, Shares
+from limiting.replication.gossiped.counter import CounterBucket
+from limiting.replication.gossiped.gossip import Delta
+from limiting.replication.messages import Ack, Answer, Ask, Hello, Increments, Snapshot, SnapshotAsk
+from limiting.replication.refill import Verdict
+from limiting.wire.bits import LONGEST_VARINT, Reader
+from limiting.wire.codec import decode, encode
+from srtm.errors import PeerError
+
+number = st.integers(0, 2**64)
+subject = st.binary(min_size=16, max_size=16)
+units = st.integers(-(2**100), 2**100)
+entries = st.lists(st.tuples(st.tuples(subject, st.integers(0, 7)), units), max_size=5).map(tuple)
+verdict = st.builds(Verdict, st.booleans(), st.none() | number)
+share = st.none() | st.tuples(number, number)
+counts = st.dictionaries(number, number, max_size=4)
+bucket = st.builds(lambda c, limit, at: CounterBucket(c, sum(c.values()), limit, at), counts, number, number)
+queue = st.lists(st.tuples(number, number), max_size=4)
+FRAMES = st.one_of(
+    st.builds(Increments, number, number, number, number, entries),
+    st.builds(Ack, number, number, number, number, number),
+    st.builds(Hello, number, number, number),
+    st.builds(SnapshotAsk, number, number),
+    st.builds(Snapshot, number, number, entries),
+    st.builds(Ask, number, number, number, subject, number),
+    st.builds(Answer, number, number, number, verdict),
+    st.builds(Demand, number, st.lists(st.tuples(subject, number), max_size=4).map(tuple)),
+    st.builds(Shares, number, subject, number, share),
+    st.builds(Confirmed, number, subject, number),
+    st.builds(Delta, number, st.dictionaries(subject, bucket, max_size=3)),
+    st.builds(Delta, number, st.dictionaries(subject, queue, max_size=3)),
+)
+
+
+@given(FRAMES)
+def test_a_frame_comes_back_from_its_bytes(frame: Increments) -> None:
+    assert decode(encode(frame), frame.origin) == frame
+
+
+@given(FRAMES, st.integers(0, 10_000))
+def test_a_part_of_a_frame_is_refused(frame: Increments, place: int) -> None:
+    data = encode(frame)
+    with pytest.raises(PeerError):
+        decode(data[: place % len(data)], 1)
+    with pytest.raises(PeerError):
+        decode(data + b"\0", 1)
+
+
+@given(st.binary(max_size=200))
+def test_bytes_make_a_frame_or_are_refused(data: bytes) -> None:
+    try:
+        frame = decode(data, 7)
+    except PeerError:
+        return
+    assert frame.origin == 7
+    assert decode(encode(frame), 7) == frame
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "ends"),
+        (b"\x63", "kind 99"),
+        (b"\x01\x01\x01\x01\xff\xff\xff\xff\x0f", "elements follow"),
+        (b"\x03" + b"\x80" * LONGEST_VARINT + b"\x01\x01", "more than"),
+        (b"\x07\x01\x01\x02\x00", "verdict"),
+    ],
+)
+def test_what_is_wrong_is_said(data: bytes, why: str) -> None:
+    with pytest.raises(PeerError, match=why):
+        decode(data, 1)
+
+
+def test_a_count_without_bytes_reserves_no_memory() -> None:
+    with pytest.raises(PeerError):
+        Reader(b"\xff\xff\xff\x7f" + b"\0" * 100).count(1)
