@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from srtm.contracts.contract import Mode
 from srtm.errors import BadInput
 from srtm.limiting.headers import FAMILIES, Family
 from srtm.limiting.limiter import MOST_SUBJECTS
 from srtm.net.tokens import Tokens
+
+SERVED_MODES: tuple[Mode, ...] = ("local", "replicated", "exact", "auto", "counter", "queue")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +27,13 @@ class LimitConfig:
     tls_key: str | None = field(default=None, repr=False)
     headers: tuple[Family, ...] = FAMILIES  # of answers to gateways
     max_subjects: int = MOST_SUBJECTS  # of a namespace, and keys of the Redis protocol
+    node: str | None = None  # this node's name in ``peers``
+    peers: str | None = None  # NAME=HOST:PORT of all nodes, this one included; None: one node
+    peers_address: str | None = None  # where peers are listened for; None: this node's own address in ``peers``
+    peers_ca: str | None = None  # PEM file of who signed the nodes' certificates; None: links in clear, with MACs
+    cluster_key_file: str | None = None
+    mode: Mode | None = None  # of contracts that name none; None: local on one node, replicated on several
+    new_cluster: bool = False  # nothing was taken before; False: what this node may have forgotten counts as taken
     max_body_bytes: int = 4 << 20  # 1,000 checks with the longest subjects are 1.2 MB; 10,000 contracts some 3 MB
     body_timeout_s: float = 10.0
 
@@ -31,8 +41,24 @@ class LimitConfig:
         if (self.tls_cert is None) != (self.tls_key is None):
             missing = "tls_key" if self.tls_key is None else "tls_cert"
             raise BadInput(missing, None, "a certificate and its key must be given together")
+        if (self.peers is None) != (self.node is None):
+            raise BadInput("node" if self.node is None else "peers", None, "node and peers must be given together")
+        if self.peers is not None and self.cluster_key_file is None:
+            raise BadInput("cluster_key_file", None, "must be given with peers: nodes prove themselves by this key")
+        if self.peers is None and self.mode not in (None, "local"):
+            raise BadInput("mode", self.mode, "must be local on one node: give node and peers")
+        if self.peers_ca is not None and self.tls_cert is None:
+            raise BadInput("tls_cert", None, "must be given with peers_ca: nodes show this certificate to each other")
         if not 1_000 <= self.max_subjects <= 100_000_000:
             raise BadInput("max_subjects", self.max_subjects, "must be 1,000 to 100,000,000")
+
+
+def mode_named(text: str) -> Mode:
+    """Read the name of a mode. Raises BadInput."""
+    for mode in SERVED_MODES:
+        if text == mode:
+            return mode
+    raise BadInput("mode", text, f"must be {', '.join(SERVED_MODES)}")
 
 
 def header_families(text: str) -> tuple[Family, ...]:

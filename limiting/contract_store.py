@@ -1,4 +1,4 @@
-"""The contracts of the service: in force in its limiter, with a version each, and kept in a file."""
+"""The contracts of the service: in force in its decisions, with a version each, and kept in a file."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from limiting.nodes.decisions import Decisions
 from srtm.contracts.contract import Contract, read_contracts
 from srtm.errors import BadInput, Conflict, NotFound, Unavailable
-from srtm.limiting.limiter import Limiter
 from srtm.net.json_file import read_json
 
 _FILE = "contracts.json"
@@ -38,8 +38,8 @@ class _Saved(msgspec.Struct):
 class ContractStore:
     """All contracts. ``data``: the directory of their file; None: they are not kept."""
 
-    def __init__(self, limiter: Limiter, data: Path | None = None) -> None:
-        self._limiter = limiter
+    def __init__(self, decisions: Decisions, data: Path | None = None) -> None:
+        self._decisions = decisions
         self._file = None if data is None else data / _FILE
         self._all: dict[tuple[str, str], Versioned] = {}
         self._version = 0
@@ -58,8 +58,7 @@ class ContractStore:
             self._enforce(Versioned(contract, version))
 
     def _enforce(self, versioned: Versioned) -> None:
-        check_served(versioned.contract)
-        self._limiter.put(versioned.contract)
+        self._decisions.put(versioned.contract)
         self._all[versioned.contract.key] = versioned
 
     def all(self) -> list[Versioned]:
@@ -89,7 +88,7 @@ class ContractStore:
         """Put several in force and keep them: all, or none if one cannot be. Raises BadInput, Unavailable."""
         changed = [each for each in contracts if (known := self._all.get(each.key)) is None or known.contract != each]
         for contract in changed:
-            check_served(contract)
+            self._decisions.check_served(contract)
         if len(self._all.keys() | {contract.key for contract in changed}) > MOST_CONTRACTS:
             raise BadInput("contracts", len(self._all) + len(changed), f"must be at most {MOST_CONTRACTS} in all")
         if not changed:
@@ -98,7 +97,7 @@ class ContractStore:
         after = self._all | {contract.key: Versioned(contract, version) for contract in changed}
         self._save(after, version)
         for contract in changed:
-            self._limiter.put(contract)
+            self._decisions.put(contract)
         self._all, self._version = after, version
 
     def remove(self, namespace: str, pattern: str, expected: str | None = None) -> None:
@@ -107,7 +106,7 @@ class ContractStore:
         self._check_tag(known, expected)
         after = {key: each for key, each in self._all.items() if key != known.contract.key}
         self._save(after, self._version + 1)
-        self._limiter.remove(namespace, pattern)
+        self._decisions.remove(namespace, pattern)
         self._all, self._version = after, self._version + 1
 
     def _check_tag(self, known: Versioned | None, expected: str | None) -> None:
@@ -131,9 +130,3 @@ class ContractStore:
             fresh.replace(self._file)
         except OSError as error:
             raise Unavailable(f"{self._file}: the contracts cannot be kept ({error.strerror})") from error
-
-
-def check_served(contract: Contract) -> None:
-    """Raises BadInput for a mode that this service does not decide by."""
-    if contract.mode != "local":
-        raise BadInput("mode", contract.mode, 'must be "local": this service decides on one node')

@@ -16,6 +16,8 @@ from limiting.api.app import make_app
 from limiting.api.parts import Parts
 from limiting.config import LimitConfig
 from limiting.contract_store import ContractStore
+from limiting.nodes.decisions import Decisions
+from limiting.nodes.links import Links, nodes_of
 from limiting.redis_server import RedisServer
 from srtm.concurrency.background import background_nursery
 from srtm.contracts.contract_file import read_contract_file
@@ -50,7 +52,10 @@ async def serve(
     if renewals is not None:
         add_renewals(renewals, certificate, config.tokens)
     limiter = Limiter(max_subjects=config.max_subjects)
-    contracts = ContractStore(limiter, config.data)
+    nodes = nodes_of(config)
+    links = None if nodes is None else Links(nodes.members, config)
+    decisions = Decisions(limiter, nodes, None if links is None else links.connect, most_subjects=config.max_subjects)
+    contracts = ContractStore(decisions, config.data)
     if config.contracts is not None:
         contracts.put_all(read_contract_file(config.contracts))
     redis = RedisServer(config.max_subjects, config.tokens)
@@ -60,8 +65,11 @@ async def serve(
             resp = None
             if config.resp_address is not None:
                 resp = await nursery.start(_serve_redis, redis, config.resp_address)
+            if links is not None and decisions.mesh is not None:
+                await nursery.start(links.serve, decisions.mesh)
+            nursery.start_soon(decisions.run)
             nursery.start_soon(_sweep, [limiter.sweep, redis.sweep])
-            app = make_app(Parts(limiter, contracts, config))
+            app = make_app(Parts(decisions, contracts, config))
             ready = partial(_ready, BoundAddresses(http, resp), config, task_status)
             await serve_app(app, listener, certificate, ready)
 

@@ -14,7 +14,7 @@ from srtm.web.refusals import add_refusals, checked_first, refuse_two_lengths
 
 
 def make_app(parts: Parts) -> FastAPI:
-    """Return the application over the limiter and the contracts of ``parts``."""
+    """Return the application over the decisions and the contracts of ``parts``."""
     app = FastAPI(title="SRTM limit service", version=__version__, redoc_url=None)
     for add_routes in (add_check_routes, add_contract_routes, add_subject_routes):
         add_routes(app, parts)

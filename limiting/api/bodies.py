@@ -83,7 +83,7 @@ def checked_json(checked: Checked) -> dict[str, Any]:
     verdict = checked.decisive
     return {
         "allowed": checked.allowed,
-        "mode": verdict.contract.mode,
+        "mode": verdict.mode,
         "wait_s": _seconds(verdict.wait_ns),
         "violated": sorted({name for _, each in checked.verdicts for name in each.violated}),
         "grant": grant_text(checked.grants),

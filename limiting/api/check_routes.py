@@ -21,7 +21,7 @@ from limiting.api.bodies import (
     grants_of,
 )
 from limiting.api.parts import Parts
-from limiting.checks import Checked, check
+from limiting.checks import Checked
 from srtm.errors import BadInput, SrtmError
 from srtm.limiting.headers import headers
 from srtm.limiting.limiter import checked_cost
@@ -35,13 +35,13 @@ _Status = Annotated[int | None, Query(description="403 or 429: the status of a r
 
 def add_check_routes(app: FastAPI, parts: Parts) -> None:
     """Add the routes that clients use."""
-    limiter = parts.limiter
+    decisions, limiter = parts.decisions, parts.limiter
 
     @app.post("/limit/v1/check", openapi_extra=documented('`{"namespace", "subject" or "subjects", "cost", "peek"}`'))
     async def check_body(request: Request, status: _Status = None) -> Response:
         """Ask for `cost` tokens of a subject, or of several at once: all or none. 200 in any case, but see `status`."""
         body = await parts.body(request, CheckBody)
-        return _answer(check(limiter, body.namespace, body.names(), body.cost, peek=body.peek), status, parts)
+        return _answer(await decisions.check(body.namespace, body.names(), body.cost, peek=body.peek), status, parts)
 
     @app.get("/limit/v1/check")
     async def check_query(
@@ -49,7 +49,7 @@ def add_check_routes(app: FastAPI, parts: Parts) -> None:
     ) -> Response:
         """The same for gateways. `subject` may name headers of the request: `ip:{x-forwarded-for}`."""
         name = filled(subject, request)
-        return _answer(check(limiter, namespace, [name], cost, peek=peek), status, parts)
+        return _answer(await decisions.check(namespace, [name], cost, peek=peek), status, parts)
 
     @app.post("/limit/v1/check-many", openapi_extra=documented('`{"checks": [...]}`, at most 1,000'))
     async def check_many(request: Request) -> Response:
@@ -57,7 +57,7 @@ def add_check_routes(app: FastAPI, parts: Parts) -> None:
         body = await parts.body(request, ManyBody)
         if len(body.checks) > MOST_CHECKS:
             raise BadInput("checks", len(body.checks), f"must be at most {MOST_CHECKS}")
-        return json_answer({"results": [_one_of_many(parts, each) for each in body.checks]})
+        return json_answer({"results": [await _one_of_many(parts, each) for each in body.checks]})
 
     @app.post("/limit/v1/correct", status_code=204, openapi_extra=documented('`{"grant", "cost"}`'))
     async def correct(request: Request) -> Response:
@@ -101,8 +101,8 @@ def _answer(checked: Checked, status: int | None, parts: Parts) -> Response:
     return Response(quota_exceeded(verdict, status), status, found, MEDIA_TYPE)
 
 
-def _one_of_many(parts: Parts, body: CheckBody) -> dict[str, object]:
+async def _one_of_many(parts: Parts, body: CheckBody) -> dict[str, object]:
     try:
-        return checked_json(check(parts.limiter, body.namespace, body.names(), body.cost, peek=body.peek))
+        return checked_json(await parts.decisions.check(body.namespace, body.names(), body.cost, peek=body.peek))
     except SrtmError as error:
         return {"error": str(error), "status": error.http_status}

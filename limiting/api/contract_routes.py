@@ -60,7 +60,7 @@ def _answer(versioned: Versioned, parts: Parts) -> Response:
 
 
 def _view(versioned: Versioned, parts: Parts) -> dict[str, Any]:
-    counts = parts.limiter.counts(versioned.contract)
+    counts = parts.decisions.counts(versioned.contract)
     return {
         **versioned.contract.to_json(),
         "version": versioned.version,

@@ -8,7 +8,7 @@ from fastapi import Request
 
 from limiting.config import LimitConfig
 from limiting.contract_store import ContractStore
-from srtm.limiting.limiter import Limiter
+from limiting.nodes.decisions import Decisions
 from srtm.web.bodies import Budget, decoded, read_content
 
 _T = TypeVar("_T")
@@ -16,10 +16,11 @@ _BODIES = 16  # of the largest size, that requests under way may hold together
 
 
 class Parts:
-    """The limiter, its contracts and the settings of one service."""
+    """What decides, its contracts and the settings of one service."""
 
-    def __init__(self, limiter: Limiter, contracts: ContractStore, config: LimitConfig) -> None:
-        self.limiter = limiter
+    def __init__(self, decisions: Decisions, contracts: ContractStore, config: LimitConfig) -> None:
+        self.decisions = decisions
+        self.limiter = decisions.limiter
         self.contracts = contracts
         self.config = config
         self._budget = Budget(_BODIES * config.max_body_bytes, "bytes of bodies")

@@ -22,30 +22,41 @@ _Most = Annotated[int, Query(ge=1, le=1_000)]
 
 def add_subject_routes(app: FastAPI, parts: Parts) -> None:
     """Add the routes of operators, and those of monitoring."""
-    limiter = parts.limiter
+    decisions, limiter = parts.decisions, parts.limiter
 
     @app.get("/limit/v1/subjects/{namespace}")
     async def heaviest(namespace: str, most: _Most = 20) -> Response:
         """The most checked subjects, by a sample, with what they have left."""
         found = limiter.heaviest(namespace, most)
-        known = limiter.subjects().get(namespace, 0)
+        known = decisions.subjects().get(namespace, 0)
         return json_answer({"namespace": namespace, "in_memory": known, "heaviest": [each._asdict() for each in found]})
 
     @app.get("/limit/v1/subjects/{namespace}/{subject:path}")
     async def show_subject(namespace: str, subject: str) -> Response:
         """What a subject has left. Nothing is taken."""
-        return json_answer(verdict_json(subject, limiter.peek(namespace, subject, 1)))
+        return json_answer(verdict_json(subject, decisions.peek(namespace, subject, 1)))
 
     @app.put("/limit/v1/subjects/{namespace}/{subject:path}")
     async def ban_subject(namespace: str, subject: str) -> Response:
         """Ban a subject: windows are full, and buckets owe their `max_debt`. Time pays it, or `DELETE`."""
-        limiter.charge(namespace, subject, MOST_COST)
-        return json_answer(verdict_json(subject, limiter.peek(namespace, subject, 1)))
+        decisions.charge(namespace, subject, MOST_COST)
+        return json_answer(verdict_json(subject, decisions.peek(namespace, subject, 1)))
 
     @app.delete("/limit/v1/subjects/{namespace}/{subject:path}", status_code=204)
     async def reset_subject(namespace: str, subject: str) -> Response:
         """Make a subject a new one, with nothing used."""
-        limiter.reset(namespace, subject)
+        decisions.reset(namespace, subject)
+        return Response(status_code=204)
+
+    @app.get("/limit/v1/nodes")
+    async def nodes() -> Response:
+        """The other nodes, and whether this one reaches them."""
+        return json_answer([state._asdict() for state in decisions.states()])
+
+    @app.delete("/limit/v1/nodes/{name}", status_code=204)
+    async def remove_node(name: str) -> Response:
+        """Go on without a node that has stopped: `exact` waits for it otherwise. It comes back when it connects."""
+        decisions.remove_node(name)
         return Response(status_code=204)
 
     @app.get("/limit/v1/usage")
@@ -67,12 +78,12 @@ def add_subject_routes(app: FastAPI, parts: Parts) -> None:
 
 
 def _usage(parts: Parts) -> list[dict[str, Any]]:
-    subjects = parts.limiter.subjects()
+    subjects = parts.decisions.subjects()
     found: dict[str, dict[str, Any]] = {}
     for versioned in parts.contracts.all():
         name = versioned.contract.namespace
         row = found.setdefault(name, {"namespace": name, "subjects": subjects.get(name, 0), "allowed": 0, "refused": 0})
-        counts = parts.limiter.counts(versioned.contract)
+        counts = parts.decisions.counts(versioned.contract)
         # Each check counts at every policy of its contract. Which of them refuse one check together is not kept.
         row["allowed"] += counts[0].allowed
         row["refused"] += max(count.refused for count in counts)
@@ -93,13 +104,13 @@ class _Counts(Collector):
             CounterMetricFamily("srtm_limit_cost", "Tokens of allowed checks.", labels=labels),
         ]
         for versioned in self._parts.contracts.all():
-            for count in self._parts.limiter.counts(versioned.contract):
+            for count in self._parts.decisions.counts(versioned.contract):
                 values = [*versioned.contract.key, count.name]
                 for family, value in zip(families, count[1:], strict=True):
                     family.add_metric(values, value)
         yield from families
         subjects = GaugeMetricFamily("srtm_limit_subjects", "Subjects in memory.", labels=["namespace"])
-        for namespace, known in self._parts.limiter.subjects().items():
+        for namespace, known in self._parts.decisions.subjects().items():
             subjects.add_metric([namespace], known)
         yield subjects
         yield GaugeMetricFamily("srtm_limit_slot_bytes", "Bytes of slots.", value=self._parts.limiter.bytes)

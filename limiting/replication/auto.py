@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from limiting.replication.exact import owner
 from limiting.replication.messages import Frame
 from limiting.replication.node import FIRST_EPOCH, SECOND_NS
-from limiting.replication.refill import ALLOWED, Refill, Subject, Verdict, refused, units_of
+from limiting.replication.refill import ALLOWED, Look, Refill, Subject, Verdict, refused, units_of
 from limiting.replication.replicated import Options, Replicated
 from srtm.token_bucket.bucket import UNITS_PER_MICRO
 from srtm.token_bucket.exact_split import split_bucket
@@ -129,6 +129,19 @@ class Auto:
             return refused(missing, share.rate, units <= share.burst)
         share.left -= units
         return ALLOWED
+
+    def look(self, subject: Subject, at_ns: int) -> list[Look]:
+        """What this node knows to be left: of its share of a hot subject, else of the bucket."""
+        share = self._shares.get(subject)
+        if share is None:
+            return self.replicated.look(subject, at_ns)
+        return [Look(share.fill(at_ns), share.rate, share.burst)]
+
+    def change(self, refill: Refill, at_ns: int) -> None:
+        """Decide by other numbers from now on."""
+        self._replicate_all(at_ns)
+        self._refill = refill
+        self.replicated.change([refill], at_ns)
 
     def outbox(self) -> list[tuple[int, Frame | Message]]:
         """(peer, frame) to send, in order. They are handed over once."""

@@ -84,6 +84,7 @@ class Exact(Node):
         self._asks: dict[int, tuple[int, int]] = {}  # {ticket: (owner, asked at)}
         self._answers: dict[int, Verdict] = {}
         self._joining = rejoins
+        self._forgets_nothing = False  # nothing was taken before
         super().__init__(name, peers, refills, at_ns, epoch=epoch, rejoins=rejoins)
 
     @property
@@ -140,6 +141,10 @@ class Exact(Node):
         self.cut.discard(peer)
         super().remove_peer(peer, at_ns)
         self._join(at_ns)
+
+    def begin_unused(self, at_ns: int) -> None:
+        super().begin_unused(at_ns)
+        self._forgets_nothing = True
 
     # decisions
 
@@ -234,7 +239,8 @@ class Exact(Node):
         """Once every peer knows this node, begin with full levels: what came before is in them."""
         if self._joining and all(link.peer_epoch != UNKNOWN for link in self._links.values()):
             self._joining = False
-            self.levels.fill(at_ns)
+            if not self._forgets_nothing:
+                self.levels.fill(at_ns)
 
     def _ask_snapshot(self) -> None:
         """A snapshot lacks what is on its way: a node that joins drains instead."""

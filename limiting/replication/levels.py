@@ -44,7 +44,8 @@ class Levels:
 
     def __init__(self, refills: Sequence[Refill], assumed: Sequence[int], at_ns: int) -> None:
         self.refills = list(refills)
-        self._set_numbers(1, 1)
+        self._part = 1, 1
+        self._set_numbers()
         self._slots: dict[Key, Slot] = {}
         self._assumed = list(assumed)
         self._assumed_ns = at_ns
@@ -109,12 +110,23 @@ class Levels:
     def set_part(self, part: int, of: int, at_ns: int) -> None:
         """From ``at_ns`` on the buckets are ``part / of`` of the whole, rounded down. Levels stay: none gains a
         token."""
+        self._bring_to(at_ns)
+        self._part = part, of
+        self._set_numbers()
+
+    def change(self, refills: Sequence[Refill], at_ns: int) -> None:
+        """From ``at_ns`` on the policies have these numbers, as many as before. Levels stay: none gains a token."""
+        self._bring_to(at_ns)
+        self.refills = list(refills)
+        self._set_numbers()
+
+    def _bring_to(self, at_ns: int) -> None:
         for key in list(self._slots):
             self.slot(key, at_ns)
         self.assume(self.assumed(at_ns), at_ns)
-        self._set_numbers(part, of)
 
-    def _set_numbers(self, part: int, of: int) -> None:
+    def _set_numbers(self) -> None:
+        part, of = self._part
         self.rates = [refill.rate_micro * part // of for refill in self.refills]  # units/ns
         self.bursts = [refill.burst_micro * part // of * UNITS_PER_MICRO for refill in self.refills]  # units
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from limiting.replication.levels import Levels, Slot
 from limiting.replication.link import UNKNOWN, Link
 from limiting.replication.messages import Ack, Entry, Frame, Hello, Increments, Snapshot, SnapshotAsk
-from limiting.replication.refill import Key, Refill
+from limiting.replication.refill import Key, Look, Refill, Subject
 from srtm.errors import PeerError
 
 SECOND_NS = 1_000_000_000
@@ -42,7 +42,7 @@ class Node:
         self._asked_ns = at_ns
         self._asked = 0
         if rejoins:
-            self._greet()
+            self.greet()
             self._ask_snapshot()
 
     @property
@@ -85,6 +85,20 @@ class Node:
         else:
             self._other(frame, at_ns)
 
+    def begin_unused(self, at_ns: int) -> None:
+        """Nothing was taken before: this is the first start of all nodes."""
+        self._settle((), at_ns)
+
+    def change(self, refills: Sequence[Refill], at_ns: int) -> None:
+        """Decide by other numbers from now on, for as many policies as before."""
+        self.levels.change(refills, at_ns)
+
+    def look(self, subject: Subject, at_ns: int) -> list[Look]:
+        """What this node knows to be left, for each policy. It changes nothing."""
+        levels = [self.levels.level((subject, policy), at_ns) for policy in range(len(self.levels.refills))]
+        numbers = zip(levels, self.levels.rates, self.levels.bursts, strict=True)
+        return [Look(burst - level, rate, burst) for level, rate, burst in numbers]
+
     def tick(self, at_ns: int) -> None:
         """Repeat what was not acknowledged for a second. Call it about as often."""
         for peer, link in self._links.items():
@@ -92,7 +106,7 @@ class Node:
         if at_ns - self._asked_ns < self._repeat_ns:
             return
         self._asked_ns = at_ns
-        self._greet()
+        self.greet()
         if not self.settled:
             self._ask_snapshot()
             if not any(self.levels.assumed(at_ns)):
@@ -165,7 +179,8 @@ class Node:
         if frame.epoch == link.peer_epoch and frame.knows != self.epoch:
             self._put(frame.origin, Hello(self.name, self.epoch, link.peer_epoch))
 
-    def _greet(self) -> None:
+    def greet(self) -> None:
+        """Say hello to the peers that have not answered yet."""
         for peer, link in self._links.items():
             if link.peer_epoch == UNKNOWN:
                 self._put(peer, Hello(self.name, self.epoch, UNKNOWN))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from srtm.errors import BadInput
 from srtm.token_bucket.bucket import TOKEN, UNITS_PER_MICRO
@@ -42,6 +43,14 @@ class Verdict:
 
 
 ALLOWED = Verdict(allowed=True)
+
+
+class Look(NamedTuple):
+    """What is left of a bucket, units; below 0 it owes. ``rate``: units/ns; ``burst``: units."""
+
+    left: int
+    rate: int
+    burst: int
 
 
 def units_of(cost: int) -> int:

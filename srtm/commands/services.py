@@ -179,9 +179,33 @@ def limit_serve(
     ] = None,
     tls_cert: Annotated[str | None, typer.Option(metavar="FILE", help="Certificate (PEM): serve HTTPS.")] = None,
     tls_key: Annotated[str | None, typer.Option(metavar="FILE", help="Key of the certificate (PEM).")] = None,
+    node: Annotated[str | None, typer.Option(metavar="NAME", help="This node's name in --peers.")] = None,
+    peers: Annotated[
+        str | None, typer.Option(metavar="NAME=HOST:PORT,...", help="All nodes that hold limits together.")
+    ] = None,
+    peers_address: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Listen for peers here. Default: as in --peers.")
+    ] = None,
+    peers_ca: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Links by TLS: who signed the nodes' certificates (PEM).")
+    ] = None,
+    cluster_key_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The secret by which nodes prove themselves, the same at all.")
+    ] = None,
+    mode: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODE",
+            help="How contracts that name no mode are held: local, replicated, exact or auto; or, for comparison only, "
+            "counter or queue. Default: replicated with --peers.",
+        ),
+    ] = None,
+    new_cluster: Annotated[
+        bool, typer.Option("--new-cluster", help="The first start of all nodes: nothing was taken before.")
+    ] = False,
 ) -> int:
     """Run the limit service, which allows or refuses requests of any client by contracts."""
-    from limiting.config import LimitConfig, header_families
+    from limiting.config import LimitConfig, header_families, mode_named
     from limiting.service import serve
 
     config = LimitConfig(
@@ -194,6 +218,13 @@ def limit_serve(
         tokens=_tokens(token, tokens),
         tls_cert=tls_cert,
         tls_key=tls_key,
+        node=node,
+        peers=peers,
+        peers_address=peers_address,
+        peers_ca=peers_ca,
+        cluster_key_file=cluster_key_file,
+        mode=None if mode is None else mode_named(mode),
+        new_cluster=new_cluster,
     )
     renewals = Renewals(Log("limit")) if tokens or tls_cert else None
     return run_service(partial(serve, config, renewals), renewals)

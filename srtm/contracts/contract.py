@@ -14,7 +14,8 @@ from srtm.contracts.policy_tables import read_policy
 from srtm.errors import BadInput
 from srtm.topics.schema import Schema, parsed
 
-Mode = Literal["local", "shares", "replicated", "exact", "auto", "store"]
+Mode = Literal["local", "shares", "replicated", "exact", "auto", "store", "counter", "queue"]
+OnPartition = Literal["go on", "share"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 LONGEST_NAME = 255  # bytes of a namespace or pattern
 LONGEST_SUBJECT = 1_024  # bytes
@@ -27,7 +28,8 @@ class Contract:
     namespace: str
     subject: str  # a subject, or the beginning of subjects and a * at its end
     policies: tuple[Policy, ...]
-    mode: Mode = "local"
+    mode: Mode | None = None  # None: as the service is told
+    on_partition: OnPartition = "go on"  # ``replicated``, ``auto``: what nodes do that reach only some of the others
     shadow: bool = False  # decides and counts, and refuses nobody
     starts_full: bool = True  # whether a new subject has its burst at once
 
@@ -50,6 +52,7 @@ class Contract:
             "namespace": self.namespace,
             "subject": self.subject,
             "mode": self.mode,
+            "on_partition": self.on_partition,
             "shadow": self.shadow,
             "starts": "full" if self.starts_full else "empty",
             "policies": [policy.to_json() for policy in self.policies],
@@ -73,7 +76,8 @@ class ContractTable(Schema):
 
     namespace: Annotated[str, AfterValidator(_name)]
     subject: Annotated[str, AfterValidator(_pattern)]
-    mode: Mode = "local"
+    mode: Mode | None = None
+    on_partition: OnPartition = "go on"
     shadow: bool = False
     starts: Literal["full", "empty"] = "full"
     policies: list[Any] = Field(default_factory=list)
@@ -95,6 +99,7 @@ def read_contract(document: object, place: str = "") -> Contract:
         subject=table.subject,
         policies=policies,
         mode=table.mode,
+        on_partition=table.on_partition,
         shadow=table.shadow,
         starts_full=table.starts == "full",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from srtm.contracts.contract import Contract
+from srtm.contracts.contract import Contract, Mode
 
 
 class PolicyVerdict(NamedTuple):
@@ -27,6 +27,7 @@ class Verdict(NamedTuple):
     grant: bytes | None  # for a correction or release; None: refused, or only looked
     shared: bool = False  # the namespace has no room for another subject: this one shares with others
     shadowed: bool = False  # a shadow contract refuses, and lets it pass
+    mode: Mode = "local"  # how it was decided
 
     @property
     def violated(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from limiting.api.app import make_app
 from limiting.api.parts import Parts
 from limiting.config import LimitConfig
 from limiting.contract_store import ContractStore
+from limiting.nodes.decisions import Decisions
 from srtm.contracts.contract import read_contract
 from srtm.limiting.limiter import Limiter
 
@@ -34,12 +35,13 @@ def clock() -> Clock:
 def parts(clock: Clock) -> Parts:
     """Two tokens at once and one a second, for every subject of ``api``; two requests at once in ``jobs``."""
     limiter = Limiter(clocks=clock)
-    store = ContractStore(limiter)
+    decisions = Decisions(limiter)
+    store = ContractStore(decisions)
     bucket = {"name": "burst", "rate": 1, "burst": 2}
     slots = {"name": "open", "kind": "concurrency", "quota": 2}
     store.put(read_contract({"namespace": "api", "subject": "*", "policies": [bucket]}))
     store.put(read_contract({"namespace": "jobs", "subject": "*", "policies": [slots]}))
-    return Parts(limiter, store, LimitConfig(max_body_bytes=100_000))
+    return Parts(decisions, store, LimitConfig(max_body_bytes=100_000))
 
 
 @pytest.fixture

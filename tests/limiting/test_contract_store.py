@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from limiting.contract_store import ContractStore
+from limiting.nodes.decisions import Decisions
 from srtm.contracts.contract import Contract, read_contract
 from srtm.errors import BadInput, Conflict, NotFound, Unavailable
 from srtm.limiting.limiter import Limiter
@@ -18,25 +19,25 @@ def contract(burst: float = 2, pattern: str = "*", **others: object) -> Contract
 
 
 def test_what_was_put_is_in_force_after_a_restart(tmp_path: Path) -> None:
-    store = ContractStore(Limiter(), tmp_path / "data")
+    store = ContractStore(Decisions(Limiter()), tmp_path / "data")
     store.put_all([contract(), contract(9, "user:*")])
     store.put(contract(3))
     store.remove("api", "user:*")
     limiter = Limiter()
-    again = ContractStore(limiter, tmp_path / "data")
+    again = ContractStore(Decisions(limiter), tmp_path / "data")
     assert again.all() == store.all()
     assert limiter.peek("api", "x").policies[0].remaining == 3
     assert again.put(contract(4)).version > store.get("api", "*").version
 
 
 def test_the_same_contract_again_changes_nothing() -> None:
-    store = ContractStore(Limiter())
+    store = ContractStore(Decisions(Limiter()))
     assert store.put(contract()).version == store.put(contract()).version
     assert store.put(contract(3)).version == 2
 
 
 def test_a_change_by_an_old_version_is_refused() -> None:
-    store = ContractStore(Limiter())
+    store = ContractStore(Decisions(Limiter()))
     first = store.put(contract())
     with pytest.raises(Conflict, match="there is none"):
         store.put(contract(pattern="new"), "*")
@@ -51,7 +52,7 @@ def test_a_change_by_an_old_version_is_refused() -> None:
 
 def test_one_contract_that_cannot_be_served_leaves_all_as_they_were() -> None:
     limiter = Limiter()
-    store = ContractStore(limiter)
+    store = ContractStore(Decisions(limiter))
     with pytest.raises(BadInput, match="mode"):
         store.put_all([contract(), contract(pattern="user:*", mode="store")])
     assert store.all() == []
@@ -59,7 +60,7 @@ def test_one_contract_that_cannot_be_served_leaves_all_as_they_were() -> None:
 
 
 def test_a_file_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
-    store = ContractStore(Limiter(), tmp_path)
+    store = ContractStore(Decisions(Limiter()), tmp_path)
     store.put(contract())
     (tmp_path / "contracts.new").mkdir()
     with pytest.raises(Unavailable, match="cannot be kept"):
@@ -71,4 +72,4 @@ def test_a_file_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
 def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "contracts.json").write_text(text)
     with pytest.raises(BadInput):
-        ContractStore(Limiter(), tmp_path)
+        ContractStore(Decisions(Limiter()), tmp_path)

@@ -137,16 +137,21 @@ ARROWS = {
     "adaptor.service": "adaptor.topics srtm.concurrency srtm.control",
     # limiting
     "limiting": "",
-    "limiting.config": "srtm.limiting srtm.net",
+    "limiting.config": "srtm.contracts srtm.limiting srtm.net",
     "limiting.checks": "srtm.contracts srtm.limiting",
-    "limiting.contract_store": "srtm.contracts srtm.limiting srtm.net",
+    "limiting.contract_store": "limiting.nodes srtm.contracts srtm.net",
     "limiting.redis_server": "srtm._native srtm.limiting srtm.net",
     "limiting.api": (
-        "limiting.checks limiting.config limiting.contract_store srtm.contracts srtm.limiting srtm.net srtm.web"
+        "limiting.checks limiting.config limiting.contract_store limiting.nodes srtm.contracts srtm.limiting srtm.net "
+        "srtm.web"
     ),
     "limiting.service": (
-        "limiting.api limiting.config limiting.contract_store limiting.redis_server srtm.concurrency srtm.contracts "
-        "srtm.limiting srtm.net srtm.web"
+        "limiting.api limiting.config limiting.contract_store limiting.nodes limiting.redis_server srtm.concurrency "
+        "srtm.contracts srtm.limiting srtm.net srtm.web"
+    ),
+    "limiting.nodes": (
+        "limiting.checks limiting.config limiting.replication limiting.replication.gossiped limiting.wire "
+        "srtm.concurrency srtm.contracts srtm.limiting srtm.net srtm.token_bucket srtm.web"
     ),
     "limiting.replication": "srtm.token_bucket",
     "limiting.replication.gossiped": "limiting.replication srtm.token_bucket",

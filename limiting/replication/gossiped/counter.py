@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from limiting.replication.gossiped.gossip import Delta, GossipNode, GossipOptions
-from limiting.replication.refill import ALLOWED, Refill, Subject, Verdict, refused
+from limiting.replication.refill import ALLOWED, Look, Refill, Subject, Verdict, refused
 from srtm.token_bucket.bucket import TOKEN
 
 
@@ -70,6 +70,13 @@ class CounterNode(GossipNode[CounterBucket]):
     ) -> None:
         super().__init__(name, peers, refill, at_ns, options, seed)
         self._latest: dict[int, dict[Subject, deque[int]]] = {peer: {} for peer in self.deltas}
+
+    def look(self, subject: Subject, at_ns: int) -> list[Look]:
+        rate, capacity = self.refill.rate_micro, self.refill.units
+        bucket = self.local.get(subject)
+        if bucket is None:
+            return [Look(capacity, rate, capacity)]
+        return [Look(bucket.refilled(rate, capacity, at_ns).limit - bucket.used * TOKEN, rate, capacity)]
 
     def _take(self, subject: Subject, at_ns: int) -> Verdict:
         bucket = self.local.get(subject)

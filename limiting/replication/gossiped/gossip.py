@@ -14,7 +14,7 @@ from enum import Enum
 from random import Random
 from typing import Generic, TypeVar
 
-from limiting.replication.refill import Refill, Subject, Verdict
+from limiting.replication.refill import Look, Refill, Subject, Verdict
 from srtm.errors import BadInput
 
 MS = 1_000_000  # ns
@@ -142,6 +142,10 @@ class GossipNode(ABC, Generic[State]):
         self._priorities[peer] = max(0, self._priorities[peer] - self._size(part))
         self._out.append((peer, Delta(self.name, part)))
         self._sent(peer, subject)
+
+    @abstractmethod
+    def look(self, subject: Subject, at_ns: int) -> list[Look]:
+        """What this node knows to be left, of its one policy. It changes nothing."""
 
     @abstractmethod
     def _take(self, subject: Subject, at_ns: int) -> Verdict:

@@ -23,8 +23,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from limiting.replication.gossiped.gossip import MS, Delta, GossipNode, GossipOptions
-from limiting.replication.refill import ALLOWED, Refill, Subject, Verdict, refused
+from limiting.replication.refill import ALLOWED, Look, Refill, Subject, Verdict, refused
 from srtm.errors import BadInput
+from srtm.token_bucket.bucket import TOKEN
 
 Element = tuple[int, int]  # time of birth and time of death, ns
 Queue = list[Element]  # ascending by birth; a queue is never changed, but replaced
@@ -82,6 +83,10 @@ class QueueNode(GossipNode[Queue]):
         super().__init__(name, peers, refill, at_ns, options, seed)
         self._life_ns = 10**15 // refill.rate_micro
         self._limit = refill.burst_micro // 1_000_000
+
+    def look(self, subject: Subject, at_ns: int) -> list[Look]:
+        left = self._limit - len(alive(self.local.get(subject, []), at_ns))
+        return [Look(left * TOKEN, self.refill.rate_micro, self._limit * TOKEN)]
 
     def _take(self, subject: Subject, at_ns: int) -> Verdict:
         queue = alive(self.local.get(subject, []), at_ns)

@@ -89,7 +89,7 @@ async def test_clients_may_ask_and_operators_may_do_all(
     parts: Parts, method: str, path: str, client_status: int
 ) -> None:
     tokens = Tokens.parsed("tokens", "operator o secret\nclient c weak\n")
-    locked = Parts(parts.limiter, parts.contracts, LimitConfig(tokens=tokens))
+    locked = Parts(parts.decisions, parts.contracts, LimitConfig(tokens=tokens))
     transport = httpx.ASGITransport(app=make_app(locked))
     statuses: dict[str, Any] = {}
     async with httpx.AsyncClient(transport=transport, base_url="http://limit") as asking:

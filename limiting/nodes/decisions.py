@@ -1,0 +1,373 @@
+"""Decides for every contract: by the limiter of this process, or by a group where several nodes hold it together.
+
+Groups tell each other by a mesh of links. On one node, without a mesh, every contract is ``local``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import trio
+
+from limiting.checks import Checked, check
+from limiting.nodes.group import NODE_MODES, Clocks, Group, check_grouped
+from limiting.nodes.members import Members
+from limiting.nodes.mesh import Connect, Mesh
+from limiting.replication.exact import Asked
+from limiting.replication.node import SECOND_NS
+from limiting.replication.refill import Verdict as Said
+from limiting.replication.replicated import NEVER_NS
+from limiting.wire.cluster_key import ClusterKey, number_of
+from limiting.wire.codec import decode, encode
+from srtm.contracts.contract import Contract, Mode
+from srtm.contracts.verdict import Verdict
+from srtm.errors import BadInput, NotFound, Unavailable
+from srtm.limiting.limiter import Limiter, PolicyCounts, checked_cost, checked_subject, system_clocks
+from srtm.log import Log
+
+TAG_BYTES = 8
+DECIDED_WITHIN_S = 1.0  # where the owner of an ``exact`` subject must be asked
+_AGAIN_S = 0.02  # after a node that could not decide
+_FORGET_EVERY = 10  # ticks
+
+
+class Nodes(NamedTuple):
+    """The nodes that hold contracts together. ``first``: nothing was taken before: the first start of all nodes."""
+
+    members: Members
+    key: ClusterKey
+    mode: Mode = "replicated"  # of contracts that name none
+    first: bool = False
+
+
+class NodeState(NamedTuple):
+    """Another node, as this one sees it."""
+
+    name: str
+    address: str
+    connected: bool
+    removed: bool
+
+
+class Decisions:
+    """All contracts in force. ``connect``: opens a stream to a node by its name."""
+
+    def __init__(
+        self,
+        limiter: Limiter,
+        nodes: Nodes | None = None,
+        connect: Connect | None = None,
+        *,
+        clocks: Callable[[], Clocks] = system_clocks,
+        most_subjects: int = 1_000_000,
+    ) -> None:
+        self.limiter = limiter
+        self._nodes = nodes
+        self._clocks = clocks
+        self._most_subjects = most_subjects
+        self._log = Log("limit")
+        self.mesh = None
+        if nodes is not None and connect is not None:
+            self.mesh = Mesh(nodes.members, nodes.key, connect, self, self._log)
+        self._contracts: dict[tuple[str, str], Contract] = {}
+        self._groups: dict[tuple[str, str], Group] = {}
+        self._tags: dict[bytes, Group] = {}
+        self._removed: set[str] = set()
+        self._runs = False  # a contract that is put while it runs is new: nothing was taken here before
+        self._names = nodes.members.numbers if nodes is not None else {}
+        self._epoch = clocks()[1] // 1_000_000
+        self._due: dict[bytes, int] = {}
+        self._wakes = NEVER_NS
+        self._sooner = trio.Event()
+        self._asked: dict[tuple[bytes, int], trio.Event] = {}
+        self._answers: dict[tuple[bytes, int], Said] = {}
+
+    # contracts
+
+    def mode_of(self, contract: Contract) -> Mode:
+        """How a contract is decided: as it says, else as the service is told."""
+        return contract.mode or ("local" if self._nodes is None else self._nodes.mode)
+
+    def check_served(self, contract: Contract) -> None:
+        """Raises BadInput for a contract that this service cannot decide by."""
+        mode = self.mode_of(contract)
+        if mode == "local":
+            return
+        if self._nodes is None:
+            raise BadInput("mode", mode, 'must be "local": this service has no peers (--node, --peers)')
+        if mode not in NODE_MODES:
+            raise BadInput("mode", mode, f"must be local, {', '.join(NODE_MODES)}")
+        check_grouped(contract, mode)
+
+    def put(self, contract: Contract) -> None:
+        """Put a contract in force, in the place of the one of its pattern. Raises BadInput."""
+        self.check_served(contract)
+        mode = self.mode_of(contract)
+        known = self._groups.get(contract.key)
+        if mode == "local":
+            self.limiter.put(contract)
+            self._drop(contract.key)
+        elif known is None or known.mode != mode or not known.change(contract, self._clocks()):
+            self._make(contract, mode)
+        self._contracts[contract.key] = contract
+
+    def _make(self, contract: Contract, mode: Mode) -> None:
+        assert self._nodes is not None
+        if contract.key in self._contracts and contract.key not in self._groups:
+            self.limiter.remove(*contract.key)
+        self._drop(contract.key)
+        tag = self._nodes.key.group(*contract.key, mode, str(len(contract.policies)))
+        self._epoch = max(self._epoch + 1, self._clocks()[1] // 1_000_000)
+        peers = {number: self._is_up(name) for number, name in self._names.items() if name not in self._removed}
+        group = Group(
+            contract,
+            mode,
+            tag,
+            number_of(self._nodes.members.own),
+            peers,
+            self._clocks(),
+            self._epoch,
+            first=self._nodes.first or self._runs,
+            most_subjects=self._most_subjects,
+        )
+        self._groups[contract.key] = self._tags[tag] = group
+        self._flush(group)
+
+    def _is_up(self, name: str) -> bool:
+        return self.mesh is not None and self.mesh.is_up(name)
+
+    def _drop(self, key: tuple[str, str]) -> None:
+        group = self._groups.pop(key, None)
+        if group is not None:
+            del self._tags[group.tag]
+            self._due.pop(group.tag, None)
+
+    def remove(self, namespace: str, pattern: str) -> None:
+        """Remove a contract and its subjects. Raises NotFound."""
+        key = namespace, pattern
+        if key not in self._groups:
+            self.limiter.remove(namespace, pattern)
+        self._drop(key)
+        self._contracts.pop(key, None)
+
+    def counts(self, contract: Contract) -> tuple[PolicyCounts, ...]:
+        """What was asked of each policy of a contract in force, at this node. Raises NotFound."""
+        group = self._groups.get(contract.key)
+        if group is None:
+            return self.limiter.counts(contract)
+        rows = zip(contract.policies, group.counts, strict=True)
+        return tuple(PolicyCounts(policy.name, *row) for policy, row in rows)
+
+    def subjects(self) -> dict[str, int]:
+        """How many subjects are in memory, by namespace."""
+        found = self.limiter.subjects()
+        for (namespace, _), group in self._groups.items():
+            found[namespace] = found.get(namespace, 0) + group.subjects
+        return found
+
+    # checks
+
+    def _group_of(self, namespace: str, subject: str) -> Group | None:
+        """The group of a subject's contract. None: the limiter decides."""
+        if not self._groups:
+            return None
+        checked_subject(subject)
+        contract = self._contract_of(namespace, subject)
+        return None if contract is None else self._groups.get(contract.key)
+
+    def _contract_of(self, namespace: str, subject: str) -> Contract | None:
+        exactly = self._contracts.get((namespace, subject))
+        if exactly is not None and not subject.endswith("*"):
+            return exactly
+        for size in range(len(subject), -1, -1):
+            found = self._contracts.get((namespace, f"{subject[:size]}*"))
+            if found is not None:
+                return found
+        return None
+
+    async def check(self, namespace: str, subjects: Sequence[str], cost: int, *, peek: bool = False) -> Checked:
+        """Take ``cost`` from all subjects, or from none. Raises BadInput, NotFound, Unavailable.
+
+        Where every subject is decided here, no other task runs in between.
+        """
+        groups = [self._group_of(namespace, subject) for subject in subjects]
+        if not any(groups):
+            return check(self.limiter, namespace, subjects, cost, peek=peek)
+        if len(subjects) == 1 and not peek:
+            return _checked([(subjects[0], await self._take(groups[0], namespace, subjects[0], cost))])
+        if not peek and any(group is not None and group.mode == "exact" for group in groups):
+            raise BadInput("subjects", list(subjects), 'must be one where the mode is "exact": owners decide apart')
+        looked = [(subject, self.peek(namespace, subject, cost)) for subject in subjects]
+        if peek or not all(verdict.allowed for _, verdict in looked):
+            return _checked(looked)
+        return _checked(
+            [
+                (each, await self._take(group, namespace, each, cost))
+                for each, group in zip(subjects, groups, strict=True)
+            ]
+        )
+
+    def peek(self, namespace: str, subject: str, cost: int = 1) -> Verdict:
+        """Say what ``check`` would say, by what this node knows. Raises BadInput, NotFound."""
+        group = self._group_of(namespace, subject)
+        if group is None:
+            return self.limiter.peek(namespace, subject, cost)
+        place, shared = self._place(group, namespace, subject)
+        said = group.looked(place, checked_cost(cost), self._clocks())
+        return group.verdict(place, cost, said, self._clocks(), shared=shared, taken=False)
+
+    def _place(self, group: Group, namespace: str, subject: str) -> tuple[bytes, bool]:
+        assert self._nodes is not None
+        return group.place(self._nodes.key.subject(namespace, subject))
+
+    async def _take(self, group: Group | None, namespace: str, subject: str, cost: int) -> Verdict:
+        if group is None:
+            return self.limiter.check(namespace, subject, cost)
+        place, shared = self._place(group, namespace, subject)
+        checked_cost(cost)
+        said = group.take(place, cost, self._clocks())
+        self._flush(group)
+        if not isinstance(said, Said):
+            said = await self._decided(group, place, cost, said)
+        return group.verdict(place, cost, said, self._clocks(), shared=shared, taken=True)
+
+    async def _decided(self, group: Group, place: bytes, cost: int, said: Said | Asked | None) -> Said:
+        """Wait for the owner's answer, and ask again where there is none. Raises Unavailable."""
+        with trio.move_on_after(DECIDED_WITHIN_S):
+            while True:
+                if isinstance(said, Asked):
+                    said = await self._answer(group, said.ticket)
+                if isinstance(said, Said):
+                    return said
+                await trio.sleep(_AGAIN_S)
+                said = group.take(place, cost, self._clocks())
+                self._flush(group)
+        away = [state.name for state in self.states() if not state.connected and not state.removed]
+        why = f"cannot reach {', '.join(away)}" if away else "had no answer from the subject's owner"
+        raise Unavailable(f'mode "exact" decides nothing here now: this node {why}', 1.0)
+
+    async def _answer(self, group: Group, ticket: int) -> Said | None:
+        """An owner's answer. None: it could not decide, or gave none within a second."""
+        key = group.tag, ticket
+        event = self._asked[key] = trio.Event()
+        try:
+            await event.wait()
+            said = self._answers[key]
+            return None if not said.allowed and said.wait_ns == 0 else said
+        finally:
+            del self._asked[key]
+            self._answers.pop(key, None)
+
+    def charge(self, namespace: str, subject: str, cost: int) -> None:
+        """Charge a subject without a check; below 0: give back. Raises BadInput, NotFound."""
+        group = self._group_of(namespace, subject)
+        if group is None:
+            self.limiter.charge(namespace, subject, cost)
+            return
+        group.charge(self._place(group, namespace, subject)[0], cost, self._clocks())
+        self._flush(group)
+
+    def reset(self, namespace: str, subject: str) -> None:
+        """Make a subject a new one, with nothing used. Raises BadInput."""
+        group = self._group_of(namespace, subject)
+        if group is None:
+            self.limiter.reset(namespace, subject)
+            return
+        group.reset(self._place(group, namespace, subject)[0], self._clocks())
+        self._flush(group)
+
+    # other nodes
+
+    def states(self) -> list[NodeState]:
+        """The other nodes, by name."""
+        if self._nodes is None:
+            return []
+        addresses = self._nodes.members.addresses
+        names = sorted(self._names.values())
+        return [NodeState(each, addresses[each], self._is_up(each), each in self._removed) for each in names]
+
+    def remove_node(self, name: str) -> None:
+        """Go on without a node that decides no more. It comes back when it connects. Raises NotFound, BadInput."""
+        if name not in self._names.values():
+            raise NotFound("node", name)
+        if self._is_up(name):
+            raise BadInput("node", name, "must have stopped: it is connected, and would decide on its own")
+        self._removed.add(name)
+        for group in self._groups.values():
+            group.remove(number_of(name), self._clocks())
+            self._flush(group)
+
+    def up(self, name: str) -> None:
+        """A link to a node is open."""
+        self._removed.discard(name)
+        for group in self._groups.values():
+            group.up(number_of(name), self._clocks())
+            self._flush(group)
+
+    def down(self, name: str) -> None:
+        """A link to a node is gone."""
+        self._log.warning("node_down", node=name)
+        for group in self._groups.values():
+            group.down(number_of(name))
+
+    def message(self, name: str, message: bytes) -> None:
+        """Take in a peer's message. Raises PeerError, BadInput for one that cannot be."""
+        group = self._tags.get(message[:TAG_BYTES])
+        if group is None:
+            return  # of a contract that is not here yet: the peer repeats it
+        group.receive(decode(message[TAG_BYTES:], number_of(name)), self._clocks())
+        self._flush(group)
+
+    def _flush(self, group: Group) -> None:
+        """Send what the group has to say, hand over answers, and wake its tick."""
+        for peer, frame in group.outbox():
+            if self.mesh is not None and self.mesh.is_up(self._names[peer]):
+                self.mesh.send(self._names[peer], group.tag + encode(frame))
+        for ticket, said in group.answers().items():
+            event = self._asked.get((group.tag, ticket))
+            if event is not None:
+                self._answers[group.tag, ticket] = said
+                event.set()
+        due = group.due_ns
+        if due < NEVER_NS:
+            ahead = due - group.at(self._clocks()) + self._clocks()[0]
+            self._due[group.tag] = ahead
+            if ahead < self._wakes:
+                self._sooner.set()
+        else:
+            self._due.pop(group.tag, None)
+
+    async def run(self) -> None:
+        """Keep the links, and tell what is due, until cancelled."""
+        self._runs = True
+        if self.mesh is None:
+            await trio.sleep_forever()
+            return
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.mesh.run)
+            await self._tick()
+
+    async def _tick(self) -> None:
+        """Groups that have news tell it when it is due; all are asked once a second."""
+        all_due, ticks = self._clocks()[0], 0
+        while True:
+            now = self._clocks()[0]
+            if now >= all_due:
+                all_due, ticks = now + SECOND_NS, ticks + 1
+                groups = list(self._groups.values())
+            else:
+                groups = [self._tags[tag] for tag, due in self._due.items() if due <= now]
+            for group in groups:
+                group.tick(self._clocks())
+                if ticks % _FORGET_EVERY == 0:
+                    group.forget(self._clocks())
+                self._flush(group)
+            self._wakes = min([all_due, *self._due.values()])
+            self._sooner = trio.Event()
+            with trio.move_on_after(max(0, self._wakes - self._clocks()[0]) / SECOND_NS):
+                await self._sooner.wait()
+
+
+def _checked(verdicts: list[tuple[str, Verdict]]) -> Checked:
+    return Checked(all(verdict.allowed for _, verdict in verdicts), verdicts)

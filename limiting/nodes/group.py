@@ -1,0 +1,293 @@
+"""One contract on all nodes: the state machine of its mode here, and what a check of a subject says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from limiting.replication.auto import Auto
+from limiting.replication.exact import ASK_AGAIN, Asked, Exact
+from limiting.replication.gossiped.counter import CounterNode
+from limiting.replication.gossiped.gossip import GossipNode
+from limiting.replication.gossiped.queue import QueueNode
+from limiting.replication.messages import Hello
+from limiting.replication.node import Node
+from limiting.replication.refill import Look, Refill, Subject, units_of
+from limiting.replication.refill import Verdict as Said
+from limiting.replication.replicated import NEVER_NS, OnPartition, Options, Replicated
+from srtm.contracts.contract import Contract, Mode
+from srtm.contracts.policy import Bucket
+from srtm.contracts.verdict import PolicyVerdict, Verdict
+from srtm.errors import BadInput
+from srtm.token_bucket.bucket import TOKEN, UNITS_PER_MICRO
+
+NODE_MODES: tuple[Mode, ...] = ("replicated", "exact", "auto", "counter", "queue")
+ONE_POLICY: tuple[Mode, ...] = ("auto", "counter", "queue")
+FRAME_NS = 5_000_000  # news of a hot subject waits so long: docs/results/hot-subject.md
+DELAY_NS = 55_000_000  # of a frame and a wire of 50 ms: what makes a subject hot
+_SHARED_PLACES = 1_024  # for subjects beyond the bound
+
+Clocks = tuple[int, int]  # monotonic and wall, ns
+
+
+def check_grouped(contract: Contract, mode: Mode) -> None:
+    """Raises BadInput for a contract that cannot be held by several nodes together."""
+    for number, policy in enumerate(contract.policies):
+        if not isinstance(policy, Bucket):
+            rule = f'must be "bucket" in mode "{mode}"; other kinds are counted on one node, in mode "local"'
+            raise BadInput(f"policies[{number}].kind", policy.kind, rule)
+    if mode in ONE_POLICY and len(contract.policies) > 1:
+        raise BadInput("policies", len(contract.policies), f'must be one policy in mode "{mode}"')
+    if not contract.starts_full:
+        raise BadInput("starts", "empty", f'must be "full" in mode "{mode}"')
+
+
+class Group:
+    """``tag`` names it to its peers. ``first``: nothing was taken before. Instants: the node's own clocks."""
+
+    def __init__(
+        self,
+        contract: Contract,
+        mode: Mode,
+        tag: bytes,
+        own: int,
+        peers: Mapping[int, bool],
+        clocks: Clocks,
+        epoch: int,
+        *,
+        first: bool,
+        most_subjects: int,
+    ) -> None:
+        check_grouped(contract, mode)
+        self.contract, self.mode, self.tag = contract, mode, tag
+        self.counts = [[0, 0, 0] for _ in contract.policies]  # allowed, refused, cost
+        self._most_subjects = most_subjects
+        self._gossips = mode in ("counter", "queue")
+        self._peers = set(peers)
+        self._epochs: dict[int, int] = {}  # of peers, as their hellos told
+        self.machine = _machine(contract, mode, own, peers, self._at(clocks), epoch)
+        node = self._node
+        if first and node is not None:
+            node.begin_unused(self._at(clocks))
+        if isinstance(self.machine, Exact):
+            self.machine.cut = {peer for peer, connected in peers.items() if not connected}
+
+    @property
+    def due_ns(self) -> int:
+        """When ``tick`` has something to send, by the clock of ``at``; besides it is called every second."""
+        machine = self.machine.replicated if isinstance(self.machine, Auto) else self.machine
+        return NEVER_NS if isinstance(machine, Exact) else machine.due_ns
+
+    @property
+    def _node(self) -> Node | None:
+        machine = self.machine
+        if isinstance(machine, Auto):
+            return machine.replicated
+        return machine if isinstance(machine, Node) else None
+
+    def _at(self, clocks: Clocks) -> int:
+        """The thesis's designs need clocks that agree; ours need none."""
+        return clocks[1] if self._gossips else clocks[0]
+
+    def at(self, clocks: Clocks) -> int:
+        """The instant by which this group's machine counts, ns."""
+        return self._at(clocks)
+
+    # checks
+
+    def place(self, subject: Subject) -> tuple[Subject, bool]:
+        """Where a subject is counted; True: beyond the bound, where new subjects share places."""
+        if self.subjects < self._most_subjects or self._has(subject):
+            return subject, False
+        shared = int.from_bytes(subject[:2], "big") % _SHARED_PLACES
+        return shared.to_bytes(16, "big"), True
+
+    @property
+    def subjects(self) -> int:
+        """How many subjects are in memory; of several policies each counts."""
+        if isinstance(self.machine, GossipNode):
+            return len(self.machine.local)
+        assert self._node is not None
+        return len(self._node.levels) // len(self.contract.policies)
+
+    def _has(self, subject: Subject) -> bool:
+        if isinstance(self.machine, GossipNode):
+            return subject in self.machine.local
+        assert self._node is not None
+        return self._node.levels.has((subject, 0))
+
+    def take(self, subject: Subject, cost: int, clocks: Clocks) -> Said | Asked | None:
+        """Take ``cost`` tokens. Asked: the answer comes later. None: this node cannot decide now."""
+        said = self.machine.take(subject, cost, self._at(clocks))
+        return None if said is ASK_AGAIN else said
+
+    def looked(self, subject: Subject, cost: int, clocks: Clocks) -> Said:
+        """What ``take`` would say, by what this node knows. It changes nothing."""
+        units = units_of(cost)
+        waits = [_wait(look, units) for look in self.machine.look(subject, self._at(clocks))]
+        if all(wait == 0 for wait in waits):
+            return Said(True)
+        return Said(False, None if None in waits else max(wait for wait in waits if wait is not None))
+
+    def verdict(self, subject: Subject, cost: int, said: Said, clocks: Clocks, *, shared: bool, taken: bool) -> Verdict:
+        """The verdict of a take, or of a look."""
+        looks = self.machine.look(subject, self._at(clocks))
+        units = cost * TOKEN
+        refusing = [not said.allowed and look.left < units for look in looks]
+        if not said.allowed and not any(refusing):  # the owner of an exact subject keeps some for news on its way
+            refusing[looks.index(min(looks))] = True
+        policies = tuple(
+            PolicyVerdict(
+                policy.name,
+                not refuses,
+                max(0, look.left) // TOKEN,
+                said.wait_ns if refuses else 0,
+                _ns_until(look.burst - look.left, look.rate),
+            )
+            for policy, look, refuses in zip(self.contract.policies, looks, refusing, strict=True)
+        )
+        if taken:
+            self._count(said.allowed, refusing, cost)
+        shadowed = self.contract.shadow and not said.allowed
+        allowed = said.allowed or shadowed
+        return Verdict(allowed, self.contract, policies, said.wait_ns, None, shared, shadowed, self.mode)
+
+    def _count(self, allowed: bool, refusing: list[bool], cost: int) -> None:
+        for row, refuses in zip(self.counts, refusing, strict=True):
+            row[0] += allowed
+            row[1] += refuses
+            row[2] += cost if allowed else 0
+
+    def charge(self, subject: Subject, cost: int, clocks: Clocks) -> None:
+        """Take ``cost`` tokens without a check, down to the policies' debts at most; below 0: give back.
+
+        Raises BadInput in modes that cannot.
+        """
+        machine = self._charging()
+        looks = machine.look(subject, self._at(clocks))
+        owing = zip(looks, self.contract.policies, strict=True)
+        most = min(
+            look.left + policy.max_debt_micro * UNITS_PER_MICRO for look, policy in owing if isinstance(policy, Bucket)
+        )
+        machine.debit(subject, min(cost * TOKEN, max(0, most)), self._at(clocks))
+
+    def reset(self, subject: Subject, clocks: Clocks) -> None:
+        """Give back all that is taken. Raises BadInput in modes that cannot."""
+        machine = self._charging()
+        looks = machine.look(subject, self._at(clocks))
+        used = max(look.burst - look.left for look in looks)
+        machine.debit(subject, -used, self._at(clocks))
+
+    def _charging(self) -> Replicated:
+        if not isinstance(self.machine, Replicated):
+            raise BadInput("mode", self.mode, 'must be "replicated" or "local": this mode takes by checks only')
+        return self.machine
+
+    def change(self, contract: Contract, clocks: Clocks) -> bool:
+        """Decide by a changed contract. False: the group must be made anew."""
+        same = len(contract.policies) == len(self.contract.policies) and (
+            contract.on_partition == self.contract.on_partition
+        )
+        if not same or self._gossips:
+            return False
+        check_grouped(contract, self.mode)
+        refills = _refills(contract)
+        if isinstance(self.machine, Auto):
+            self.machine.change(refills[0], self._at(clocks))
+        elif isinstance(self.machine, Node):
+            self.machine.change(refills, self._at(clocks))
+        self.contract = contract
+        return True
+
+    # nodes
+
+    def receive(self, frame: Any, clocks: Clocks) -> None:
+        """Take in a peer's frame. Raises PeerError, BadInput for one that cannot be."""
+        if isinstance(frame, Hello):
+            self._greeted(frame, clocks)
+        self.machine.receive(frame, self._at(clocks))
+
+    def _greeted(self, frame: Hello, clocks: Clocks) -> None:
+        """A peer of a later epoch decides no more in its earlier one: ``exact`` must be told so."""
+        known = self._epochs.get(frame.origin, 0)
+        self._epochs[frame.origin] = max(known, frame.epoch)
+        if isinstance(self.machine, Exact) and 0 < known < frame.epoch and frame.origin in self._peers:
+            self.machine.remove_peer(frame.origin, self._at(clocks))
+            self.machine.add_peer(frame.origin)
+
+    def up(self, peer: int, clocks: Clocks) -> None:
+        """A peer can be reached."""
+        if peer not in self._peers:
+            self._add(peer, clocks)
+        if isinstance(self.machine, Exact):
+            self.machine.cut.discard(peer)
+        if self._node is not None:
+            self._node.greet()
+
+    def down(self, peer: int) -> None:
+        """A peer cannot be reached."""
+        if isinstance(self.machine, Exact) and peer in self._peers:
+            self.machine.cut.add(peer)
+
+    def remove(self, peer: int, clocks: Clocks) -> None:
+        """A peer is gone, and decides no more. It may come again."""
+        if peer in self._peers and not isinstance(self.machine, GossipNode):
+            self._peers.discard(peer)
+            self.machine.remove_peer(peer, self._at(clocks))
+
+    def _add(self, peer: int, clocks: Clocks) -> None:
+        self._peers.add(peer)
+        self._epochs.pop(peer, None)
+        if isinstance(self.machine, Auto):
+            self.machine.add_peer(peer, self._at(clocks))
+        elif isinstance(self.machine, Node):
+            self.machine.add_peer(peer)
+
+    def tick(self, clocks: Clocks) -> None:
+        """Send what is due, and repeat what was not answered."""
+        self.machine.tick(self._at(clocks))
+
+    def forget(self, clocks: Clocks) -> None:
+        """Forget subjects that have nothing used."""
+        if self._node is not None:
+            self._node.levels.forget(self._at(clocks))
+
+    def outbox(self) -> list[tuple[int, Any]]:
+        """(peer, frame) to send, in order."""
+        return list(self.machine.outbox())
+
+    def answers(self) -> dict[int, Said]:
+        """What owners said, by ticket."""
+        return self.machine.answers() if isinstance(self.machine, Exact) else {}
+
+
+def _machine(
+    contract: Contract, mode: Mode, own: int, peers: Mapping[int, bool], at_ns: int, epoch: int
+) -> Replicated | Exact | Auto | CounterNode | QueueNode:
+    refills = _refills(contract)
+    options = Options(frame_ns=FRAME_NS, on_partition=OnPartition(contract.on_partition))
+    if mode == "replicated":
+        return Replicated(own, peers, refills, at_ns, options, epoch=epoch, rejoins=True)
+    if mode == "exact":
+        return Exact(own, peers, refills, at_ns, epoch=epoch, rejoins=True)
+    if mode == "auto":
+        return Auto(own, peers, refills[0], at_ns, DELAY_NS, options, epoch=epoch, rejoins=True)
+    return (CounterNode if mode == "counter" else QueueNode)(own, peers, refills[0], at_ns)
+
+
+def _refills(contract: Contract) -> list[Refill]:
+    buckets = [policy for policy in contract.policies if isinstance(policy, Bucket)]
+    return [Refill(rate_micro=bucket.rate_micro, burst_micro=bucket.burst_micro) for bucket in buckets]
+
+
+def _wait(look: Look, units: int) -> int | None:
+    """How long until ``units`` are left, ns; None: never."""
+    if units <= look.left:
+        return 0
+    return None if units > look.burst else _ns_until(units - look.left, look.rate)
+
+
+def _ns_until(units: int, rate: int) -> int | None:
+    if units <= 0:
+        return 0
+    return None if rate == 0 else -(-units // rate)

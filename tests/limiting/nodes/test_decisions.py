@@ -1,0 +1,246 @@
+"""Three nodes in virtual time: what each mode lets through, while nodes are killed, cut off and come back."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from limiting.nodes.decisions import Decisions
+from limiting.wire.cluster_key import ClusterKey
+from srtm.contracts.contract import Mode, read_contract
+from srtm.errors import BadInput, NotFound, Unavailable
+from srtm.limiting.limiter import Limiter
+from tests.limiting.nodes.conftest import NAMES, Rig, contract
+
+MODES: tuple[Mode, ...] = ("replicated", "exact", "auto", "counter", "queue")
+
+
+async def started(rig: Rig, mode: Mode, document: dict[str, object] | None = None) -> Rig:
+    for name in NAMES:
+        rig.start(name, mode, document=document)
+    await rig.linked()
+    return rig
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_what_one_node_let_through_the_others_refuse(autojump_clock: MockClock, rig: Rig, mode: Mode) -> None:
+    await started(rig, mode)
+    passed = 0
+    for _ in range(40):
+        for name in NAMES:
+            passed += await rig.let(name)
+            await trio.sleep(0.033)
+    burst_and_rate = 12 + 40 * 0.1
+    late = {"exact": 0, "counter": 12, "queue": 12}.get(mode, 2)
+    assert 0.6 * burst_and_rate <= passed <= burst_and_rate + late
+
+
+async def test_exact_is_never_above_though_all_ask_at_once(autojump_clock: MockClock, rig: Rig) -> None:
+    await started(rig, "exact", contract(rate=0.001))
+    passed: list[bool] = []
+
+    async def asks(name: str) -> None:
+        passed.append(await rig.let(name))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(20):
+            for name in NAMES:
+                nursery.start_soon(asks, name)
+    assert 6 <= sum(passed) <= 12
+
+
+async def test_exact_waits_for_a_node_that_is_gone_until_it_is_removed(autojump_clock: MockClock, rig: Rig) -> None:
+    await started(rig, "exact")
+    await rig.kill("c")
+    await trio.sleep(1)
+    with pytest.raises(Unavailable, match="cannot reach c"):
+        await rig.let("a")
+    for name in "ab":
+        rig.running[name].remove_node("c")
+    await trio.sleep(12)
+    assert await rig.let("a")
+    rig.start("c", "exact", first=False)
+    await rig.linked()
+    await trio.sleep(12)
+    assert [await rig.let(name) for name in NAMES] == [True] * 3
+
+
+async def test_a_node_that_is_connected_cannot_be_removed(autojump_clock: MockClock, rig: Rig) -> None:
+    await started(rig, "exact")
+    with pytest.raises(BadInput, match="must have stopped"):
+        rig.running["a"].remove_node("b")
+    with pytest.raises(NotFound):
+        rig.running["a"].remove_node("z")
+
+
+@pytest.mark.parametrize("mode", ["replicated", "auto", "exact"])
+async def test_a_node_that_starts_again_lets_nothing_through_that_it_forgot(
+    autojump_clock: MockClock, rig: Rig, mode: Mode
+) -> None:
+    await started(rig, mode, contract(rate=0.001))
+    passed = await rig.taken("b", 20)
+    await trio.sleep(0.5)
+    await rig.kill("b")
+    rig.start("b", mode, first=False, document=contract(rate=0.001))
+    passed += await rig.taken("b", 3) if mode != "exact" else 0
+    await rig.linked()
+    passed += await rig.taken("b", 20)
+    assert 6 <= passed <= 12
+
+
+async def test_after_a_snapshot_a_node_knows_what_is_left(autojump_clock: MockClock, rig: Rig) -> None:
+    await started(rig, "replicated", contract(rate=0.001))
+    assert await rig.taken("a", 4) == 4
+    await trio.sleep(11)  # what is no news is told after ten seconds
+    await rig.kill("b")
+    rig.start("b", "replicated", first=False, document=contract(rate=0.001))
+    await rig.linked()
+    assert rig.running["b"].peek("api", "user").policies[0].remaining == 8
+
+
+async def test_parts_of_a_partition_share_one_contract(autojump_clock: MockClock, rig: Rig) -> None:
+    document = contract(rate=0.6, burst=12, on_partition="share")
+    await started(rig, "replicated", document)
+    await rig.taken("a", 20)
+    await rig.split("c", "ab")
+    await trio.sleep(25)  # two flushes until it is noticed
+    passed = 0
+    for _ in range(100):
+        for name in NAMES:
+            passed += await rig.let(name)
+        await trio.sleep(0.5)
+    assert passed <= 12 + 0.6 * 50 + 1  # a and b take at one instant (law L4)
+    await rig.heal()
+    await trio.sleep(30)
+    assert all([await rig.let(name) for name in NAMES])
+
+
+async def test_a_part_that_goes_on_lets_the_whole_contract_through_and_hears_of_the_rest(
+    autojump_clock: MockClock, rig: Rig
+) -> None:
+    await started(rig, "replicated", contract(rate=0.001))
+    await rig.split("c", "ab")
+    assert [await rig.taken("a", 20), await rig.taken("c", 20)] == [12, 12]
+    await rig.heal()
+    await trio.sleep(2)
+    assert rig.running["b"].peek("api", "user").policies[0].remaining == 0
+
+
+async def test_without_the_clusters_key_no_link_opens(autojump_clock: MockClock, rig: Rig) -> None:
+    rig.keys["c"] = ClusterKey(b"another key, of another cluster")
+    await started(rig, "replicated")
+    states = {state.name: state.connected for state in rig.running["a"].states()}
+    assert states == {"b": True, "c": False}
+
+
+async def test_a_message_that_cannot_be_ends_the_link_which_comes_back(autojump_clock: MockClock, rig: Rig) -> None:
+    await started(rig, "replicated")
+    mesh, sender = rig.running["a"].mesh, rig.running["b"].mesh
+    assert mesh is not None
+    assert sender is not None
+    tag = next(iter(rig.running["a"]._tags))
+    sender.send("a", tag + b"\xff")
+    sender.send("a", b"a contract that is not there")
+    await trio.sleep(0.05)
+    assert not mesh.is_up("b")
+    await rig.linked()
+    assert mesh.is_up("b")
+
+
+async def test_a_link_that_says_nothing_is_down(
+    autojump_clock: MockClock, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await started(rig, "replicated")
+    monkeypatch.setattr("limiting.nodes.mesh.PING_S", 100)
+    mesh = rig.running["a"].mesh
+    assert mesh is not None
+    seen = []
+    for _ in range(600):
+        await trio.sleep(0.01)
+        seen.append(mesh.is_up("b"))
+    assert False in seen
+
+
+@pytest.mark.parametrize("mode", ["replicated", "exact", "auto"])
+async def test_a_changed_contract_holds_at_once_and_mints_nothing(
+    autojump_clock: MockClock, rig: Rig, mode: Mode
+) -> None:
+    await started(rig, mode, contract(rate=0.001, burst=12))
+    used = await rig.taken("a", 12)
+    await trio.sleep(1)
+    for name in NAMES:
+        rig.running[name].put(read_contract(contract(rate=0.001, burst=24)))
+    await trio.sleep(1)
+    assert used + await rig.taken("b", 30) <= 24
+    for name in NAMES:
+        rig.running[name].put(read_contract(contract(rate=0.001, burst=3)))
+    assert await rig.taken("a", 3) == 0
+
+
+async def test_a_contract_that_is_put_while_nodes_run_begins_full(autojump_clock: MockClock, rig: Rig) -> None:
+    await started(rig, "replicated")
+    for name in NAMES:
+        rig.running[name].put(read_contract(contract(rate=0.001, subject="new:*")))
+        await trio.sleep(0.3)
+    assert await rig.taken("a", 20, "new:1") == 12
+    await trio.sleep(2)
+    assert await rig.taken("c", 5, "new:1") == 0
+    rig.running["a"].remove("api", "new:*")
+    with pytest.raises(NotFound):
+        rig.running["a"].remove("api", "new:*")
+
+
+async def test_several_subjects_pass_together_or_not_at_all(autojump_clock: MockClock, rig: Rig) -> None:
+    await started(rig, "replicated", contract(rate=0.001))
+    node = rig.running["a"]
+    node.put(read_contract({**contract(rate=0.001, burst=2), "subject": "ip:*", "mode": "local"}))
+    assert [(await node.check("api", ["user", "ip:1"], 1)).allowed for _ in range(3)] == [True, True, False]
+    assert node.peek("api", "user").policies[0].remaining == 10
+    assert (await node.check("api", ["user", "ip:2"], 1, peek=True)).allowed
+    assert node.peek("api", "user").policies[0].remaining == 10
+
+
+async def test_bans_and_resets_reach_all_nodes(autojump_clock: MockClock, rig: Rig) -> None:
+    await started(rig, "replicated", contract(rate=0.001))
+    rig.running["a"].charge("api", "user", 2**32 - 1)
+    await trio.sleep(1)
+    assert await rig.taken("b", 5) == 0
+    rig.running["a"].reset("api", "user")
+    await trio.sleep(12)
+    assert await rig.taken("c", 5) == 5
+
+
+async def test_shadow_contracts_refuse_nobody_and_are_counted(autojump_clock: MockClock, rig: Rig) -> None:
+    await started(rig, "replicated", contract(rate=0.001, shadow=True))
+    said = [(await rig.running["a"].check("api", ["user"], 1)).decisive for _ in range(14)]
+    assert all(verdict.allowed for verdict in said)
+    assert sum(verdict.shadowed for verdict in said) == 2
+    counts = rig.running["a"].counts(read_contract(contract()))
+    assert (counts[0].allowed, counts[0].refused, counts[0].cost) == (12, 2, 12)
+    assert rig.running["a"].subjects() == {"api": 1}
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"mode": "shares"}, "mode"),
+        ({"starts": "empty"}, "starts"),
+        ({"policies": [{"name": "w", "kind": "window", "quota": 5, "window": "60s"}]}, r"policies\[0\]"),
+        ({"mode": "auto", "policies": [{"name": n, "rate": 1, "burst": 1} for n in "ab"]}, "policies"),
+    ],
+)
+async def test_contracts_that_nodes_cannot_hold_are_refused(
+    autojump_clock: MockClock, rig: Rig, change: dict[str, object], field: str
+) -> None:
+    rig.start("a", "replicated")
+    with pytest.raises(BadInput, match=field):
+        rig.running["a"].put(read_contract({**contract(), **change}))
+
+
+async def test_one_node_alone_decides_locally_and_says_so() -> None:
+    alone = Decisions(Limiter())
+    alone.put(read_contract(contract()))
+    assert (await alone.check("api", ["user"], 1)).decisive.mode == "local"
+    with pytest.raises(BadInput, match="no peers"):
+        alone.put(read_contract(contract(mode="replicated")))
