@@ -174,6 +174,7 @@ ARROWS = {
     "bench.demo": "bench.console bench.data bench.harness.cluster_runs bench.harness.load bench.harness.results",
     "bench.experiments.steps": "bench.harness.cluster_runs bench.harness.load bench.harness.results",
     "bench.limiting": "",
+    "bench.limit_cluster": "",
     "bench.scenarios": "bench.console bench.harness.load bench.harness.results bench.harness.systems",
     "bench.simulation": "bench.data bench.harness.cluster_runs bench.harness.results",
     "bench.testbed.probes": "bench.harness.cluster_runs bench.harness.load bench.harness.machine bench.testbed.net",
