@@ -163,6 +163,11 @@ class Engine:
         """Remove a topic's limit and release all waiting messages at once. False: it had no limit."""
     def set_publishers(self, topic: str, publishers: Sequence[str], version: int) -> None:
         """Set the ids assigned to this broker. Others are unassigned (event ``stranger``, counter ``undeclared``)."""
+    def set_mqtt_names(self, topic: str, filters: Sequence[str], v3_excess: str) -> None:
+        """Set which MQTT names belong to a topic besides its own, instead of those that it had.
+
+        ``v3_excess`` ("delay", "close", "drop"): what becomes of a publish of 3.1.1 above the limit. Raises ValueError.
+        """
     def move_publisher(self, topic: str, publisher_id: str, address: str, version: int) -> int:
         """Send ``_move_ ADDRESS VERSION`` to the aware connections of a publisher, and return their number."""
     def awaits_authorization(self, connection: int) -> bool:

@@ -34,6 +34,7 @@ GOOD: dict[str, Any] = {
     "placement": "srtm",
     "split": "fitted",
     "seed": 1,
+    "mqtt": {"filters": ["roads/+/speed", "roads/closed"], "v3_excess": "close"},
     "slo": {"percentile": 99.0, "latency_ms": 1.0},
     "publishers": [MODEL, COLUMNS, LIST],
 }
@@ -55,6 +56,10 @@ BAD: dict[tuple[str | int, ...], list[Any]] = {
     ("placement",): NO_WORD,
     ("split",): NO_WORD,
     ("seed",): [*NO_NUMBER, -1, 0.5, 2**32, math.nan, math.inf],
+    ("mqtt",): [7, "a/#", [], True],
+    ("mqtt", "filters"): [7, "a/#", True, {}, ["a/+", "a/b"], ["a"] * 65],
+    ("mqtt", "filters", 0): [*NO_TEXT, "", "a/#/b", "a/b#", "a+", "$SYS/#", "a\x00", "x" * 1_025, "a/" * 200],
+    ("mqtt", "v3_excess"): NO_WORD,
     ("slo",): [7, "fast", [], True, {}],
     ("slo", "percentile"): [*NO_POSITIVE, 42, 100],
     ("slo", "latency_ms"): [value for value in NO_POSITIVE if value != 1e300],

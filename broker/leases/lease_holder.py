@@ -115,6 +115,7 @@ class LeaseHolder:
         self.remembered = version
         for held in map(held_over, topics):
             self._set_bucket(held, full=False)
+            self._set_mqtt_names(held)
             self._create_channels(held)
             self._topics.put(held)
 
@@ -150,6 +151,7 @@ class LeaseHolder:
         if not answer.unchanged or self.version == 0:  # unchanged since 0: there is no managed topic
             for name in self._no_longer_managed(answer):
                 self._exchanged.pop(name, None)
+                self._engine.set_mqtt_names(name, [], "delay")
                 self._engine.clear_bucket(name)
                 self._topics.drop(name)
             for topic in answer.topics:
@@ -210,6 +212,8 @@ class LeaseHolder:
             self._exchanged[topic.topic] = (share.version, *self._amounts(known))
         if known is None or _limits(known) != _limits(topic):
             self._set_bucket(topic, full=share.full and known is None and not self._has_bucket(topic.topic))
+        if known is None or _mqtt_names(known) != _mqtt_names(topic):
+            self._set_mqtt_names(topic)
         self._create_channels(topic)
         self._set_publishers(topic)
         self._topics.put(topic)
@@ -221,6 +225,9 @@ class LeaseHolder:
 
     def _set_publishers(self, topic: DesiredTopic) -> None:
         self._engine.set_publishers(topic.topic, topic.publishers, topic.assignment_version)
+
+    def _set_mqtt_names(self, topic: DesiredTopic) -> None:
+        self._engine.set_mqtt_names(topic.topic, *_mqtt_names(topic))
 
     def _set_bucket(self, topic: DesiredTopic, *, full: bool) -> None:
         rate_micro, burst_micro = self._amounts(topic)
@@ -257,6 +264,10 @@ def held_over(topic: DesiredTopic) -> DesiredTopic:
 def _limits(topic: DesiredTopic) -> tuple[object, ...]:
     share = topic.share
     return (share.version, share.rate, share.burst, topic.on_excess, topic.max_backlog, topic.max_backlog_bytes)
+
+
+def _mqtt_names(topic: DesiredTopic) -> tuple[list[str], str]:
+    return topic.mqtt_filters, topic.mqtt_v3_excess
 
 
 def micro(value: float) -> int:

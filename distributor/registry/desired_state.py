@@ -61,6 +61,8 @@ def desired_topic(topic: Topic, broker: str, brokers: Mapping[str, Broker], max_
         histories=topic.spec.mode != "static",
         steady_histories=may_be_told_seldom(topic),
         exchange=exchange(topic, broker, brokers, max_rate),
+        mqtt_filters=list(topic.spec.mqtt.filters),
+        mqtt_v3_excess=topic.spec.mqtt.v3_excess,
     )
 
 

@@ -19,6 +19,7 @@ from distributor.registry.state import ClusterState
 from distributor.registry.topic_change import TopicChange, apply_topic_change
 from distributor.storage.topic_rows import NO_PUBLISHERS
 from srtm.errors import Conflict
+from srtm.topics.mqtt_names import check_disjoint
 from srtm.topics.spec import TopicSpec
 
 FittingIntent = Callable[[TopicSpec], FittingRecord | None]  # None: nothing new
@@ -43,6 +44,7 @@ class TopicRequests:
         """
         await self._state.wait_settled()
         async with self._state.placing:
+            self._check_names(spec)
             old = self._state.managed_topic(spec.name)
             if old is None:
                 return await self._change_spec(spec, await self.dry_run(spec), "submitted", fitting)
@@ -58,6 +60,7 @@ class TopicRequests:
         Publishers that the topic has already move as little as its principles allow, unless those have changed.
         """
         await self._state.wait_settled()
+        self._check_names(spec)
         old = self._state.topics.get(spec.name)
         return await self._plan(await trio.to_thread.run_sync(planner.with_burst, spec, old))
 
@@ -106,6 +109,11 @@ class TopicRequests:
             )
             decision = "removed with its messages" if purge else "removed"
             await self._state.commit(StateChange(topics=[new], decision=decision))
+
+    def _check_names(self, spec: TopicSpec) -> None:
+        """Check that no MQTT name of ``spec`` belongs to another topic. Raises BadInput."""
+        others = (topic for topic in self._state.topics.values() if not topic.removed and topic.name != spec.name)
+        check_disjoint(spec.name, spec.mqtt, ((topic.name, topic.spec.mqtt) for topic in others))
 
     async def _change_spec(self, spec: TopicSpec, plan: TopicPlan, reason: str, fitting: FittingIntent) -> Topic:
         change = TopicChange(spec=spec, plan=plan, reason=reason, by_operator=True, fitting=fitting(spec))

@@ -24,6 +24,7 @@ from distributor.views.broker_view import BrokerWord, broker_word, is_away
 from srtm.control import Assignment, ProposedShare, Throttling, TopicReport
 from srtm.errors import NotLeader, Unavailable
 from srtm.topics.adaptation import Adaptation
+from srtm.topics.mqtt_names import MqttNames
 from srtm.topics.spec import Slo
 
 _RETRY_S = 1.0  # for a publisher that has no broker
@@ -93,6 +94,7 @@ class TopicView(msgspec.Struct, kw_only=True):
     placement: str
     split: str
     seed: int
+    mqtt: MqttNames
     publishers: int
     publishers_rate: float
     state: Literal["placed", "waiting", "partial"]
@@ -152,6 +154,7 @@ def topic_view(topic: Topic, registry: Registry, syncing: SyncService) -> TopicV
         placement=spec.placement,
         split=spec.split,
         seed=spec.seed,
+        mqtt=spec.mqtt,
         publishers=len(spec.publishers),
         publishers_rate=spec.publishers.load,
         state=placement.state,

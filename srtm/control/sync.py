@@ -103,6 +103,8 @@ class DesiredTopic(Control, frozen=True):
     histories: bool = False  # the mode follows the traffic: send ``TopicHistory``
     steady_histories: bool = False  # steady traffic need not be reported
     exchange: Exchange | None = None  # under ``gdrl``, once all shares are in force
+    mqtt_filters: list[str] = []  # what matches one of them belongs to the topic
+    mqtt_v3_excess: str = "delay"  # or "close", "drop": publishes of MQTT 3.1.1 above the limit
 
 
 class Move(Control, frozen=True):

@@ -17,6 +17,7 @@ from srtm.protocol import TOPIC_RULE, is_topic
 from srtm.topics.adaptation import Adaptation, Mode
 from srtm.topics.file import read_topic_file
 from srtm.topics.lease import KEEP, lease_ms
+from srtm.topics.mqtt_names import MqttNames, MqttTable, mqtt_names
 from srtm.topics.options import AdaptationTable, checked, read_options, table_of
 from srtm.topics.publisher_blocks import read_blocks, read_change
 from srtm.topics.publishers import Publishers, PublisherSpec, join
@@ -74,6 +75,7 @@ class TopicSpec:
     placement: Strategy = "srtm"
     split: Split = "fitted"
     seed: int = 1  # of the random order in which lb, conc and maxmin place publishers
+    mqtt: MqttNames = field(default_factory=MqttNames)
 
     @property
     def lease_ms(self) -> int | None:
@@ -101,6 +103,7 @@ class TopicSpec:
             "placement": self.placement,
             "split": self.split,
             "seed": self.seed,
+            "mqtt": self.mqtt.to_json(),
             "slo": {"percentile": self.slo.percentile, "latency_ms": self.slo.latency_ms},
             "publishers": [self.publishers.to_json()] if len(self.publishers) else [],
         }
@@ -158,6 +161,7 @@ class TopicTable(Schema):
     placement: Strategy = "srtm"
     split: Split = "fitted"
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 1
+    mqtt: MqttTable = Field(default_factory=MqttTable)
     slo: SloTable
     publishers: list[Any] = Field(default_factory=list)
 
@@ -178,6 +182,7 @@ def parse_topic_json(document: object) -> TopicSpec:
     publishers = join(read_blocks(topic.publishers))
     slo = Slo(percentile=topic.slo.percentile, latency_ms=topic.slo.latency_ms)
     choices["adaptation"] = checked(topic.adaptation, Adaptation())
+    choices["mqtt"] = mqtt_names(topic.mqtt)
     return _checked(TopicSpec(name=topic.name, rate=rate, burst=burst, slo=slo, publishers=publishers, **choices))
 
 

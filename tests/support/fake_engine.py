@@ -233,6 +233,9 @@ class FakeEngine:
         self.calls.append(("set_publishers", topic, list(publishers), version))
         self.topics[topic].publishers = list(publishers)
 
+    def set_mqtt_names(self, topic: str, filters: list[str], v3_excess: str) -> None:
+        self.calls.append(("set_mqtt_names", topic, list(filters), v3_excess))
+
     def move_publisher(self, topic: str, publisher_id: str, address: str, version: int) -> int:
         self.calls.append(("move_publisher", topic, publisher_id, address, version))
         return 1

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use srtm_engine::engine;
@@ -9,6 +10,7 @@ use srtm_engine::engine::leases::Renewal;
 use srtm_engine::http::answer::Answer;
 use srtm_engine::io::errors::HandleError;
 use srtm_engine::io::handle::Handle;
+use srtm_engine::mqtt::managed_names::V3Excess;
 use srtm_engine::protocol::codec;
 use srtm_engine::queueing::topic::Limit;
 use srtm_engine::time::Nanos;
@@ -244,6 +246,15 @@ impl Engine {
     fn set_publishers(&self, py: Python<'_>, topic: &str, publishers: Vec<String>, version: u64) -> PyResult<()> {
         let topic = name("topic", topic)?;
         self.call(py, move |engine, _| engine.set_publishers(&topic, publishers, version))
+    }
+
+    fn set_mqtt_names(&self, py: Python<'_>, topic: &str, filters: Vec<String>, v3_excess: &str) -> PyResult<()> {
+        let topic = name("topic", topic)?;
+        let excess = V3Excess::parse(v3_excess).ok_or_else(|| PyValueError::new_err("v3_excess is unknown"))?;
+        match self.call(py, move |engine, _| engine.set_mqtt_names(&topic, filters, excess))? {
+            true => Ok(()),
+            false => Err(PyValueError::new_err("filters: one is no topic filter of MQTT")),
+        }
     }
 
     fn move_publisher(

@@ -252,3 +252,23 @@ def test_a_share_that_the_engine_refuses_is_an_error_not_an_acknowledgement(hold
         holder.apply(answer(1, desired(version=1)), ASKED_NS)
     assert holder.applied == {}
     assert holder.version == 0
+
+
+def name_calls(engine):
+    return [call for call in engine.calls if call[0] == "set_mqtt_names"]
+
+
+def test_the_mqtt_names_of_a_topic_are_set_once_for_each_change_and_taken_back_with_the_topic(holder, engine):
+    holder.apply(answer(1, desired(mqtt_filters=["a/#"], mqtt_v3_excess="close")), ASKED_NS)
+    assert name_calls(engine) == [("set_mqtt_names", "t", ["a/#"], "close")]
+    holder.apply(answer(2, desired(version=2, mqtt_filters=["a/#"], mqtt_v3_excess="close")), ASKED_NS)
+    assert len(name_calls(engine)) == 1
+    holder.apply(answer(3, desired(version=2, mqtt_filters=["b/+"])), ASKED_NS)
+    assert name_calls(engine)[-1] == ("set_mqtt_names", "t", ["b/+"], "delay")
+    holder.apply(answer(4), ASKED_NS)
+    assert name_calls(engine)[-1] == ("set_mqtt_names", "t", [], "delay")
+
+
+def test_a_topic_of_an_earlier_incarnation_has_its_mqtt_names_before_the_first_sync(holder, engine):
+    holder.hold([desired(version=8, mqtt_filters=["a/#"])], 5)
+    assert name_calls(engine) == [("set_mqtt_names", "t", ["a/#"], "delay")]

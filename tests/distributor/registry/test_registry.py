@@ -52,6 +52,31 @@ async def test_every_managed_topic_is_named_to_every_broker(distributor):
     assert a.topics.keys() == b.topics.keys() == {"cars", "vans"}
 
 
+async def test_brokers_are_told_which_mqtt_names_belong_to_a_topic_and_nobody_moves(distributor):
+    a, b = await distributor.brokers("a", "b")
+    await distributor.submit(spec())
+    await settle(a, b)
+    publishers = a.topics["cars"].publishers
+    await distributor.submit(spec(mqtt={"filters": ["car/+/speed"], "v3_excess": "close"}))
+    await settle(a, b)
+    told = [(one.topics["cars"].mqtt_filters, one.topics["cars"].mqtt_v3_excess) for one in (a, b)]
+    assert told == [(["car/+/speed"], "close")] * 2
+    assert a.topics["cars"].publishers == publishers
+
+
+async def test_no_mqtt_name_belongs_to_two_topics(distributor):
+    a, _ = await distributor.brokers("a", "b")
+    await distributor.submit(spec("cars", mqtt={"filters": ["road/+/speed"]}))
+    with pytest.raises(BadInput, match=r"topic 'cars'.*'road/7/speed'"):
+        await distributor.submit(spec("vans", count=10, mqtt={"filters": ["road/7/#"]}))
+    with pytest.raises(BadInput, match="topic 'cars'"):
+        await distributor.registry.dry_run(spec("vans", count=10, mqtt={"filters": ["road/7/#"]}))
+    await distributor.submit(spec("cars", mqtt={"filters": ["road/8/speed"]}))
+    await distributor.submit(spec("vans", count=10, mqtt={"filters": ["road/7/#"]}))
+    await settle(a)
+    assert a.topics["vans"].mqtt_filters == ["road/7/#"]
+
+
 async def test_the_same_spec_again_changes_nothing(distributor):
     a, b = await distributor.brokers("a", "b")
     await distributor.submit(spec())

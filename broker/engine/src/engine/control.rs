@@ -8,7 +8,9 @@ use crate::engine::Engine;
 use crate::event::Event;
 use crate::keys::{ChannelKey, TopicKey};
 use crate::limiter::trace::{NameRoom, Trace};
+use crate::mqtt::managed_names::V3Excess;
 use crate::protocol::codec;
+use crate::protocol::mqtt::topic_filter::Filter;
 use crate::queueing::channel::Channel;
 use crate::queueing::message::Message;
 use crate::queueing::queue::Queue;
@@ -270,6 +272,15 @@ impl Engine {
         let restored = std::mem::take(&mut topic.restored);
         self.release_waiting(key, limiter.backlog.into_waiting().map(at_once).chain(restored), now);
         true
+    }
+
+    /// Gives a topic the MQTT names that these filters match, instead of those that it had; `false`: one is no filter.
+    pub fn set_mqtt_names(&mut self, topic: &str, filters: Vec<String>, v3_excess: V3Excess) -> bool {
+        let are_sound = filters.iter().all(|filter| Filter::parse(filter).is_some_and(|parsed| parsed.group.is_none()));
+        if are_sound {
+            self.mqtt.names.set(topic, filters, v3_excess);
+        }
+        are_sound
     }
 
     /// Sets the publishers assigned to this broker; others count as unassigned at their next message.

@@ -36,31 +36,33 @@ const ROOT: u32 = 0;
 const PLUS: u32 = 0;
 const HASH: u32 = 1;
 
-#[derive(Debug, Default)]
-struct Node {
+#[derive(Debug)]
+struct Node<T> {
     parent: u32,
     symbol: u32,
     children: u32,
-    subscribers: Vec<Subscriber>,
+    subscribers: Vec<T>,
 }
 
+/// `T`: what a pattern leads to.
 #[derive(Debug)]
-pub struct FilterTrie {
-    nodes: Vec<Node>,
+pub struct FilterTrie<T = Subscriber> {
+    nodes: Vec<Node<T>>,
     free: Vec<u32>,
     edges: HashMap<(u32, u32), u32>, // {(node, symbol): node}
     symbols: Symbols,
     count: usize, // of subscribers
 }
 
-impl Default for FilterTrie {
+impl<T> Default for FilterTrie<T> {
     fn default() -> Self {
         let symbols = Symbols::default();
-        Self { nodes: vec![Node::default()], free: Vec::new(), edges: HashMap::new(), symbols, count: 0 }
+        let root = Node { parent: 0, symbol: 0, children: 0, subscribers: Vec::new() };
+        Self { nodes: vec![root], free: Vec::new(), edges: HashMap::new(), symbols, count: 0 }
     }
 }
 
-impl FilterTrie {
+impl<T: Copy> FilterTrie<T> {
     /// Makes room for so many subscriptions, each with one level of its own and one behind it.
     pub fn reserve(&mut self, subscriptions: usize) {
         self.nodes.reserve(2 * subscriptions);
@@ -86,7 +88,7 @@ impl FilterTrie {
     }
 
     /// Adds a subscriber; the pattern is sound.
-    pub fn insert(&mut self, pattern: &str, subscriber: Subscriber) -> Place {
+    pub fn insert(&mut self, pattern: &str, subscriber: T) -> Place {
         let node = levels(pattern).fold(ROOT, |node, level| self.child(node, level));
         let subscribers = &mut self.nodes[node as usize].subscribers;
         if subscribers.is_empty() {
@@ -103,7 +105,7 @@ impl FilterTrie {
             return node;
         }
         let symbol = self.symbols.take(level);
-        let new = Node { parent, symbol, ..Node::default() };
+        let new = Node { parent, symbol, children: 0, subscribers: Vec::new() };
         let node = match self.free.pop() {
             Some(free) => {
                 self.nodes[free as usize] = new;
@@ -119,16 +121,16 @@ impl FilterTrie {
         node
     }
 
-    pub fn get(&self, place: Place) -> Option<&Subscriber> {
+    pub fn get(&self, place: Place) -> Option<&T> {
         self.nodes.get(place.node as usize)?.subscribers.get(place.position as usize)
     }
 
-    pub fn get_mut(&mut self, place: Place) -> Option<&mut Subscriber> {
+    pub fn get_mut(&mut self, place: Place) -> Option<&mut T> {
         self.nodes.get_mut(place.node as usize)?.subscribers.get_mut(place.position as usize)
     }
 
     /// Removes a subscriber. Another one may have taken its place: it is returned.
-    pub fn remove(&mut self, place: Place) -> Option<Subscriber> {
+    pub fn remove(&mut self, place: Place) -> Option<T> {
         let subscribers = &mut self.nodes.get_mut(place.node as usize)?.subscribers;
         if place.position as usize >= subscribers.len() {
             return None;
@@ -157,6 +159,16 @@ impl FilterTrie {
         }
     }
 
+    /// Removes the first subscriber of a pattern that is this one.
+    pub fn take_out(&mut self, pattern: &str, subscriber: T)
+    where
+        T: PartialEq,
+    {
+        let Some(node) = self.node_of(pattern) else { return };
+        let position = self.nodes[node as usize].subscribers.iter().position(|other| *other == subscriber);
+        position.into_iter().for_each(|at| _ = self.remove(Place { node, position: at as u32 }));
+    }
+
     /// The pattern of a node.
     pub fn pattern(&self, mut node: u32) -> String {
         let mut parts = Vec::new();
@@ -171,7 +183,7 @@ impl FilterTrie {
 
     /// Adds the subscribers of all patterns that match a name to `found`. Returns from how many patterns they come: a
     /// session may be there once for each.
-    pub fn matching(&self, name: &str, found: &mut Vec<Subscriber>) -> usize {
+    pub fn matching(&self, name: &str, found: &mut Vec<T>) -> usize {
         let mut patterns = 0;
         let mut take = |node: u32| {
             let subscribers = &self.nodes[node as usize].subscribers;

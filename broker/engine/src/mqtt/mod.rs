@@ -6,6 +6,7 @@
 pub mod filter_trie;
 pub mod forms;
 pub mod group;
+pub mod managed_names;
 pub mod outgoing;
 pub mod retained;
 pub mod saved_session;
@@ -20,6 +21,7 @@ use slotmap::SlotMap;
 use crate::keys::{GroupKey, SessionKey};
 use crate::mqtt::filter_trie::FilterTrie;
 use crate::mqtt::group::Group;
+use crate::mqtt::managed_names::ManagedNames;
 use crate::mqtt::retained::Retained;
 use crate::mqtt::session::Session;
 use crate::time::Nanos;
@@ -31,6 +33,7 @@ pub struct Hub {
     pub sessions: SlotMap<SessionKey, Session>,
     pub by_client: HashMap<Rc<str>, SessionKey>,
     pub filters: FilterTrie,
+    pub names: ManagedNames,
     pub groups: SlotMap<GroupKey, Group>,
     pub by_group: HashMap<Box<str>, GroupKey>, // {$share/NAME/PATTERN: its group}
     pub retained: Retained,

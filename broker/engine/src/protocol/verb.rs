@@ -9,6 +9,8 @@ pub enum Verb {
     Dpub,
     /// MQTT's PUBLISH.
     Publish,
+    /// MQTT's PUBLISH that waits for its token also where others are refused: its version has no refusal.
+    PatientPublish,
     /// MQTT's will, which is never refused.
     Will,
 }
@@ -19,7 +21,7 @@ impl Verb {
             Self::Pub => "PUB",
             Self::Mpub => "MPUB",
             Self::Dpub => "DPUB",
-            Self::Publish => "PUBLISH",
+            Self::Publish | Self::PatientPublish => "PUBLISH",
             Self::Will => "will",
         }
     }
@@ -31,7 +33,7 @@ impl Verb {
 
     pub fn failed(self) -> &'static str {
         match self {
-            Self::Pub | Self::Publish | Self::Will => errors::E_PUB_FAILED,
+            Self::Pub | Self::Publish | Self::PatientPublish | Self::Will => errors::E_PUB_FAILED,
             Self::Mpub => errors::E_MPUB_FAILED,
             Self::Dpub => errors::E_DPUB_FAILED,
         }

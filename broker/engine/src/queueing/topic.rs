@@ -136,12 +136,14 @@ impl Limiter {
     }
 
     /// Whether `count` messages with `bytes` in total, arriving at `at`, are admitted: all or none. Charges nothing.
-    pub fn admit(&self, count: u32, bytes: u64, at: Nanos) -> Result<(), Excess> {
+    ///
+    /// `may_wait`: also where the topic refuses what has no token.
+    pub fn admit(&self, count: u32, bytes: u64, at: Nanos, may_wait: bool) -> Result<(), Excess> {
         let missing = self.backlog.missing(count, at);
         if missing == 0 {
             return Ok(());
         }
-        if self.limit.reject {
+        if self.limit.reject && !may_wait {
             return Err(Excess { retry_at: self.backlog.instant_for(count, at) });
         }
         let waiting = self.backlog.len() as u64 + u64::from(missing);

@@ -115,7 +115,7 @@ impl Engine {
         let Some(topic) = self.topics.get_mut(key) else { return Outcome::Failed("exiting".into()) };
         if let Some(limiter) = &topic.limiter
             && verb != Verb::Will // a refused one would be a lost alarm
-            && let Err(excess) = limiter.admit(count, bytes, effective)
+            && let Err(excess) = limiter.admit(count, bytes, effective, verb == Verb::PatientPublish)
         {
             topic.counters.rejected += u64::from(count);
             let burst = limiter.limit.burst_micro as f64 / 1e6;

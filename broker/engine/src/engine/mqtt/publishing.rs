@@ -5,6 +5,7 @@ use std::rc::Rc;
 use crate::clients::reply::Reply;
 use crate::engine::Engine;
 use crate::keys::{ConnKey, SessionKey};
+use crate::mqtt::managed_names::V3Excess;
 use crate::mqtt::session::Arrival;
 use crate::protocol::codec;
 use crate::protocol::mqtt::attributes::{Attributes, origin_of};
@@ -112,7 +113,11 @@ impl Engine {
         bytes.clear();
         attributes.encode(&mut bytes);
         let topic = self.topic_of_name(name).to_owned();
-        let asked = Asked { key, verb: Verb::Publish, topic: &topic, defer_ms: 0, stamp, attributes: &bytes };
+        let knows_refusal = self.mqtt_client(key).is_none_or(|mqtt| mqtt.version == Version::V5);
+        let waits =
+            publish.qos != Qos::AtMostOnce && !knows_refusal && self.mqtt.names.v3_excess(&topic) == V3Excess::Delay;
+        let verb = if waits { Verb::PatientPublish } else { Verb::Publish };
+        let asked = Asked { key, verb, topic: &topic, defer_ms: 0, stamp, attributes: &bytes };
         let index = self.collect(asked, std::iter::once(publish.payload));
         self.fan.attributes = bytes;
         index
@@ -138,8 +143,12 @@ impl Engine {
         self.collect_alone(&topic, &client_id, &bytes, &will.payload, now);
     }
 
-    /// The topic that a name belongs to: the one of that name, if there is one, or that of all other names.
+    /// The topic that a name belongs to: the one with a filter that matches it, else the one of that name, else that of
+    /// all other names.
     pub(crate) fn topic_of_name<'a>(&'a self, name: &'a str) -> &'a str {
+        if let Some(owner) = self.mqtt.names.owner_of(name) {
+            return owner;
+        }
         let is_own = codec::name(name.as_bytes()).is_some() && self.topic_names.contains_key(name);
         if is_own { name } else { &self.config.mqtt_topic }
     }
@@ -170,6 +179,11 @@ impl Engine {
             refused => return self.refuse_publish(key, qos, id, &refused.error(publish, now).text),
         };
         if reason.is_refusal() && version != Version::V5 {
+            let topic = self.topics.get(publish.topic).map(|topic| topic.name.clone()).unwrap_or_default();
+            if self.mqtt.names.v3_excess(&topic) == V3Excess::Drop {
+                self.mqtt.counters.refused += 1;
+                return self.forget_received(key, qos, id);
+            }
             return self.refuse_publish(key, qos, id, "the topic's limit is reached");
         }
         self.write_publish_answer(key, qos, id, reason, &properties);
@@ -184,6 +198,7 @@ impl Engine {
             return;
         }
         if mqtt.version != Version::V5 {
+            self.forget_received(key, qos, id);
             return self.end_mqtt(key, Reason::QUOTA_EXCEEDED, why);
         }
         let mut properties = Written::default();
@@ -222,12 +237,9 @@ impl Engine {
             Qos::ExactlyOnce => AckKind::Pubrec,
         };
         let mqtt = self.mqtt_client(key)?;
-        let (version, session, most) = (mqtt.version, mqtt.session, mqtt.longest_packet as usize);
-        if kind == AckKind::Pubrec
-            && reason.is_refusal()
-            && let Some(session) = session.and_then(|session| self.mqtt.sessions.get_mut(session))
-        {
-            session.release(id); // the exchange is over (section 4.3.3)
+        let (version, most) = (mqtt.version, mqtt.longest_packet as usize);
+        if reason.is_refusal() {
+            self.forget_received(key, qos, id); // the exchange is over (section 4.3.3)
         }
         let mut out = Vec::new();
         encode::ack(&mut out, version, kind, id, reason, properties);
@@ -236,6 +248,16 @@ impl Engine {
             encode::ack(&mut out, version, kind, id, reason, &Written::default());
         }
         Some(out)
+    }
+
+    /// Forgets the identifier of a PUBLISH of QoS 2 that was not taken: when it comes again, it is a new one.
+    fn forget_received(&mut self, key: ConnKey, qos: Qos, id: u16) {
+        let session = self.mqtt_client(key).and_then(|mqtt| mqtt.session);
+        let Some(session) = session.filter(|_| qos == Qos::ExactlyOnce) else { return };
+        self.note_session(session);
+        if let Some(session) = self.mqtt.sessions.get_mut(session) {
+            session.release(id);
+        }
     }
 
     /// PUBREL: the identifier is free again, whether it was known or not.

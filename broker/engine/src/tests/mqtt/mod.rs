@@ -5,6 +5,7 @@ mod client;
 mod connections;
 mod delivery;
 mod durable;
+mod managed_topics;
 mod retained;
 mod round_trip;
 mod shared;

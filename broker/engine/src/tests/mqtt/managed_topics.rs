@@ -1,0 +1,118 @@
+//! Names that a topic's file gives to the topic, and what its limit is to their publishers.
+
+use crate::harness::pair::{MS, Pair, limit};
+use crate::mqtt::managed_names::V3Excess;
+use crate::protocol::mqtt::version::Version;
+use crate::queueing::topic::Limit;
+use crate::tests::mqtt::client::{Client, connect, packet, publish_5, text};
+
+/// One message a second, and one at once.
+fn slow(reject: bool, max_backlog: u64) -> Limit {
+    Limit { reject, full: true, max_backlog, ..limit(1, 1, 1) }
+}
+
+fn managed(limit: Limit, v3_excess: V3Excess) -> Pair {
+    let mut pair = Pair::new();
+    pair.limit("heat", limit);
+    assert!(pair.engine.set_mqtt_names("heat", vec!["plant/+/heat".into()], v3_excess));
+    pair
+}
+
+fn publish_3(qos: u8, id: u8) -> Vec<u8> {
+    packet(0x30 | qos << 1, &[&text("plant/7/heat")[..], &[0, id], b"x"].concat())
+}
+
+/// A client of 3.1.1 whose session outlives its connection.
+fn old_client(pair: &mut Pair) -> Client {
+    let mut client = Client::accept(pair);
+    client.ask(pair, &connect(Version::V3_1_1, "old", false, &[]));
+    client
+}
+
+fn count(pair: &mut Pair, what: &str) -> u64 {
+    pair.topic()["bucket"][what].as_u64().expect("a number")
+}
+
+#[test]
+fn names_that_a_filter_matches_share_one_bucket_and_keep_their_names() {
+    let mut pair = managed(Limit { full: true, ..limit(10, 1, 1) }, V3Excess::Delay);
+    let mut client = Client::new(&mut pair, "client");
+    client.subscribe(&mut pair, "plant/#", 0);
+    for (id, name) in [(1, "plant/1/heat"), (2, "plant/2/heat")] {
+        let answer = client.ask(&mut pair, &publish_5(name, 1, id, "x"));
+        assert_eq!(answer[0], 0x40, "it is acknowledged when it is accepted");
+    }
+    assert_eq!(client.messages(&mut pair), [("plant/1/heat".to_owned(), "x".to_owned())]);
+    pair.advance(101 * MS);
+    assert_eq!(client.messages(&mut pair), [("plant/2/heat".to_owned(), "x".to_owned())]);
+    assert_eq!((count(&mut pair, "received"), count(&mut pair, "delayed")), (2, 1));
+}
+
+#[test]
+fn a_filter_is_taken_back_with_the_next_list() {
+    let mut pair = managed(slow(true, 10), V3Excess::Delay);
+    assert!(!pair.engine.set_mqtt_names("heat", vec!["a/#/b".into()], V3Excess::Delay), "no filter");
+    assert!(!pair.engine.set_mqtt_names("heat", vec!["$share/g/a".into()], V3Excess::Delay), "nobody's name");
+    assert!(pair.engine.set_mqtt_names("heat", Vec::new(), V3Excess::Delay));
+    let mut client = Client::new(&mut pair, "client");
+    for id in 1..4 {
+        assert_ne!(client.ask(&mut pair, &publish_5("plant/7/heat", 1, id, "x"))[4..5], [0x97]);
+    }
+    assert_eq!(pair.engine.topic_of_name("plant/7/heat"), "default");
+    assert_eq!(pair.engine.topic_of_name("heat"), "heat");
+}
+
+#[test]
+fn qos_2_takes_one_token_also_if_it_comes_again() {
+    let mut pair = managed(Limit { reject: true, full: true, ..limit(1, 2, 1) }, V3Excess::Delay);
+    let mut client = Client::new(&mut pair, "client");
+    let publish = publish_5("plant/7/heat", 2, 1, "x");
+    for _ in 0..2 {
+        assert_eq!(client.ask(&mut pair, &publish), [0x50, 2, 0, 1]);
+    }
+    assert_eq!(count(&mut pair, "received"), 1);
+    assert_eq!(client.ask(&mut pair, &publish_5("plant/7/heat", 2, 2, "x")), [0x50, 2, 0, 2], "the second token");
+    assert_eq!(client.ask(&mut pair, &publish_5("plant/7/heat", 2, 3, "x"))[4], 0x97);
+}
+
+#[test]
+fn where_others_are_refused_3_1_1_waits_up_to_the_bound_and_is_then_closed() {
+    let mut pair = managed(slow(true, 1), V3Excess::Delay);
+    let mut old = old_client(&mut pair);
+    assert_eq!(old.ask(&mut pair, &publish_3(1, 1)), [0x40, 2, 0, 1]);
+    assert_eq!(old.ask(&mut pair, &publish_3(1, 2)), [0x40, 2, 0, 2], "it waits");
+    let mut new = Client::new(&mut pair, "new");
+    assert_eq!(new.ask(&mut pair, &publish_5("plant/7/heat", 1, 3, "x"))[4], 0x97, "the others are refused");
+    old.send(&mut pair, &publish_3(1, 3));
+    assert!(old.take(&mut pair).is_empty() && old.has_ended(&pair), "it is never acknowledged and dropped");
+    assert_eq!((count(&mut pair, "delayed"), count(&mut pair, "rejected")), (1, 2));
+}
+
+#[test]
+fn what_3_1_1_gets_above_the_limit_is_the_topics_choice() {
+    for (v3_excess, ends) in [(V3Excess::Close, true), (V3Excess::Drop, false)] {
+        let mut pair = managed(slow(true, 10), v3_excess);
+        let mut old = old_client(&mut pair);
+        old.ask(&mut pair, &publish_3(1, 1));
+        old.send(&mut pair, &publish_3(1, 2));
+        assert!(old.take(&mut pair).is_empty(), "{v3_excess:?}");
+        assert_eq!(old.has_ended(&pair), ends, "{v3_excess:?}");
+        assert_eq!(count(&mut pair, "rejected"), 1);
+    }
+}
+
+#[test]
+fn a_publish_of_qos_2_that_was_not_taken_is_a_new_one_when_it_comes_again() {
+    for v3_excess in [V3Excess::Close, V3Excess::Drop] {
+        let mut pair = managed(slow(true, 10), v3_excess);
+        let mut old = old_client(&mut pair);
+        old.ask(&mut pair, &publish_3(1, 1));
+        old.send(&mut pair, &publish_3(2, 2));
+        assert!(old.take(&mut pair).is_empty());
+        pair.advance(1_001 * MS);
+        let mut again = old_client(&mut pair);
+        assert_eq!(again.ask(&mut pair, &publish_3(2, 2)), [0x50, 2, 0, 2]);
+        let taken = count(&mut pair, "received") - count(&mut pair, "rejected");
+        assert_eq!(taken, 2, "what is acknowledged is there: {v3_excess:?}");
+    }
+}

@@ -1,0 +1,117 @@
+"""Which MQTT names belong to a topic: the table ``[mqtt]``, filters, and names that two filters share. Pure.
+
+A filter's grammar is that of MQTT 5.0, section 4.7: levels between ``/``, ``+`` for one level, ``#`` for all that
+follow, at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from srtm.errors import BadInput
+from srtm.topics.schema import Schema
+
+V3Excess = Literal["delay", "close", "drop"]
+
+MOST_FILTERS = 64
+MOST_LEVELS = 128  # brokers take no name of more
+LONGEST_FILTER = 1_024  # bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class MqttNames:
+    """``filters``: what matches one of them belongs to the topic, besides the name equal to its own.
+
+    ``v3_excess``: what becomes of a publish of QoS 1 or 2 above the limit whose client speaks MQTT 3.1 or 3.1.1, which
+    have no refusal. ``delay``: it waits, also under ``on_excess = "reject"``, and without room the connection ends.
+    ``close``: where it would be refused, the connection ends. ``drop``: it is not acknowledged.
+    """
+
+    filters: tuple[str, ...] = ()
+    v3_excess: V3Excess = "delay"
+
+    def to_json(self) -> dict[str, object]:
+        """Return the table that ``mqtt_names`` turns into this."""
+        return {**asdict(self), "filters": list(self.filters)}
+
+
+def _filter(value: str) -> str:
+    levels = value.split("/")
+    if not value or len(value.encode("utf-8", "surrogatepass")) > LONGEST_FILTER or len(levels) > MOST_LEVELS:
+        raise ValueError(f"must have 1 to {LONGEST_FILTER:,} bytes and at most {MOST_LEVELS} levels")
+    if any(ord(character) < 0x20 or 0xD800 <= ord(character) <= 0xDFFF for character in value):
+        raise ValueError("must be text without control characters")
+    if value.startswith("$"):
+        raise ValueError("must not begin with $: such names are the broker's")
+    last_is_sound = "#" not in levels[-1] or levels[-1] == "#"
+    if (
+        not last_is_sound
+        or any("#" in level for level in levels[:-1])
+        or any(len(one) > 1 and "+" in one for one in levels)
+    ):
+        raise ValueError("must be a filter of MQTT: + and # take a whole level, # the last one")
+    return value
+
+
+class MqttTable(Schema):
+    """The table ``[mqtt]``; every key is optional. ``mqtt_names`` turns it into ``MqttNames``."""
+
+    filters: Annotated[list[Annotated[str, AfterValidator(_filter)]], Field(max_length=MOST_FILTERS)] = Field(
+        default_factory=list
+    )
+    v3_excess: V3Excess = "delay"
+
+
+def mqtt_names(table: MqttTable) -> MqttNames:
+    """Return the names that ``table`` gives to a topic. Raises BadInput: two of its filters share a name."""
+    for number, one in enumerate(table.filters):
+        for other in table.filters[number + 1 :]:
+            if (example := shared_name(one, other)) is not None:
+                rule = f"must share no name with {other!r} of the same topic: both match {example!r}"
+                raise BadInput(f"mqtt.filters[{number}]", one, rule)
+    return MqttNames(filters=tuple(table.filters), v3_excess=table.v3_excess)
+
+
+def check_disjoint(topic: str, names: MqttNames, others: Iterable[tuple[str, MqttNames]]) -> None:
+    """Check that no name belongs to ``topic`` and to one of ``others`` ({name: its names}).
+
+    Raises BadInput, which names both topics and a name that both would own.
+    """
+    for other, theirs in others:
+        pairs = [(topic, filter_) for filter_ in theirs.filters]  # the two names of their own differ
+        pairs += [(filter_, name) for filter_ in names.filters for name in (other, *theirs.filters)]
+        for own, their in pairs:
+            if (example := shared_name(own, their)) is not None:
+                rule = f"must share no name with topic {other!r}: {own!r} and {their!r} there both match {example!r}"
+                raise BadInput("mqtt.filters", list(names.filters), rule)
+
+
+def shared_name(one: str, other: str) -> str | None:
+    """Return a name that both filters match, such as ``plant/1``; None: there is none."""
+    levels = _shared_levels(one.split("/"), other.split("/"))
+    if levels is None:
+        return None
+    name = "/".join("1" if level == "+" else level for level in levels)
+    if name or not levels:
+        return name or "1"
+    return "/1" if one.endswith("#") and other.endswith("#") else None  # a name has at least one character
+
+
+def _shared_levels(left: list[str], right: list[str]) -> list[str] | None:
+    shared: list[str] = []
+    for position in range(max(len(left), len(right)) + 1):
+        here = left[position] if position < len(left) else None
+        there = right[position] if position < len(right) else None
+        if here == "#" or there == "#":
+            rest = right[position:] if here == "#" else left[position:]
+            return [*shared, *(level for level in rest if level != "#")]
+        if here is None or there is None:
+            return shared if here == there else None
+        if here != there and "+" not in (here, there):
+            return None
+        shared.append(there if here == "+" else here)
+    return None
