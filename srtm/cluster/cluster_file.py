@@ -29,6 +29,7 @@ class BrokerPlace(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     tcp_address: str
     http_address: str
+    mqtt_address: str | None = None  # None: it does not speak MQTT
     pid: int | None = None
 
 

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
+import msgspec
 import trio
 
 from srtm.client.distributor import DistributorClient
@@ -128,7 +129,7 @@ class Cluster:
     def brokers(self) -> list[BrokerPlace]:
         """The brokers with their addresses and process ids."""
         return [
-            BrokerPlace(name=place.name, tcp_address=place.tcp_address, http_address=place.http_address, pid=child.pid)
+            msgspec.structs.replace(place, pid=child.pid)
             for place, child in zip(self._places, self._brokers, strict=True)
         ]
 
@@ -191,6 +192,7 @@ class Cluster:
             *("--http-address", place.http_address),
             *("--data-path", str(_directory(self.data / place.name))),
             *("--distributor", self.distributor),
+            *(("--mqtt-address", place.mqtt_address) if place.mqtt_address is not None else ()),
             *self._token_arguments(place.name),
             *options,
         ]
@@ -210,6 +212,7 @@ async def cluster(
     http_address: str | None = None,
     ports: range | None = None,
     broker_options: Sequence[str] = (),
+    mqtt: bool = False,
     tokens: bool = False,
     distributor_options: Sequence[str] = ("--fitting", "off", "--relief", "off"),
     ready_timeout_s: float = READY_TIMEOUT_S,
@@ -219,17 +222,20 @@ async def cluster(
     """Run a cluster; the block starts once all brokers have synced.
 
     ``mcap``: capacity of each broker, msg/s; None: not stated. ``http_address``: the distributor's; None: a free port,
-    kept for later starts. ``ports``: of the brokers, two each; None: any. ``tokens``: services require tokens
-    (``srtm.cluster.token_files``). ``begun`` is called once ``data`` is this cluster's.
-    ``tell`` receives a line for people whenever a process ended. Raises BadInput, Conflict (``data`` is in use, a port
-    is taken), Unavailable (a process did not start; the message has its last log line).
+    kept for later starts. ``ports``: of the brokers, two each, three with ``mqtt``; None: any. ``mqtt``: brokers speak
+    it too, on loopback, with anybody. ``tokens``: services require tokens (``srtm.cluster.token_files``). ``begun`` is
+    called once ``data`` is this cluster's. ``tell`` receives a line for people whenever a process ended. Raises
+    BadInput, Conflict (``data`` is in use, a port is taken), Unavailable (a process did not start; the message has its
+    last log line).
     """
-    _check(brokers, mcap, http_address, ports)
+    _check(brokers, mcap, http_address, ports, mqtt=mqtt)
     with _locked(data):
         begun()
         issued = issue(data, _names(brokers)) if tokens else None
         ended = _ended_with_the_host(data)
-        running = _plan(data, brokers, mcap, http_address, ports, broker_options, tell, issued, distributor_options)
+        distributor, places = _places(data, brokers, http_address, ports, mqtt=mqtt)
+        options = broker_options if mcap is None else ["--mcap", str(mcap), *broker_options]
+        running = Cluster(data, distributor, places, options, tell, issued, distributor_options)
         try:
             async with background_nursery() as nursery:
                 for child in running.children():
@@ -249,15 +255,17 @@ def _names(brokers: int) -> list[str]:
     return [f"broker-{number}" for number in range(1, brokers + 1)]
 
 
-def _check(brokers: int, mcap: float | None, http_address: str | None, ports: range | None) -> None:
+def _check(brokers: int, mcap: float | None, http_address: str | None, ports: range | None, *, mqtt: bool) -> None:
     if not 1 <= brokers <= 1024:
         raise BadInput("brokers", brokers, "must be 1 to 1024")
     if mcap is not None and not 0 < mcap < float("inf"):
         raise BadInput("mcap", mcap, "must be a rate above 0 msg/s")
     if http_address is not None and parse_peer("http-address", http_address)[1] == 0:
         raise BadInput("http-address", http_address, "must name a port: it is kept")
-    if ports is not None and len(ports) < 2 * brokers:
-        rule = f"must be at least {2 * brokers} ports: each broker takes one for messages and one for HTTP"
+    each = 3 if mqtt else 2
+    if ports is not None and len(ports) < each * brokers:
+        taken = "one for messages, one for HTTP and one for MQTT" if mqtt else "one for messages and one for HTTP"
+        rule = f"must be at least {each * brokers} ports: each broker takes {taken}"
         raise BadInput("ports", f"{ports.start}-{ports.stop - 1}", rule)
 
 
@@ -288,44 +296,39 @@ def _opened(path: Path) -> TextIO:
         raise BadInput("data", str(path), f"must be a file that can be written ({error.strerror})") from error
 
 
-def _plan(
-    data: Path,
-    brokers: int,
-    mcap: float | None,
-    http_address: str | None,
-    ports: range | None,
-    options: Sequence[str],
-    tell: Callable[[str], object],
-    issued: Issued | None,
-    distributor_options: Sequence[str],
-) -> Cluster:
+def _places(
+    data: Path, brokers: int, http_address: str | None, ports: range | None, *, mqtt: bool
+) -> tuple[str, list[BrokerPlace]]:
+    """Return the distributor's address, and the brokers'."""
     last = read_cluster(data)
-    kept = {} if last is None else _kept_addresses(last, ports)
+    kept = {} if last is None else _kept_addresses(last, brokers, ports)
     if http_address is not None:
         kept[0] = http_address
-    distributor, *free = pick_addresses(1 + 2 * brokers, kept, ports)
+    distributor, *free = pick_addresses(1 + (3 if mqtt else 2) * brokers, kept, ports)
     if http_address is not None and distributor != http_address:
         raise unusable("http-address", http_address)
-    places = [
-        BrokerPlace(name=name, tcp_address=tcp_address, http_address=admin_address)
-        for name, tcp_address, admin_address in zip(_names(brokers), free[::2], free[1::2], strict=True)
+    spoken = free[2 * brokers :] if mqtt else [None] * brokers
+    return distributor, [
+        BrokerPlace(name=name, tcp_address=tcp_address, http_address=admin_address, mqtt_address=mqtt_address)
+        for name, tcp_address, admin_address, mqtt_address in zip(
+            _names(brokers), free[: 2 * brokers : 2], free[1 : 2 * brokers : 2], spoken, strict=True
+        )
     ]
-    if mcap is not None:
-        options = ["--mcap", str(mcap), *options]
-    return Cluster(data, distributor, places, options, tell, issued, distributor_options)
 
 
-def _kept_addresses(last: ClusterFile, ports: range | None) -> dict[int, str]:
-    """Return the addresses of the last run by index: the distributor's, then two of each broker.
+def _kept_addresses(last: ClusterFile, brokers: int, ports: range | None) -> dict[int, str]:
+    """Return the addresses of the last run by index: the distributor's, two of each broker, then those for MQTT.
 
     Addresses of brokers outside ``ports`` are not kept.
     """
-    addresses = [last.distributor.removeprefix("http://")]
-    for place in last.brokers:
-        addresses += [place.tcp_address, place.http_address]
+    kept = {0: last.distributor.removeprefix("http://")}
+    for number, place in enumerate(last.brokers[:brokers]):
+        kept |= {1 + 2 * number: place.tcp_address, 2 + 2 * number: place.http_address}
+        if place.mqtt_address is not None:
+            kept[1 + 2 * brokers + number] = place.mqtt_address
     return {
         index: address
-        for index, address in enumerate(addresses)
+        for index, address in kept.items()
         if index == 0 or ports is None or parse_peer("data", address)[1] in ports
     }
 

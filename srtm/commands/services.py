@@ -278,12 +278,17 @@ def up(
     ] = "127.0.0.1:4190",
     ports: Annotated[
         str | None,
-        typer.Option(metavar="FIRST-LAST", help="Ports of the brokers, two each. Default: any that are free; kept."),
+        typer.Option(
+            metavar="FIRST-LAST", help="Ports of the brokers, two each (--mqtt: three). Default: any free ones; kept."
+        ),
     ] = None,
     ready_file: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Exists while the cluster is ready, with what cluster.json has then."),
     ] = None,
+    mqtt: Annotated[
+        bool, typer.Option("--mqtt", help="Brokers speak MQTT too, with anybody on this host; ports are kept.")
+    ] = False,
     tokens: Annotated[
         bool,
         typer.Option("--tokens", help="Require tokens, created in DIR: operator.token, client.token, BROKER.token."),
@@ -307,6 +312,7 @@ def up(
         data=data,
         http_address=http_address,
         ports=None if ports is None else parse_ports(ports),
+        mqtt=mqtt,
         tokens=tokens,
         distributor_options=options,
         tell=_tell,
@@ -328,5 +334,6 @@ def _tell(line: str) -> None:
 
 
 def _announce(state: ClusterFile, console: Console) -> None:
-    addresses = ", ".join(f"{broker.name} {broker.tcp_address}" for broker in state.brokers)
+    spoken = {broker.name: f" (MQTT {broker.mqtt_address})" for broker in state.brokers if broker.mqtt_address}
+    addresses = ", ".join(f"{one.name} {one.tcp_address}{spoken.get(one.name, '')}" for one in state.brokers)
     console.print(f"ready: distributor {state.distributor}, {addresses} (Ctrl-C stops)", soft_wrap=True)

@@ -134,6 +134,21 @@ def test_its_ports_are_those_that_are_given_and_scripts_learn_when_it_is_ready(t
     assert (waited.returncode, b"says that it is stopped" in waited.stderr) == (1, True)
 
 
+def test_with_mqtt_the_line_names_its_ports_which_are_kept_and_without_it_there_are_none(tmp_path: Path) -> None:
+    (address,) = pick_addresses(1, {})
+    places = []
+    for options in (["--mqtt"], ["--mqtt"], []):
+        with up(tmp_path, address, 2, *options) as process:
+            places.append(state_of(tmp_path).brokers)
+            process.terminate()
+            assert process.wait(PATIENCE_S) == 0
+    first, second, without = places
+    assert [one.mqtt_address for one in second] == [one.mqtt_address for one in first]
+    assert len({one.mqtt_address for one in first} - {None}) == 2
+    assert [one.mqtt_address for one in without] == [None, None]
+    assert [one.tcp_address for one in without] == [one.tcp_address for one in first]
+
+
 def test_a_second_one_on_the_same_directory_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
     (address,) = pick_addresses(1, {})
     with up(tmp_path, address) as first:

@@ -1,0 +1,143 @@
+"""MQTT clients of a managed topic, through real processes: one bucket with NSQ's, acknowledged when accepted."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from bench.harness.cluster_runs.assigned_traffic import settled
+from bench.harness.cluster_runs.trace import fetch_trace
+from srtm.client.distributor import DistributorClient
+from srtm.cluster.cluster_file import BrokerPlace, read_cluster
+from srtm.cluster.supervisor import Cluster, cluster
+from srtm.net.address import parse_peer
+from srtm.token_bucket.bucket import conforms_actual, conforms_due
+from srtm.units import to_micro
+from tests.system.running import publish_all, receiving, srtm, topic_file
+
+mqtt = pytest.importorskip("paho.mqtt.client", reason="paho-mqtt is not installed")
+pytestmark = pytest.mark.slow
+
+PATIENCE_S = 30.0
+RATE, BURST = 220.0, 50  # of ``topic_file``
+SENSORS, EACH = 10, 30
+
+
+@contextmanager
+def connected(place: BrokerPlace, client_id: str) -> Iterator[Any]:
+    """A client of 3.1.1 whose callbacks run in a thread."""
+    assert place.mqtt_address is not None
+    client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id=client_id)
+    client.max_inflight_messages_set(EACH)
+    client.connect(*parse_peer("address", place.mqtt_address))
+    client.loop_start()
+    try:
+        yield client
+    finally:
+        client.disconnect()
+        client.loop_stop()
+
+
+class Heard:
+    """What came to a subscriber of ``#``."""
+
+    def __init__(self, client: Any) -> None:
+        self.messages: list[tuple[str, bytes]] = []
+        self._changed, self._subscribed = threading.Condition(), threading.Event()
+        client.on_message = self._note
+        client.on_subscribe = lambda *_: self._subscribed.set()
+        client.subscribe("#", qos=1)
+        assert self._subscribed.wait(PATIENCE_S)
+
+    def _note(self, _client: object, _data: object, message: Any) -> None:
+        with self._changed:
+            self.messages.append((message.topic, message.payload))
+            self._changed.notify()
+
+    def wait_for(self, count: int) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.messages) >= count, PATIENCE_S), len(self.messages)
+
+
+def publish_bursts(place: BrokerPlace, ids: list[str], heard: Heard) -> int:
+    """All send at once. Returns how many messages had been heard when the last was acknowledged."""
+    clients = [connected(place, one) for one in ids]
+    opened = [client.__enter__() for client in clients]
+    try:
+        sent = [
+            client.publish(f"plant/{one}/heat", f"{one} {number}", qos=1)
+            for number in range(EACH)
+            for one, client in zip(ids, opened, strict=True)
+        ]
+        for one in sent:
+            one.wait_for_publish(PATIENCE_S)
+        return len(heard.messages)
+    finally:
+        for client in clients:
+            client.__exit__(None, None, None)
+
+
+async def submitted(running: Cluster, folder: Path) -> list[str]:
+    """A topic that owns ``plant/+/heat``, in force; returns the ids of its publishers."""
+    more = '[mqtt]\nfilters = ["plant/+/heat"]'
+    file = topic_file(folder, "heat", publishers=SENSORS, rate_each=20, rate=RATE, more=more)
+    ended = await srtm("topic", "submit", str(file), distributor=running.distributor)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    async with DistributorClient(running.distributor) as client:
+        await settled(client, "heat", within_s=PATIENCE_S)
+        assigned = await client.publishers("heat")
+    return list(assigned["ids"])
+
+
+async def test_mqtt_and_nsq_share_a_topic_its_bucket_and_its_promise(tmp_path: Path) -> None:
+    with trio.fail_after(3 * PATIENCE_S):
+        async with cluster(brokers=1, mcap=600, data=tmp_path / "data", mqtt=True) as running:
+            [place] = running.brokers
+            ids = await submitted(running, tmp_path)
+            async with receiving("heat", running.distributor) as received:
+                with connected(place, "listener") as listener:
+                    heard = await trio.to_thread.run_sync(Heard, listener)
+                    early = await trio.to_thread.run_sync(publish_bursts, place, ids, heard)
+                    assert early < SENSORS * EACH, "they were acknowledged when accepted, not when released"
+                    await publish_all("heat", ids[0], running.distributor, [b"by NSQ"])
+                    await trio.to_thread.run_sync(heard.wait_for, SENSORS * EACH + 1)
+                bodies = {one: [f"{one} {number}".encode() for number in range(EACH)] for one in ids}
+                await received.wait_for([b"by NSQ", *(body for each in bodies.values() for body in each)])
+            for one in ids:
+                assert [body for name, body in heard.messages if name == f"plant/{one}/heat"] == bodies[one]
+            assert ("heat", b"by NSQ") in heard.messages
+            trace = await fetch_trace(place.http_address, "heat")
+            assert set(trace.publishers) == set(ids)
+            rate, burst = to_micro(RATE, "rate"), to_micro(BURST, "burst")
+            assert conforms_due(trace.due_ns.tolist(), rate, burst) is None
+            assert conforms_actual(trace.released_ns.tolist(), rate, burst, int(trace.lateness_ns.max())) is None
+            async with DistributorClient(running.distributor) as client:
+                view = await client.topic("heat")
+                while view["promise"] == "unknown":  # until the broker's next report
+                    await trio.sleep(0.1)
+                    view = await client.topic("heat")
+            assert view["promise"] == "broken", "a burst of 300 through 50 tokens waits for longer than 50 ms"
+            assert view["mqtt"] == {"filters": ["plant/+/heat"], "v3_excess": "delay"}
+
+
+async def test_a_broker_that_is_killed_comes_back_with_filters_and_on_its_mqtt_port(tmp_path: Path) -> None:
+    with trio.fail_after(3 * PATIENCE_S):
+        async with cluster(brokers=1, mcap=600, data=tmp_path / "data", mqtt=True) as running:
+            ids = await submitted(running, tmp_path)
+        async with cluster(brokers=1, mcap=600, data=tmp_path / "data", mqtt=True) as running:
+            [place] = running.brokers
+            last = read_cluster(tmp_path / "data")
+            assert last is not None
+            assert [one.mqtt_address for one in last.brokers] == [place.mqtt_address]
+            with connected(place, "listener") as listener:
+                heard = await trio.to_thread.run_sync(Heard, listener)
+                await trio.to_thread.run_sync(publish_bursts, place, ids[:1], heard)
+                await trio.to_thread.run_sync(heard.wait_for, EACH)
+            trace = await fetch_trace(place.http_address, "heat")
+            assert len(trace.arrival_ns) == EACH
