@@ -13,11 +13,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
 
+import msgspec
 import trio
 import typer
 from rich.console import Console
@@ -28,7 +30,7 @@ from bench.data.sensors import TOPIC_TOML
 from bench.demo.placement_result import Side, shortcomings, side_of
 from bench.demo.view import draw, plain, show
 from bench.harness.cluster_runs.assigned_traffic import plan_of
-from bench.harness.cluster_runs.placed_run import addresses, placed_run
+from bench.harness.cluster_runs.placed_run import addresses, mqtt_addresses, placed_run
 from bench.harness.load.run import RunProgress, RunResult, run_plan
 from bench.harness.results.page import Page, Picture
 from bench.harness.results.plot import Promise
@@ -52,6 +54,13 @@ WARMUP_S = 2.0  # the second topic's bucket starts empty (nothing mints tokens) 
 PLACED_WITHIN_S = 10.0
 
 
+class Protocol(Enum):
+    """What the detectors speak. ``mqtt``: 3.1.1, each with a name of its own, QoS 1."""
+
+    nsq = "nsq"
+    mqtt = "mqtt"
+
+
 @dataclass(frozen=True)
 class DemoOptions:
     seconds: float = 40.0  # of measured traffic for each placement
@@ -59,6 +68,7 @@ class DemoOptions:
     png: Path = Path("demo.png")
     json_file: str | None = None
     document: Path | None = None  # of pages, to write there as well
+    protocol: Protocol = Protocol.nsq
 
 
 async def demonstrate(options: DemoOptions, people: Console) -> list[str]:
@@ -66,10 +76,13 @@ async def demonstrate(options: DemoOptions, people: Console) -> list[str]:
     refuse_unpublishable(options.document)
     started, sides = time.time(), []
     document = {**read_topic_file(TOPIC_TOML), "mode": "static"}  # placements are compared, nothing else
+    mqtt = options.protocol is Protocol.mqtt
+    if mqtt:
+        document["mqtt"] = {"filters": [f"{document['name']}/+"]}
     promise = Promise(document["slo"]["percentile"] / 100, document["slo"]["latency_ms"])
     with TemporaryDirectory(prefix="srtm-demo-") as data, _progress(people) as progress:
         step = progress.add_task(f"starting {BROKERS} brokers", total=None)
-        async with cluster(brokers=BROKERS, mcap=MCAP, data=Path(data)) as running:
+        async with cluster(brokers=BROKERS, mcap=MCAP, data=Path(data), mqtt=mqtt) as running:
             progress.update(step, description="sizing the burst")
             document["burst"] = await _burst(running, document)  # that of SRTM's placement: both have one envelope
             progress.remove_task(step)
@@ -135,16 +148,19 @@ class _PlacementRun:
         return side_of(self.document["placement"], run.view, run.assignments, run.result, run.measured, brokers)
 
     async def _send(self, assignments: Json) -> RunResult:
+        mqtt = self.options.protocol is Protocol.mqtt
         plan = plan_of(
             self.topic,
             assignments,
-            addresses(self.cluster),
+            mqtt_addresses(self.cluster) if mqtt else addresses(self.cluster),
             seconds=self.options.seconds,
             warmup_s=WARMUP_S,
             seed=self.options.seed,
             slo_ms=self.promise.latency_ms,
             percentile=100 * self.promise.share,
         )
+        if mqtt:
+            plan = msgspec.structs.replace(plan, protocol="mqtt", qos=1, own_names=True)
         step = self.progress.add_task(
             f"{self.document['placement']}: connecting", total=plan.warmup_s + plan.duration_s
         )
@@ -176,7 +192,13 @@ def _results(
         [side.row(promise) for side in sides],
         seed=options.seed,
         started=started,
-        settings={"seconds": options.seconds, "brokers": BROKERS, "mcap": MCAP, "topic": topic},
+        settings={
+            "seconds": options.seconds,
+            "brokers": BROKERS,
+            "mcap": MCAP,
+            "protocol": options.protocol.value,
+            "topic": topic,
+        },
         reasons=[f"{side.placement}: {reason}" for side in sides for reason in side.reasons],
         result={
             "passed": not missing,
@@ -197,11 +219,14 @@ def demo(
     ] = DemoOptions.seconds,
     seed: SeedOption = DemoOptions.seed,
     png: Annotated[Path, typer.Option(help="Where the picture goes.")] = DemoOptions.png,
+    protocol: Annotated[
+        Protocol, typer.Option(help="What the sensors speak; mqtt: 3.1.1, QoS 1, a name each.")
+    ] = Protocol.nsq,
     document: DocumentOption = False,
     json_file: RunsJsonOption = None,
 ) -> int:
     """Two minutes: 207 sensors on three brokers, spread evenly and placed by SRTM, side by side."""
-    return run_demo(DemoOptions(seconds, seed, png, json_file, RESULTS if document else None))
+    return run_demo(DemoOptions(seconds, seed, png, json_file, RESULTS if document else None, protocol))
 
 
 def run_demo(options: DemoOptions) -> int:

@@ -53,6 +53,11 @@ def addresses(cluster: Cluster) -> dict[str, str]:
     return {place.name: place.tcp_address for place in cluster.brokers}
 
 
+def mqtt_addresses(cluster: Cluster) -> dict[str, str]:
+    """{broker: where it is published to by MQTT}, of a cluster that speaks it."""
+    return {place.name: place.mqtt_address for place in cluster.brokers if place.mqtt_address is not None}
+
+
 def without_warmup(traces: dict[str, Trace], started_ns: int, warmup_s: float) -> dict[str, Trace]:
     """What arrived of the run that began after ``started_ns`` once its warm-up was over."""
     run = {broker: trace.since(started_ns) for broker, trace in traces.items()}

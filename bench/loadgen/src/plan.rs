@@ -56,6 +56,9 @@ pub struct Plan {
     pub protocol: Protocol,
     #[serde(default)]
     pub qos: u8,
+    /// Of MQTT: each publisher's client identifier is its id, and it publishes to TOPIC/ID.
+    #[serde(default)]
+    pub own_names: bool,
 }
 
 fn default_warmup_s() -> f64 {

@@ -13,7 +13,7 @@ import pytest
 
 from bench.data.sensors import PUBLISHERS_CSV, RATE_PER_S, TOPIC_TOML, read_detectors
 from bench.demo.placement_result import BrokerPart, Side, shortcomings, side_of, together
-from bench.demo.run import BROKERS, MCAP, WARMUP_S, DemoOptions, run_demo
+from bench.demo.run import BROKERS, MCAP, WARMUP_S, DemoOptions, Protocol, run_demo
 from bench.demo.view import draw, plain
 from bench.harness.cluster_runs.assigned_traffic import plan_of
 from bench.harness.cluster_runs.placed_run import penalty_of, without_warmup
@@ -191,9 +191,13 @@ def test_the_picture_is_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_short_demo_on_real_brokers_loses_nothing_and_writes_its_result_and_picture(tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", list(Protocol))
+def test_a_short_demo_on_real_brokers_loses_nothing_and_writes_its_result_and_picture(
+    tmp_path: Path, protocol: Protocol
+) -> None:
     picture, file = tmp_path / "demo.png", tmp_path / "demo.json"
-    run_demo(DemoOptions(seconds=2.0, png=picture, json_file=str(file)))  # its status is that of a two-second sample
+    options = DemoOptions(seconds=2.0, png=picture, json_file=str(file), protocol=protocol)
+    run_demo(options)  # its status is that of a two-second sample
     written = json.loads(file.read_text())
     assert [(run["name"], run["brokers"], run["lost"]) for run in written["runs"]] == [("lb", 3, 0), ("srtm", 2, 0)]
     assert written["runs"][0]["sent"] == written["runs"][1]["sent"] > 3_000

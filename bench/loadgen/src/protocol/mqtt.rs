@@ -4,6 +4,7 @@
 //! Clean sessions, no keep-alive. Publications and the subscription have the plan's quality of service: with 0 a
 //! publish has no answer and a message gets none; with 1 both are acknowledged, in order [4.6.0-2].
 
+use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::LazyLock;
@@ -32,9 +33,10 @@ static PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(std
 static DRIVERS: AtomicU64 = AtomicU64::new(0);
 
 pub struct Mqtt<'a> {
-    topic: &'a str,
+    /// What is published to, or subscribed to.
+    topic: Cow<'a, str>,
     role: Role<'a>,
-    /// Nobody else's: a broker ends the connection of whoever had the same client identifier before [3.1.4-2], another
+    /// Nobody else's, unless the plan says so: a broker ends the connection of whoever had the same client identifier before [3.1.4-2], another
     /// generator's or an earlier run's.
     client: String,
     qos: u8,
@@ -46,8 +48,15 @@ impl<'a> Driver<'a> for Mqtt<'a> {
     const BATCHES: bool = false;
 
     fn new(plan: &'a Plan, target: usize, role: Role<'a>) -> Mqtt<'a> {
-        let client = format!("{}-{:016x}-{}", role.name(), *PROCESS, DRIVERS.fetch_add(1, Ordering::Relaxed));
-        Mqtt { topic: plan.topic_at(target), role, client, qos: plan.qos, packet_id: 0 }
+        let topic = plan.topic_at(target);
+        let (topic, client) = match role {
+            Role::Publisher { id } if plan.own_names => (Cow::Owned(format!("{topic}/{id}")), id.to_owned()),
+            _ => {
+                let own = format!("{}-{:016x}-{}", role.name(), *PROCESS, DRIVERS.fetch_add(1, Ordering::Relaxed));
+                (if plan.own_names { Cow::Owned(format!("{topic}/#")) } else { Cow::Borrowed(topic) }, own)
+            }
+        };
+        Mqtt { topic, role, client, qos: plan.qos, packet_id: 0 }
     }
 
     fn greet(&mut self, out: &mut Vec<u8>) {
@@ -64,7 +73,7 @@ impl<'a> Driver<'a> for Mqtt<'a> {
     fn publish(&mut self, format: &BodyFormat, first: Stamp, _one: u32, out: &mut Vec<u8>) {
         out.push(PUBLISH | self.qos << 1);
         length(2 + self.topic.len() + 2 * usize::from(self.qos) + format.size(), out);
-        string(self.topic, out);
+        string(&self.topic, out);
         if self.qos > 0 {
             self.packet_id = self.packet_id.checked_add(1).unwrap_or(1);
             out.extend_from_slice(&self.packet_id.to_be_bytes());
@@ -102,7 +111,7 @@ impl Mqtt<'_> {
                 out.push(SUBSCRIBE);
                 length(2 + 2 + self.topic.len() + 1, out);
                 out.extend_from_slice(&1u16.to_be_bytes());
-                string(self.topic, out);
+                string(&self.topic, out);
                 out.push(self.qos);
                 Event::Nothing
             }
@@ -194,6 +203,20 @@ mod tests {
         assert_eq!(before, said(&mut first), "when it connects again");
         let process = format!("-{:016x}-", *PROCESS);
         assert!(first.client.starts_with(&format!("{}{process}", plan.publishers.ids[0])), "{}", first.client);
+    }
+
+    #[test]
+    fn with_own_names_a_publisher_is_known_by_its_id_and_publishes_below_the_topic() {
+        let plan = Plan { own_names: true, ..plan("mqtt", 1) };
+        let (mut driver, id) = (publisher::<Mqtt>(&plan), &plan.publishers.ids[0]);
+        let mut out = Vec::new();
+        driver.greet(&mut out);
+        assert!(out.ends_with(id.as_bytes()));
+        let name = format!("t/{id}");
+        assert!(published(&mut driver)[4..].starts_with(name.as_bytes()));
+        let mut driver = subscriber::<Mqtt>(&plan);
+        let (_, said) = all_of(&mut driver, b"\x20\x02\0\0").expect("the protocol");
+        assert_eq!(said, b"\x82\x08\0\x01\0\x03t/#\x01");
     }
 
     #[test]

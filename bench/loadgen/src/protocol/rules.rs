@@ -14,6 +14,9 @@ pub fn check(plan: &Plan) -> Result<(), BadPlan> {
     if plan.qos > highest {
         return Err(bad("qos", plan.qos, "must be 0 or, with protocol mqtt, 1"));
     }
+    if plan.own_names && plan.protocol != Protocol::Mqtt {
+        return Err(bad("own_names", plan.own_names, "must be false but with protocol mqtt"));
+    }
     match plan.protocol {
         Protocol::Nsq => Ok(()),
         Protocol::Nats => one_each(plan).and_then(|()| subject(plan)),
@@ -46,6 +49,10 @@ fn subject(plan: &Plan) -> Result<(), BadPlan> {
 
 fn mqtt_names(plan: &Plan) -> Result<(), BadPlan> {
     each_topic(plan, |topic| !topic.contains('#'), "must not have a #, which is a wildcard")?;
+    let is_name = |id: &String| !plan.own_names || !id.contains(['+', '#', '\0']);
+    if let Some(i) = plan.publishers.ids.iter().position(|id| !is_name(id)) {
+        return Err(bad(format!("publishers.ids[{i}]"), &plan.publishers.ids[i], "must have no + or #: it is a name"));
+    }
     match plan.publishers.ids.iter().position(|id| id.is_empty() || id.len() > LONGEST_MQTT_ID) {
         Some(i) => Err(bad(format!("publishers.ids[{i}]"), &plan.publishers.ids[i], "must have 1 to 65,503 bytes")),
         None => Ok(()),
@@ -93,6 +100,16 @@ mod tests {
         assert!(error.starts_with("publishers.ids[0]: : must have"), "{error}");
         let error = refused(&[(topic, &speaking("amqp", "t"))]).expect("unknown");
         assert!(error.contains("unknown variant `amqp`"), "{error}");
+    }
+
+    #[test]
+    fn own_names_are_mqtts_and_a_name_has_no_wildcard() {
+        let own = |protocol: &str| format!(r#"{{"protocol": "{protocol}", "own_names": true, "topic""#);
+        assert_eq!(refused(&[(r#"{"topic""#, &own("mqtt"))]), None);
+        let error = refused(&[(r#"{"topic""#, &own("nsq"))]).expect("nsq");
+        assert!(error.starts_with("own_names: true: must be false"), "{error}");
+        let error = refused(&[(r#"{"topic""#, &own("mqtt")), (r#""a""#, r#""a+""#)]).expect("a wildcard");
+        assert!(error.starts_with("publishers.ids[0]: a+: must have no +"), "{error}");
     }
 
     #[test]
