@@ -116,6 +116,18 @@ class LimitReached(msgspec.Struct, frozen=True, tag="limit_reached"):
         return _CUT_OFF.get(self.limit, "clients meet a limit")
 
 
+class MqttDenied(msgspec.Struct, frozen=True, tag="mqtt_denied"):
+    """MQTT clients were denied something, ``times`` since the last event (at most one in 10 s for each action).
+
+    ``client`` was the first, ``name`` that of its message or filter, or of its user.
+    """
+
+    action: str  # "connect", "publish", "subscribe"
+    client: str
+    name: str
+    times: int
+
+
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
     """The engine cannot go on: the broker must end."""
 
@@ -138,6 +150,7 @@ Event = (
     | DiskRepaired
     | AcceptFailed
     | LimitReached
+    | MqttDenied
     | Failed
 )
 

@@ -328,6 +328,8 @@ class Broker:
                 self._log.failure("no room for more connections: those that come now wait", reason=reason)
             case events.LimitReached(limit, client, times):
                 self._log.warning(event.in_words(), limit=limit, first=client, times=times)
+            case events.MqttDenied(action, client, name, times):
+                self._log.warning("MQTT clients are denied", action=action, first=client, name=name, times=times)
             case events.Failed(reason):
                 raise InternalError(f"the engine cannot go on: {reason}")
 

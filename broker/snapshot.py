@@ -140,6 +140,20 @@ class Topic(Part, frozen=True):
     e2e: EndToEnd | None = None
 
 
+class Mqtt(Part, frozen=True):
+    """Counters are since the start."""
+
+    sessions: int
+    subscriptions: int
+    retained: int
+    published: int
+    delivered: int
+    dropped: int  # deliveries, for want of room
+    denied: int
+    expired: int
+    refused: int  # publishes that nobody could be told of
+
+
 class Snapshot(Part, frozen=True):
     now_ns: int
     wall_ns: int
@@ -165,6 +179,7 @@ class Snapshot(Part, frozen=True):
     accepting: bool
     topics: list[Topic]
     producers: list[Client] = []
+    mqtt: Mqtt | None = None
 
 
 NO_TOPIC = "#"  # no topic has this name: a snapshot without topics

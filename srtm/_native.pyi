@@ -168,6 +168,17 @@ class Engine:
 
         ``v3_excess`` ("delay", "close", "drop"): what becomes of a publish of 3.1.1 above the limit. Raises ValueError.
         """
+    def mqtt_sessions(self, most: int) -> bytes:
+        """Return JSON: ``{"sessions": [...], "total": N}``, ``most`` of them at most, in no order."""
+    def mqtt_session(self, client_id: str) -> bytes | None:
+        """Return the session of a client as JSON, with its filters. None: it has none."""
+    def kick_mqtt(self, client_id: str) -> bool:
+        """End the session of a client, and its connection. False: it has none."""
+    def mqtt_retained(self, filter: str, most: int, clear: bool) -> bytes:
+        """Return what is retained under a filter as JSON, at most about ``most``. ``clear``: remove it.
+
+        Raises ValueError if it is no filter.
+        """
     def move_publisher(self, topic: str, publisher_id: str, address: str, version: int) -> int:
         """Send ``_move_ ADDRESS VERSION`` to the aware connections of a publisher, and return their number."""
     def awaits_authorization(self, connection: int) -> bool:

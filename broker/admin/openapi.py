@@ -58,6 +58,21 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("POST", "/v1/gdrl/exchange"): Operation(
         "For brokers: tokens among the members of a topic.", control.GdrlAnswer, control.GdrlMessage, (400, 413)
     ),
+    ("GET", "/v1/mqtt/sessions"): Operation(
+        "MQTT's sessions, at most `most`.", control.MqttSessions, None, (400,), query="most"
+    ),
+    ("GET", "/v1/mqtt/session"): Operation(
+        "The session of a client, with its filters.", control.MqttSession, None, (400, 404), query="client"
+    ),
+    ("DELETE", "/v1/mqtt/session"): Operation(
+        "End a client's session and connection.", None, None, (400, 404), 204, query="client"
+    ),
+    ("GET", "/v1/mqtt/retained"): Operation(
+        "Retained messages whose names a filter matches.", list[control.MqttRetained], None, (400,), query="filter"
+    ),
+    ("DELETE", "/v1/mqtt/retained"): Operation(
+        "Remove them; the answer names them.", list[control.MqttRetained], None, (400,), query="filter"
+    ),
     ("GET", "/metrics"): Operation("For Prometheus.", str),
     ("GET", "/healthz"): Operation("Whether the broker works; 503: it does not.", Health, None, (503,)),
 }

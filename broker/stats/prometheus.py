@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from broker.snapshot import Bucket, Channel, Latencies, Snapshot, Topic
+from broker.snapshot import Bucket, Channel, Latencies, Mqtt, Snapshot, Topic
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -32,6 +32,19 @@ _BUCKET_GAUGES = {
     "backlog_bytes": ("backlog_bytes", "Bytes that wait for tokens", 1.0),
     "largest_backlog": ("largest_backlog", "Largest unfinished work of the last 60 s, messages", 1.0),
     "lateness_max_ns": ("lateness_max_seconds", "Largest time from due to actual release", 1e-9),
+}
+_MQTT_GAUGES = {
+    "sessions": "Sessions of MQTT clients, connected or away",
+    "subscriptions": "Subscriptions of MQTT clients",
+    "retained": "Retained messages",
+}
+_MQTT_COUNTERS = {
+    "published": "Messages that MQTT clients published",
+    "delivered": "Messages that went to MQTT clients",
+    "dropped": "Deliveries to MQTT clients that were dropped for want of room",
+    "denied": "Connections, publishes and subscriptions that were denied",
+    "expired": "Messages that expired before their delivery",
+    "refused": "Publishes above a limit of which no client could be told",
 }
 _CHANNEL_GAUGES = ("depth", "in_flight_count", "deferred_count", "client_count")
 _CHANNEL_COUNTERS = ("message_count", "requeue_count", "timeout_count")
@@ -87,6 +100,7 @@ def metrics(snapshot: Snapshot, name: str, version: str) -> Iterator[Metric]:
         snapshot.lab_service_time_ns * 1e-9,
     )
     yield from _arrival_metrics(snapshot)
+    yield from _mqtt_metrics(snapshot.mqtt)
     yield from _topic_metrics(snapshot.topics)
     yield from _bucket_metrics([(topic.topic_name, topic.bucket) for topic in snapshot.topics if topic.bucket])
     yield from _channel_metrics(
@@ -163,6 +177,17 @@ def _arrival_metrics(snapshot: Snapshot) -> Iterator[Metric]:
         "Stamps from outside the time in which their bytes can have come",
         snapshot.stamps_corrected,
     )
+
+
+def _mqtt_metrics(mqtt: Mqtt | None) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    if mqtt is None:
+        return
+    for field, text in _MQTT_GAUGES.items():
+        yield GaugeMetricFamily(f"srtm_mqtt_{field}", text, getattr(mqtt, field))
+    for field, text in _MQTT_COUNTERS.items():
+        yield CounterMetricFamily(f"srtm_mqtt_{field}", text, getattr(mqtt, field))
 
 
 def _topic_metrics(topics: list[Topic]) -> Iterator[Metric]:

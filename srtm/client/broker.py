@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+from urllib.parse import quote
+
 import msgspec
 
-from srtm.control import DrainProgress
+from srtm.control import DrainProgress, MqttRetained, MqttSession, MqttSessions
 from srtm.errors import BadInput, PeerError
 from srtm.net.address import parse_peer
 from srtm.net.decode_errors import UNREADABLE
@@ -14,6 +17,9 @@ from srtm.net.tls_trust import ca_file, trusting
 
 _ANSWER_WITHIN_S = 10.0
 _TRACE_WITHIN_S = 60.0  # a trace may have a million entries
+
+
+_T = TypeVar("_T")
 
 
 class BrokerClient:
@@ -28,15 +34,34 @@ class BrokerClient:
 
     async def begin_drain(self) -> DrainProgress:
         """Start to drain the broker. Raises Conflict if it is a member of a cluster."""
-        return await self._call("POST", "/v1/drain")
+        return await self._call("POST", "/v1/drain", DrainProgress)
 
     async def drain_progress(self) -> DrainProgress:
         """Return how far the drain is."""
-        return await self._call("GET", "/v1/drain")
+        return await self._call("GET", "/v1/drain", DrainProgress)
 
     async def trace(self, topic: str) -> bytes:
         """Return the broker's trace of a topic, as JSON. Raises NotFound if it recorded nothing."""
         return await self._answer("GET", f"/v1/topics/{topic}/trace", _TRACE_WITHIN_S)
+
+    async def mqtt_sessions(self, most: int) -> MqttSessions:
+        """Return the MQTT sessions, at most ``most``."""
+        return await self._call("GET", f"/v1/mqtt/sessions?most={most}", MqttSessions)
+
+    async def mqtt_session(self, client_id: str) -> MqttSession:
+        """Return the MQTT session of a client. Raises NotFound."""
+        return await self._call("GET", f"/v1/mqtt/session?client={quote(client_id, safe='')}", MqttSession)
+
+    async def kick_mqtt(self, client_id: str) -> bool:
+        """End the MQTT session of a client, and its connection; True. Raises NotFound."""
+        target = f"/v1/mqtt/session?client={quote(client_id, safe='')}"
+        await self._answer("DELETE", target, _ANSWER_WITHIN_S)
+        return True
+
+    async def mqtt_retained(self, pattern: str, *, clear: bool) -> list[MqttRetained]:
+        """Return what is retained under names that ``pattern`` matches. ``clear``: it is removed. Raises BadInput."""
+        target = f"/v1/mqtt/retained?filter={quote(pattern, safe='')}"
+        return await self._call("DELETE" if clear else "GET", target, list[MqttRetained])
 
     async def aclose(self) -> None:
         """Close the connection."""
@@ -48,10 +73,10 @@ class BrokerClient:
             raise refusal(self._http.base_url + target, status, body)
         return body
 
-    async def _call(self, method: str, target: str) -> DrainProgress:
+    async def _call(self, method: str, target: str, kind: type[_T]) -> _T:
         body = await self._answer(method, target, _ANSWER_WITHIN_S)
         try:
-            return msgspec.json.decode(body, type=DrainProgress)
+            return msgspec.json.decode(body, type=kind)
         except UNREADABLE as error:
             url = self._http.base_url + target
             raise PeerError(f"the answer of {url} cannot be read: {error}") from None

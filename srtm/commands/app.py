@@ -22,6 +22,7 @@ from srtm.commands import (
     topics,
     traffic,
 )
+from srtm.commands.mqtt import operator_commands as mqtt
 from srtm.console.options import add_trust
 from srtm.console.usage import usage_text
 from srtm.operations import configs, doctor, stores, waiting
@@ -54,6 +55,7 @@ limits.app.command("serve")(add_config(services.limit_serve))
 app.add_typer(limits.app, name="limit")
 app.add_typer(broker_capacity.app, name="capacity")
 app.add_typer(brokers.app, name="brokers")
+app.add_typer(mqtt.app, name="mqtt")
 app.command("drain")(drain.drain)
 app.command("status")(topics.status)
 app.command("publish")(traffic.publish)
@@ -62,7 +64,7 @@ app.command("demo", context_settings=benches.FORWARDED, add_help_option=False)(b
 app.command("bench", context_settings=benches.FORWARDED, add_help_option=False)(benches.bench)
 
 
-for each in (app, topics.app, brokers.app, broker_capacity.app):
+for each in (app, topics.app, brokers.app, broker_capacity.app, mqtt.app):
     add_trust(each)
 
 

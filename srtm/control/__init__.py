@@ -27,6 +27,7 @@ from srtm.control.histories import (
 )
 from srtm.control.measurements import MeasuredTrace, MeasurementAnswer, MeasurementReport, MeasurementRequest, Promise
 from srtm.control.message import Control, check_broker_name
+from srtm.control.mqtt_views import MqttRetained, MqttSession, MqttSessions
 from srtm.control.reports import (
     BrokerMachine,
     ChannelQueue,
@@ -66,6 +67,9 @@ __all__ = [
     "MeasurementRequest",
     "MessagesLeft",
     "Move",
+    "MqttRetained",
+    "MqttSession",
+    "MqttSessions",
     "Problem",
     "Producer",
     "Promise",

@@ -36,12 +36,13 @@ ARROWS = {
         "distributor.storage"
     ),
     "srtm.commands": (
-        "srtm.analysis srtm.client srtm.cluster srtm.console srtm.contracts srtm.control srtm.net srtm.operations "
-        "srtm.topics "
+        "srtm.analysis srtm.client srtm.cluster srtm.commands.mqtt srtm.console srtm.contracts srtm.control srtm.net "
+        "srtm.operations srtm.topics "
         "adaptor.distributor_feed adaptor.service bench.commands bench.demo bench.harness.cluster_runs "
         "broker.__main__ broker.nsqd_main distributor.config distributor.fitting distributor.service "
         "limiting.config limiting.service"
     ),
+    "srtm.commands.mqtt": "srtm.client srtm.console srtm.control",
     "srtm.cli": "srtm.cluster srtm.commands broker.__main__ broker.nsqd_main",
     "srtm.__main__": "srtm.cli",
     # broker: one broker's process

@@ -17,6 +17,11 @@ _LATENCY = {"count": 0, "p50_ns": 0, "p95_ns": 0, "p99_ns": 0, "p999_ns": 0, "ma
 KINDS = ("access", "processing", "consumer_wait", "total")
 
 
+MQTT_FIGURES = (
+    "sessions", "subscriptions", "retained", "published", "delivered", "dropped", "denied", "expired", "refused",
+)  # fmt: skip
+
+
 @dataclass
 class FakeTopic:
     name: str
@@ -36,6 +41,7 @@ class FakeEngine:
         self.config = msgspec.json.decode(config)
         self.calls: list[tuple[Any, ...]] = []
         self.topics: dict[str, FakeTopic] = {}
+        self.mqtt: dict[str, dict[str, Any]] = {}  # {client id: its session, as ``srtm.control.MqttSession``}
         self.producers: list[dict[str, Any]] = []  # connections that publish, as ``broker.snapshot`` reads them
         self.accepting = self.config.get("accepting", True)
         self.reason = self.config.get("not_accepting_reason", "")
@@ -236,6 +242,23 @@ class FakeEngine:
     def set_mqtt_names(self, topic: str, filters: list[str], v3_excess: str) -> None:
         self.calls.append(("set_mqtt_names", topic, list(filters), v3_excess))
 
+    def mqtt_sessions(self, most: int) -> bytes:
+        shown = [{**one, "filters": []} for one in self.mqtt.values()]
+        return msgspec.json.encode({"sessions": shown[:most], "total": len(shown)})
+
+    def mqtt_session(self, client_id: str) -> bytes | None:
+        found = self.mqtt.get(client_id)
+        return None if found is None else msgspec.json.encode(found)
+
+    def kick_mqtt(self, client_id: str) -> bool:
+        return self.mqtt.pop(client_id, None) is not None
+
+    def mqtt_retained(self, pattern: str, most: int, clear: bool) -> bytes:
+        if pattern == "a/#/b":
+            raise ValueError("must be a topic filter of MQTT")
+        self.calls.append(("mqtt_retained", pattern, clear))
+        return msgspec.json.encode([{"name": "a/b", "qos": 1, "bytes": 3, "expires_in_s": None}][:most])
+
     def move_publisher(self, topic: str, publisher_id: str, address: str, version: int) -> int:
         self.calls.append(("move_publisher", topic, publisher_id, address, version))
         return 1
@@ -290,6 +313,7 @@ class FakeEngine:
                 "accepting": self.accepting,
                 "topics": [topic_json(found, channel) for found in shown],
                 "producers": self.producers,
+                "mqtt": dict.fromkeys(MQTT_FIGURES, 7),
             }
         )
 

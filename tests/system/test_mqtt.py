@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -124,6 +125,39 @@ async def test_mqtt_and_nsq_share_a_topic_its_bucket_and_its_promise(tmp_path: P
                     view = await client.topic("heat")
             assert view["promise"] == "broken", "a burst of 300 through 50 tokens waits for longer than 50 ms"
             assert view["mqtt"] == {"filters": ["plant/+/heat"], "v3_excess": "delay"}
+
+
+async def mqtt_json(running: Cluster, *arguments: str) -> Any:
+    ended = await srtm("mqtt", *arguments, "--json", "-", distributor=running.distributor)
+    assert (ended.returncode, ended.stderr) == (0, b""), ended
+    return json.loads(ended.stdout)["result"]
+
+
+async def test_an_operator_lists_sessions_and_retained_messages_of_all_brokers_and_ends_them(tmp_path: Path) -> None:
+    with trio.fail_after(3 * PATIENCE_S):
+        async with cluster(brokers=2, mcap=600, data=tmp_path / "data", mqtt=True) as running:
+            first, second = running.brokers
+            ended = threading.Event()
+            with connected(first, "listener") as listener, connected(second, "other") as other:
+                await trio.to_thread.run_sync(Heard, listener)
+                for one, name in ((listener, "a/1"), (other, "b/1")):
+                    sent = one.publish(name, "kept", qos=1, retain=True)
+                    await trio.to_thread.run_sync(sent.wait_for_publish, PATIENCE_S)
+                listed = await mqtt_json(running, "sessions")
+                assert [(one["client_id"], one["broker"]) for one in listed] == [
+                    ("listener", "broker-1"),
+                    ("other", "broker-2"),
+                ]
+                [shown] = await mqtt_json(running, "session", "listener")
+                assert (shown["filters"], shown["version"], shown["connected"]) == (["#"], "3.1.1", True)
+                listed = await mqtt_json(running, "retained", "+/1", "--clear")
+                assert [(one["name"], one["broker"]) for one in listed] == [("a/1", "broker-1"), ("b/1", "broker-2")]
+                assert await mqtt_json(running, "retained") == []
+                other.on_disconnect = lambda *_: ended.set()
+                assert await mqtt_json(running, "kick", "other") == {"client": "other", "brokers": ["broker-2"]}
+                assert await trio.to_thread.run_sync(ended.wait, PATIENCE_S)
+            unknown = await srtm("mqtt", "session", "nobody", distributor=running.distributor)
+            assert (unknown.returncode, unknown.stderr) == (2, b"srtm: client 'nobody' is not known here\n")
 
 
 async def test_a_broker_that_is_killed_comes_back_with_filters_and_on_its_mqtt_port(tmp_path: Path) -> None:

@@ -80,6 +80,14 @@ pub enum Event {
         client: String,
         times: u64,
     },
+    /// MQTT clients were denied something by passwords or access rules, the first of them `client`, with the `name` of a
+    /// message, a filter or a user; at most once in 10 s for each action.
+    MqttDenied {
+        action: &'static str,
+        client: String,
+        name: String,
+        times: u64,
+    },
     /// The reactor cannot go on.
     Failed {
         reason: String,

@@ -12,6 +12,7 @@ use srtm_engine::io::errors::HandleError;
 use srtm_engine::io::handle::Handle;
 use srtm_engine::mqtt::managed_names::V3Excess;
 use srtm_engine::protocol::codec;
+use srtm_engine::protocol::mqtt::topic_filter::Filter;
 use srtm_engine::queueing::topic::Limit;
 use srtm_engine::time::Nanos;
 
@@ -255,6 +256,36 @@ impl Engine {
             true => Ok(()),
             false => Err(PyValueError::new_err("filters: one is no topic filter of MQTT")),
         }
+    }
+
+    fn mqtt_sessions<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyBytes>> {
+        let (sessions, total) = py.detach(|| self.0.mqtt_sessions(most)).map_err(not_running)?;
+        let answer = serde_json::json!({"sessions": sessions, "total": total});
+        Ok(PyBytes::new(py, answer.to_string().as_bytes()))
+    }
+
+    fn mqtt_session<'py>(&self, py: Python<'py>, client_id: String) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let view = py.detach(|| self.0.mqtt_session(client_id)).map_err(not_running)?;
+        let bytes = view.map(|view| serde_json::to_vec(&view)).transpose().map_err(bad_value)?;
+        Ok(bytes.map(|bytes| PyBytes::new(py, &bytes)))
+    }
+
+    fn kick_mqtt(&self, py: Python<'_>, client_id: String) -> PyResult<bool> {
+        self.call(py, move |engine, now| engine.kick_mqtt(&client_id, now))
+    }
+
+    fn mqtt_retained<'py>(
+        &self,
+        py: Python<'py>,
+        filter: &str,
+        most: usize,
+        clear: bool,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        if Filter::parse(filter).is_none_or(|parsed| parsed.group.is_some()) {
+            return Err(PyValueError::new_err("must be a topic filter of MQTT"));
+        }
+        let views = py.detach(|| self.0.mqtt_retained(filter, most, clear)).map_err(not_running)?;
+        Ok(PyBytes::new(py, &serde_json::to_vec(&views).map_err(bad_value)?))
     }
 
     fn move_publisher(

@@ -341,6 +341,7 @@ impl Engine {
         self.tend_disk(now);
         self.relieve_memory();
         self.tell_limits(now);
+        self.mqtt.denials.tell(now, &mut self.events);
         self.work.end_turn();
     }
 

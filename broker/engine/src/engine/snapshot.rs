@@ -40,10 +40,25 @@ pub struct Snapshot {
     merged_reads: u64,
     lab_service_time_ns: u64,
     accepting: bool,
+    mqtt: MqttFigures,
     pub(crate) topics: Vec<TopicView>,
     producers: Vec<ClientView>,
     #[serde(skip)]
     publishing: Vec<ConnKey>, // those of `producers`
+}
+
+/// Of MQTT; counters since the start.
+#[derive(Debug, Serialize)]
+struct MqttFigures {
+    sessions: usize,
+    subscriptions: usize,
+    retained: usize,
+    published: u64,
+    delivered: u64,
+    dropped: u64,
+    denied: u64,
+    expired: u64,
+    refused: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -199,11 +214,27 @@ impl Engine {
             merged_reads: self.counters.sharing.merged,
             lab_service_time_ns: self.config.lab_service_time_ns,
             accepting: self.refusal.is_none(),
+            mqtt: self.mqtt_figures(),
             topics: Vec::new(),
             producers: Vec::new(),
             publishing,
         };
         (overview, keys)
+    }
+
+    fn mqtt_figures(&self) -> MqttFigures {
+        let (hub, counters) = (&self.mqtt, self.mqtt.counters);
+        MqttFigures {
+            sessions: hub.sessions.len(),
+            subscriptions: hub.filters.len(),
+            retained: hub.retained.len(),
+            published: counters.published,
+            delivered: counters.delivered,
+            dropped: counters.dropped,
+            denied: counters.denied,
+            expired: counters.expired,
+            refused: counters.refused,
+        }
     }
 
     /// Views of the topics of `keys` that still exist. A busy topic takes about 0.1 ms, so a caller with many asks for

@@ -16,6 +16,7 @@ use serde::Serialize;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::engine::control::TopicBins;
+use crate::engine::mqtt::inspection::{RetainedView, SessionView};
 use crate::engine::snapshot::Snapshot;
 use crate::event::Event;
 use crate::http::Handed;
@@ -151,6 +152,39 @@ impl Handle {
         }
         snapshot.complete(views);
         Ok(snapshot)
+    }
+
+    /// MQTT's sessions, at most `most` of them, and how many there are; several turns, as a snapshot.
+    pub fn mqtt_sessions(&self, most: usize) -> Result<(Vec<SessionView>, usize), NotRunning> {
+        let keys = self.call(|engine, _| engine.mqtt_session_keys())?;
+        let mut views = Vec::new();
+        for part in keys.get(..most).unwrap_or(&keys).chunks(VISITS_A_TURN) {
+            let part = part.to_vec();
+            views.extend(self.call(move |engine, now| engine.mqtt_session_views(&part, false, now))?);
+        }
+        Ok((views, keys.len()))
+    }
+
+    /// The session of a client, with its filters.
+    pub fn mqtt_session(&self, client_id: String) -> Result<Option<SessionView>, NotRunning> {
+        self.call(move |engine, now| {
+            let key = engine.mqtt_session_key(&client_id);
+            engine.mqtt_session_views(key.as_slice(), true, now).pop()
+        })
+    }
+
+    /// What is retained under a filter, at most `most`, in portions. `clear`: it is removed.
+    pub fn mqtt_retained(&self, filter: &str, most: usize, clear: bool) -> Result<Vec<RetainedView>, NotRunning> {
+        let (mut replay, mut views) = (Some(Engine::retained_under(filter)), Vec::new());
+        while let Some(mut at) = replay.take().filter(|_| views.len() < most) {
+            let (part, at, is_over) = self.call(move |engine, now| {
+                let (part, is_over) = engine.mqtt_retained(&mut at, VISITS_A_TURN, clear, now);
+                (part, at, is_over)
+            })?;
+            views.extend(part);
+            replay = Some(at).filter(|_| !is_over);
+        }
+        Ok(views)
     }
 
     /// The recorded decisions of a limited topic; also in pieces. `None`: no such topic, or it has no limit.

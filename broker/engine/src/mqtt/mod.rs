@@ -1,8 +1,10 @@
 //! MQTT's sessions and subscriptions, without connections: who wants which names, and what a session is still owed.
 //!
-//! Imports `protocol`, `queueing`, `keys`, `time` and `timer`. Begin with `Hub`; `filter_trie` finds subscribers, `forms`
-//! has the bytes that they share, and `session` what one client has, also while it is away.
+//! Imports `protocol`, `queueing`, `event`, `keys`, `time` and `timer`. Begin with `Hub`; `filter_trie` finds
+//! subscribers, `managed_names` topics, `forms` has the bytes that they share, and `session` what one client has, also
+//! while it is away.
 
+pub mod denials;
 pub mod filter_trie;
 pub mod forms;
 pub mod group;
@@ -19,6 +21,7 @@ use std::rc::Rc;
 use slotmap::SlotMap;
 
 use crate::keys::{GroupKey, SessionKey};
+use crate::mqtt::denials::Denials;
 use crate::mqtt::filter_trie::FilterTrie;
 use crate::mqtt::group::Group;
 use crate::mqtt::managed_names::ManagedNames;
@@ -39,6 +42,7 @@ pub struct Hub {
     pub retained: Retained,
     pub verified: HashMap<Box<str>, [u8; 32]>, // {user: digest of the password that was right}
     pub counters: Counters,
+    pub denials: Denials,
     pub began: Option<Nanos>, // to tell `$SYS`
     pub most_clients: usize,  // that it has told
     pub armed: Armed,         // to tell it again

@@ -8,6 +8,7 @@ use crate::config::MqttIdentity;
 use crate::engine::Engine;
 use crate::engine::mqtt::publishing::may_be_published;
 use crate::keys::{ConnKey, SessionKey};
+use crate::mqtt::denials::Action;
 use crate::mqtt::session::{ENDS_WITH_CONNECTION, NEVER_EXPIRES, Session};
 use crate::mqtt::will::Will;
 use crate::protocol::identify::Identity;
@@ -38,7 +39,8 @@ impl Engine {
         let access = self.access_of(client_id, identified.as_ref().and_then(|who| who.user.as_deref()));
         if connect.will.as_ref().is_some_and(|will| access.as_ref().is_some_and(|access| !access.may_write(will.topic)))
         {
-            self.mqtt.counters.denied += 1;
+            let topic = connect.will.as_ref().map_or("", |will| will.topic).to_owned();
+            self.deny(Action::Publish, client_id, &topic);
             self.refuse_connect(key, version, Reason::NOT_AUTHORIZED, "the client may not publish its will");
             return Ok(());
         }
@@ -95,7 +97,7 @@ impl Engine {
             (None, Some(name)) if self.is_right(name, connect.password.unwrap_or_default()) => Some(name.to_owned()),
             (None, None) if self.config.mqtt_anonymous => None,
             _ => {
-                self.mqtt.counters.denied += 1;
+                self.deny(Action::Connect, connect.client_id, connect.username.unwrap_or_default());
                 return None;
             }
         };

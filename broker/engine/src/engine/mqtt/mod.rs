@@ -5,6 +5,7 @@
 //! into the queue of a session, from which acknowledgements let it go (`windows`).
 
 pub mod connecting;
+pub mod inspection;
 pub mod packets;
 pub mod publishing;
 pub mod routing;

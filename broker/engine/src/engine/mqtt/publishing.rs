@@ -5,6 +5,7 @@ use std::rc::Rc;
 use crate::clients::reply::Reply;
 use crate::engine::Engine;
 use crate::keys::{ConnKey, SessionKey};
+use crate::mqtt::denials::Action;
 use crate::mqtt::managed_names::V3Excess;
 use crate::mqtt::session::Arrival;
 use crate::protocol::codec;
@@ -33,7 +34,8 @@ impl Engine {
         self.mqtt.counters.bytes_in += publish.payload.len() as u64;
         let may_write = self.mqtt.sessions.get(session).is_none_or(|session| session.may_write(&name));
         if !may_be_published(&name) || !may_write {
-            self.mqtt.counters.denied += 1;
+            let client = self.mqtt.sessions.get(session).map(|session| session.client_id.clone()).unwrap_or_default();
+            self.deny(Action::Publish, &client, &name);
             if publish.qos == Qos::AtMostOnce || self.mqtt_client(key).is_some_and(|mqtt| mqtt.version == Version::V5) {
                 self.acknowledge_publish(key, publish.qos, publish.id, Reason::NOT_AUTHORIZED, Written::default());
                 return Ok(());
@@ -70,6 +72,12 @@ impl Engine {
             Err(why) => self.refuse_publish(key, publish.qos, publish.id, &why),
         }
         Ok(())
+    }
+
+    /// Counts something that a client was denied, and has it logged.
+    pub(crate) fn deny(&mut self, action: Action, client: &str, name: &str) {
+        self.mqtt.counters.denied += 1;
+        self.mqtt.denials.note(action, client, name);
     }
 
     /// The name of a PUBLISH, by its alias if it has none itself.

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use crate::clients::reply::Reply;
 use crate::engine::Engine;
 use crate::keys::{ConnKey, GroupKey, SessionKey};
+use crate::mqtt::denials::Action;
 use crate::mqtt::filter_trie::{Place, Subscriber, Who};
 use crate::mqtt::group::{Group, Member};
 use crate::mqtt::retained::Replay;
@@ -43,7 +44,8 @@ impl Engine {
         if access.is_some_and(|access| {
             !access.may_subscribe(filter.pattern) || filter.group.is_some() && !access.may_read(filter.pattern)
         }) {
-            self.mqtt.counters.denied += 1;
+            let client = self.mqtt.sessions.get(key).map(|session| session.client_id.clone()).unwrap_or_default();
+            self.deny(Action::Subscribe, &client, filter.pattern);
             return Reason::UNSPECIFIED; // Eclipse Paho's clients of the suite take no other refusal
         }
         if let Some(group) = filter.group {

@@ -5,6 +5,7 @@ mod client;
 mod connections;
 mod delivery;
 mod durable;
+mod inspection;
 mod managed_topics;
 mod retained;
 mod round_trip;

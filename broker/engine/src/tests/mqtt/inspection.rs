@@ -1,0 +1,92 @@
+//! What operators see of sessions and retained messages, and end.
+
+use serde_json::{Value, json};
+
+use crate::engine::Engine;
+use crate::event::Event;
+use crate::harness::pair::{Pair, S};
+use crate::protocol::mqtt::version::Version;
+use crate::tests::mqtt::client::{Client, packet, publish_5, text};
+
+const ONE_MINUTE: [u8; 5] = [0x11, 0, 0, 0, 60]; // Session Expiry Interval
+
+fn view(pair: &Pair, client_id: &str) -> Value {
+    let key = pair.engine.mqtt_session_key(client_id).expect("a session");
+    let views = pair.engine.mqtt_session_views(&[key], true, pair.now);
+    serde_json::to_value(&views[0]).expect("JSON")
+}
+
+fn retained(pair: &mut Pair, filter: &str, clear: bool) -> Vec<String> {
+    let (mut replay, mut names) = (Engine::retained_under(filter), Vec::new());
+    loop {
+        let (views, is_over) = pair.engine.mqtt_retained(&mut replay, 2, clear, pair.now);
+        names.extend(
+            views
+                .iter()
+                .map(|view| serde_json::to_value(view).expect("JSON")["name"].as_str().expect("a name").to_owned()),
+        );
+        if is_over {
+            return names;
+        }
+    }
+}
+
+#[test]
+fn a_session_is_shown_with_what_it_is_owed_while_its_client_is_away() {
+    let mut pair = Pair::new();
+    let (mut client, _) = Client::with(&mut pair, "away", true, &ONE_MINUTE);
+    client.subscribe(&mut pair, "a/+", 1);
+    client.subscribe(&mut pair, "$share/g/b", 1);
+    let shown = view(&pair, "away");
+    assert_eq!(shown["filters"], json!(["a/+", "$share/g/b"]));
+    assert_eq!((&shown["connected"], &shown["version"], &shown["expiry_s"]), (&json!(true), &json!("5.0"), &json!(60)));
+    client.send(&mut pair, &[0xe0, 0]);
+    let mut publisher = Client::new(&mut pair, "publisher");
+    publisher.publish_5(&mut pair, "a/b", 1, 1, "x");
+    pair.advance(10 * S);
+    let shown = view(&pair, "away");
+    assert_eq!((&shown["connected"], &shown["queued"], &shown["ends_in_s"]), (&json!(false), &json!(1), &json!(50)));
+}
+
+#[test]
+fn who_is_kicked_is_told_why_and_leaves_nothing_behind() {
+    let mut pair = Pair::new();
+    let (mut client, _) = Client::with(&mut pair, "client", true, &ONE_MINUTE);
+    client.subscribe(&mut pair, "a/+", 1);
+    assert!(pair.engine.kick_mqtt("client", pair.now));
+    pair.turn();
+    assert_eq!(client.take(&mut pair)[0][2], 0x98);
+    assert!(client.has_ended(&pair));
+    assert!(pair.engine.mqtt_session_key("client").is_none());
+    assert!(!pair.engine.kick_mqtt("client", pair.now));
+    let (_, answer) = Client::with(&mut pair, "client", false, &ONE_MINUTE);
+    assert_eq!(answer[2], 0, "no session is present");
+}
+
+#[test]
+fn retained_messages_are_listed_by_filter_and_cleared() {
+    let mut pair = Pair::new();
+    let mut client = Client::new(&mut pair, "client");
+    for name in ["a/1", "a/2", "a/3", "b/1"] {
+        client.send(&mut pair, &packet(0x31, &[&text(name)[..], &[0], b"kept"].concat()));
+    }
+    assert_eq!(retained(&mut pair, "a/+", false), ["a/1", "a/2", "a/3"]);
+    assert_eq!(retained(&mut pair, "a/+", true), ["a/1", "a/2", "a/3"]);
+    assert_eq!(retained(&mut pair, "#", false), ["b/1"]);
+    client.subscribe(&mut pair, "#", 0);
+    assert_eq!(client.messages(&mut pair), [("b/1".to_owned(), "kept".to_owned())]);
+}
+
+#[test]
+fn what_a_client_is_denied_is_told() {
+    let mut pair = Pair::new();
+    let mut client = Client::accept(&mut pair);
+    client.connect(&mut pair, Version::V5, "client");
+    client.send(&mut pair, &publish_5("$SYS/x", 1, 1, "x"));
+    let denied = |event: &Event| match event {
+        Event::MqttDenied { action, client, name, times } => Some((*action, client.clone(), name.clone(), *times)),
+        _ => None,
+    };
+    let told: Vec<_> = pair.engine.poll_events().iter().filter_map(denied).collect();
+    assert_eq!(told, [("publish", "client".to_owned(), "$SYS/x".to_owned(), 1)]);
+}

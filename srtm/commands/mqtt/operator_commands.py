@@ -1,0 +1,181 @@
+"""``srtm mqtt ...``: sessions and retained messages of MQTT, asked of all brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import Annotated, NamedTuple, TypeVar
+
+import msgspec
+import typer
+from rich.console import Console
+
+from srtm.client.broker import BrokerClient
+from srtm.client.distributor import DistributorClient
+from srtm.console.distributor_call import ask_distributor
+from srtm.console.output import DistributorOption, JsonOption, TokenOption, show, table
+from srtm.console.running import run_trio
+from srtm.control import MqttRetained, MqttSession
+from srtm.errors import NotFound, Unavailable
+from srtm.text import plural
+
+app = typer.Typer(no_args_is_help=True, help="MQTT: list sessions and retained messages, end them.")
+BrokerOption = Annotated[
+    str | None,
+    typer.Option("--broker", metavar="HOST:PORT", help="Ask this broker alone: the address of its HTTP."),
+]
+ClientArgument = Annotated[str, typer.Argument(metavar="NAME", help="A client identifier.")]
+
+_T = TypeVar("_T")
+Question = Callable[[BrokerClient], Awaitable[_T]]
+
+
+class Place(NamedTuple):
+    """A broker that is asked."""
+
+    name: str
+    address: str  # of its HTTP
+
+
+@app.command()
+def sessions(
+    broker: BrokerOption = None,
+    most: Annotated[int, typer.Option(min=1, max=10_000, help="Sessions of each broker to list.")] = 1_000,
+    distributor: DistributorOption = None,
+    token: TokenOption = None,
+    json_file: JsonOption = None,
+) -> None:
+    """List the sessions of all brokers, with what waits for each."""
+    answers = _ask(broker, distributor, token, lambda client: client.mqtt_sessions(most))
+    found = [(place.name, one) for place, answer in answers for one in answer.sessions]
+    found.sort(key=lambda one: (one[1].client_id, one[0]))
+    total = sum(answer.total for _, answer in answers)
+    show("mqtt sessions", [_row(name, one) for name, one in found], json_file, partial(_show_sessions, found, total))
+
+
+@app.command()
+def session(
+    name: ClientArgument,
+    broker: BrokerOption = None,
+    distributor: DistributorOption = None,
+    token: TokenOption = None,
+    json_file: JsonOption = None,
+) -> None:
+    """Show the session of a client, with its subscriptions."""
+    answers = _ask(broker, distributor, token, partial(_or_none, lambda client: client.mqtt_session(name)))
+    found = [(place.name, one) for place, one in answers if one is not None]
+    if not found:
+        raise NotFound("client", name)
+    show("mqtt session", [_row(at, one) for at, one in found], json_file, partial(_show_session, found))
+
+
+@app.command()
+def kick(
+    name: ClientArgument,
+    broker: BrokerOption = None,
+    distributor: DistributorOption = None,
+    token: TokenOption = None,
+    json_file: JsonOption = None,
+) -> None:
+    """End the session of a client and its connection. What waits for it is dropped, its will is published."""
+    answers = _ask(broker, distributor, token, partial(_or_none, lambda client: client.kick_mqtt(name)))
+    ended = [place.name for place, was_there in answers if was_there]
+    if not ended:
+        raise NotFound("client", name)
+    result = {"client": name, "brokers": ended}
+    show("mqtt kick", result, json_file, lambda console: console.print(f"{name} is ended at {', '.join(ended)}"))
+
+
+@app.command()
+def retained(
+    pattern: Annotated[str, typer.Argument(metavar="FILTER", help="Of names, as clients subscribe to.")] = "#",
+    clear: Annotated[bool, typer.Option("--clear", help="Remove them.")] = False,
+    broker: BrokerOption = None,
+    distributor: DistributorOption = None,
+    token: TokenOption = None,
+    json_file: JsonOption = None,
+) -> None:
+    """List what is retained under a filter, up to 10,000 of each broker. Without one, all but `$SYS`."""
+    answers = _ask(broker, distributor, token, lambda client: client.mqtt_retained(pattern, clear=clear))
+    found = sorted((one.name, place.name, one) for place, answer in answers for one in answer)
+    rows = [{"broker": at, **msgspec.to_builtins(one)} for _, at, one in found]
+    title = "Removed" if clear else "Retained"
+    show("mqtt retained", rows, json_file, partial(_show_retained, title, [(at, one) for _, at, one in found]))
+
+
+def _ask(
+    broker: str | None, distributor: list[str] | None, token: str | None, question: Question[_T]
+) -> list[tuple[Place, _T]]:
+    """Return each broker's answer. Raises Unavailable, which names those that did not answer."""
+    if broker is not None:
+        return run_trio(partial(_ask_all, [Place(broker, broker)], token, question))
+
+    async def ask_members(client: DistributorClient) -> list[tuple[Place, _T]]:
+        views = [view for view in await client.brokers() if view["alive"] is not False]
+        return await _ask_all([Place(view["name"], view["http_address"]) for view in views], token, question)
+
+    return ask_distributor(distributor, token, ask_members)
+
+
+async def _ask_all(places: Sequence[Place], token: str | None, question: Question[_T]) -> list[tuple[Place, _T]]:
+    answers, silent = [], []
+    for place in places:
+        async with aclosing(BrokerClient(place.address, token)) as client:
+            try:
+                answers.append((place, await question(client)))
+            except Unavailable as error:
+                silent.append(f"{place.name}: {error}")
+    if silent:
+        raise Unavailable(f"not all brokers answer, and some may have done what was asked: {'; '.join(silent)}")
+    return answers
+
+
+async def _or_none(question: Question[_T], client: BrokerClient) -> _T | None:
+    try:
+        return await question(client)
+    except NotFound:
+        return None
+
+
+def _row(broker: str, one: MqttSession) -> dict[str, object]:
+    return {"broker": broker, **msgspec.to_builtins(one)}
+
+
+def _show_sessions(found: Sequence[tuple[str, MqttSession]], total: int, console: Console) -> None:
+    columns = ["client", "broker", "state", "address", "subscriptions", "queued", "in flight", "dropped"]
+    rows = [
+        [
+            one.client_id,
+            broker,
+            _state(one),
+            one.address,
+            one.subscriptions,
+            one.queued,
+            one.in_flight,
+            one.dropped,
+        ]
+        for broker, one in found
+    ]
+    console.print(table("Sessions", columns, rows, left=4))
+    if total > len(found):
+        console.print(f"{total:,} in all: --most lists more")
+
+
+def _state(one: MqttSession) -> str:
+    if one.connected:
+        return f"MQTT {one.version}"
+    return "away" if one.ends_in_s is None else f"away, ends in {plural(one.ends_in_s, 'second')}"
+
+
+def _show_session(found: Sequence[tuple[str, MqttSession]], console: Console) -> None:
+    for broker, one in found:
+        _show_sessions([(broker, one)], 1, console)
+        for text in one.filters:
+            console.print(f"  subscribes to {text}", soft_wrap=True)
+
+
+def _show_retained(title: str, found: Sequence[tuple[str, MqttRetained]], console: Console) -> None:
+    columns = ["name", "broker", "QoS", "bytes", "expires in s"]
+    rows = [[one.name, broker, one.qos, one.bytes, one.expires_in_s] for broker, one in found]
+    console.print(table(title, columns, rows, left=2))
