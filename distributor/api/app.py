@@ -13,6 +13,7 @@ import trio
 from fastapi import FastAPI, Request, Response
 
 from distributor.api.access import Access
+from distributor.api.auditing import add_audit
 from distributor.api.bodies import TopicFile, read_document, read_message
 from distributor.api.budgets import add_budgets, budgets
 from distributor.api.capacity import add_capacity_routes
@@ -73,6 +74,7 @@ def make_app(
     add_page_routes(app, registry, observer)
     add_budgets(app, registry.config)
     add_refusals(app)
+    add_audit(app, registry)
     describe(app)
     if admit is not None:
         app.middleware("http")(checked_first(admit))
@@ -104,6 +106,7 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: SyncService, layout
         fitted = layouts.intended(options) if layouts is not None else not_fitted
         async with _spec(request, config) as spec:
             topic = await registry.submit(spec, create_only=True, fitting=fitted)
+            request.state.created_topic = topic.name
             if layouts is not None:
                 await layouts.submitted(topic, None, options)
             return json_answer(await _explained(topic, registry, syncing, layouts, confidence), 201)

@@ -14,6 +14,7 @@ from distributor.api.access import is_open, scopes
 from distributor.api.bodies import TopicFile
 from distributor.page.latency_history import HistoryView
 from distributor.page.rows import BrokerRows, TopicRows
+from distributor.storage.audit_log import AuditEntry
 from distributor.verdict.why import Why
 from distributor.views import broker_view, nsqlookupd, topic_view
 from srtm import control
@@ -70,6 +71,7 @@ ANSWERS: dict[tuple[str, str], Any] = {
     ("PATCH", "/v1/topics/{name}/publishers"): topic_view.TopicView,
     ("GET", "/v1/topics/{name}/publishers"): topic_view.PublisherColumns,
     ("GET", "/v1/topics/{name}/publishers/{publisher_id}"): control.Assignment,
+    ("GET", "/v1/audit"): list[AuditEntry],
     ("GET", "/v1/brokers"): list[broker_view.BrokerView],
     ("GET", "/v1/brokers/{name}"): broker_view.BrokerView,
     ("DELETE", "/v1/brokers/{name}"): None,

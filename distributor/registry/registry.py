@@ -46,6 +46,7 @@ class Registry:
 
     # Cluster state
     config = _Value(lambda registry: registry.state.config)
+    audit = _Value(lambda registry: registry.state.audit)
     leads = _Value(lambda registry: registry.state.leads)
     leader_url = _Value(lambda registry: registry.state.leader_url)
     identity = _Value(lambda registry: registry.state.identity)

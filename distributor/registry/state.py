@@ -35,6 +35,7 @@ from distributor.registry.desired_state import changes_desired_state
 from distributor.registry.liveness import Liveness
 from distributor.registry.topic_table import TopicTable
 from distributor.storage import cluster_rows
+from distributor.storage.audit_log import AuditLog
 from distributor.storage.cluster_rows import Stored
 from distributor.storage.store import Store
 from srtm.errors import NotFound
@@ -75,6 +76,7 @@ class ClusterState:
         self.incarnations: dict[str, str] = {}  # {broker: incarnation} that are not dead; a new one when it changes
         self._acknowledged: set[str] = set()  # topics of which brokers have acknowledged more than is stored
         self._store = store
+        self.audit = AuditLog(store, wall_ns)
 
     async def load(self) -> None:
         """Read everything from the store. Raises Unavailable."""

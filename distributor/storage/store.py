@@ -157,6 +157,14 @@ fittings = Table(
     Column("outcome", Text, nullable=False),  # JSON, as shown
 )
 
+audit = Table(  # a ring: `slot` is `number` modulo the entries that are kept
+    "audit",
+    metadata,
+    Column("slot", BigInteger, primary_key=True),
+    Column("number", BigInteger, nullable=False),
+    Column("entry", Text, nullable=False),  # JSON, as shown
+)
+
 marks = Table(  # caps of full brokers, by promise and traffic class
     "marks",
     metadata,

@@ -174,6 +174,15 @@ class DistributorClient:
         """Return the decisions about a topic: ``number, at, lines``, newest first. Raises NotFound."""
         return await self._call("GET", f"/v1/topics/{path_part(name)}/decisions", list[Json])
 
+    async def audit(self, *, limit: int = 100, topic: str | None = None, broker: str | None = None) -> list[Json]:
+        """Return the latest changes, newest first: ``number, at, who, what, source, subject, before, after``.
+
+        Raises BadInput.
+        """
+        query = {"limit": str(limit)} | ({} if topic is None else {"topic": topic})
+        query |= {} if broker is None else {"broker": broker}
+        return await self._call("GET", "/v1/audit", list[Json], query=query)
+
     async def assignment(self, topic: str, publisher_id: str) -> Assignment:
         """Return the broker of a publisher. Raises NotFound (no such topic), Unavailable (no broker)."""
         return await self._call(

@@ -25,7 +25,7 @@ from srtm.commands import (
 from srtm.commands.mqtt import operator_commands as mqtt
 from srtm.console.options import add_trust
 from srtm.console.usage import usage_text
-from srtm.operations import configs, doctor, stores, waiting
+from srtm.operations import audit_list, configs, doctor, stores, waiting
 from srtm.operations.configs import add_config, with_service_file
 from srtm.version import __version__
 
@@ -44,6 +44,7 @@ app.command("adaptor")(add_config(services.adaptor))
 app.command("up")(add_config(services.up))
 app.command("wait")(waiting.wait)
 app.command("doctor")(doctor.doctor)
+app.command("audit")(audit_list.audit)
 app.add_typer(configs.app, name="config")
 app.add_typer(stores.app, name="store")
 topics.app.command("size")(sizes.size)

@@ -128,6 +128,11 @@ class Tokens:
         holder = self._found(token)
         return holder is not None and (holder.scope == OPERATOR or holder.scope in scopes)
 
+    def holder_name(self, authorization: str) -> str:
+        """Return the name of the holder of a token that was checked; "nobody" if it is none of these any more."""
+        holder = self._holder(authorization)
+        return "nobody" if holder is None else holder.name
+
     def check(self, authorization: str | None, scopes: Collection[Scope], broker: str | None = None) -> None:
         """Check the header ``authorization``. ``broker``: the broker in whose name the request speaks, if it does.
 

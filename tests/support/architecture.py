@@ -116,8 +116,8 @@ ARROWS = {
     ),
     "distributor.api": (
         "distributor.config distributor.fitting distributor.jobs distributor.model distributor.page "
-        "distributor.registry distributor.sync distributor.verdict distributor.views srtm.control srtm.net "
-        "srtm.protocol srtm.topics srtm.web"
+        "distributor.registry distributor.storage distributor.sync distributor.verdict distributor.views srtm.control "
+        "srtm.net srtm.protocol srtm.topics srtm.web"
     ),
     "distributor.leadership": (
         "distributor.api distributor.config distributor.fitting distributor.jobs distributor.page distributor.registry "
