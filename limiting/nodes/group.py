@@ -222,7 +222,7 @@ class Group:
         if isinstance(self.machine, Exact):
             self.machine.cut.discard(peer)
         if self._node is not None:
-            self._node.greet()
+            self._node.reached(peer, self._at(clocks))
 
     def down(self, peer: int) -> None:
         """A peer cannot be reached."""

@@ -99,6 +99,11 @@ class Node:
         numbers = zip(levels, self.levels.rates, self.levels.bursts, strict=True)
         return [Look(burst - level, rate, burst) for level, rate, burst in numbers]
 
+    def reached(self, peer: int, at_ns: int) -> None:
+        """A peer can be reached again: tell it at once what it has not acknowledged."""
+        self.greet()
+        self._put(peer, *self._links[peer].repeat(0, at_ns))
+
     def tick(self, at_ns: int) -> None:
         """Repeat what was not acknowledged for a second. Call it about as often."""
         for peer, link in self._links.items():

@@ -21,7 +21,7 @@ namespace = "api"
 subject = "*"
 policies = [{{name = "burst", rate = {RATE}, burst = {BURST}}}]
 """
-TOLD_AFTER_S = 1.2  # what a cut held back is repeated within a second of its end
+TOLD_AFTER_S = 0.3  # what a cut held back is told as soon as the link is back
 
 
 async def test_nodes_that_are_killed_and_cut_off_hold_one_limit(tmp_path: Path) -> None:

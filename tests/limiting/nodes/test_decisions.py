@@ -127,6 +127,21 @@ async def test_a_part_that_goes_on_lets_the_whole_contract_through_and_hears_of_
     assert rig.running["b"].peek("api", "user").policies[0].remaining == 0
 
 
+async def test_a_node_that_was_cut_off_tells_at_once_what_it_took(autojump_clock: MockClock, rig: Rig) -> None:
+    await started(rig, "replicated", contract(rate=0.001))
+    await rig.split("c", "ab")
+    assert await rig.taken("c", 20) == 12
+    b = rig.running["b"]
+    assert b.mesh is not None
+    assert b.peek("api", "user").policies[0].remaining == 12
+    rig.cut.clear()
+    with trio.fail_after(3):
+        while not b.mesh.is_up("c"):  # noqa: ASYNC110 - the mesh tells nobody but its own
+            await trio.sleep(0.001)
+    await trio.sleep(0.01)
+    assert b.peek("api", "user").policies[0].remaining == 0
+
+
 async def test_without_the_clusters_key_no_link_opens(autojump_clock: MockClock, rig: Rig) -> None:
     rig.keys["c"] = ClusterKey(b"another key, of another cluster")
     await started(rig, "replicated")
