@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import msgspec
-from fastapi import FastAPI, Query, Response
+from fastapi import FastAPI, Query, Request, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from distributor.registry.registry import Registry
@@ -16,10 +16,14 @@ from distributor.storage.topic_rows import NO_PUBLISHERS
 from srtm.errors import BadInput, SrtmError
 from srtm.log import Log
 from srtm.web.bodies import json_answer
+from srtm.web.browser import SESSION, authorization
 
 _CHANGING = ("POST", "PUT", "PATCH", "DELETE")
 # What brokers and adaptors say by the second, and what changes nothing.
-_NO_CHANGE = re.compile(r"/v1/brokers/[^/]+/(sync|history|measurements/.*)|/v1/shares|/v1/plan|/v1/topics/[^/]+/plan")
+_NO_CHANGE = re.compile(
+    r"/v1/brokers/[^/]+/(sync|history|measurements/.*)|/v1/shares|/v1/plan|/v1/topics/[^/]+/plan|/v1/topic-files|"
+    + re.escape(SESSION)
+)
 _SUBJECT = re.compile(r"/v1/(topic|broker)s/([^/]+)(/.*)?")
 ANYBODY = "anybody"  # where no token is needed
 
@@ -65,8 +69,7 @@ class Auditing:
 
     def _holder(self, scope: Scope) -> str:
         tokens = self._registry.config.tokens
-        authorization = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-        return ANYBODY if tokens is None else tokens.holder_name(authorization.decode("latin-1"))
+        return ANYBODY if tokens is None else tokens.holder_name(authorization(Request(scope)) or "")
 
     def _shown(self, subject: tuple[str, str] | None) -> Any:
         """What the log says of a topic or broker; None: it is not there."""

@@ -62,6 +62,16 @@ async def test_every_change_is_there_with_who_what_from_where_before_and_after(o
     assert removed["at"] > created["at"] > 1e9
 
 
+async def test_a_change_on_the_page_is_the_change_of_whoever_signed_in(opened: Distributor) -> None:
+    async with client(opened, "p") as http:
+        del http.headers["Authorization"]
+        http.headers["Sec-Fetch-Site"] = "same-origin"
+        assert (await http.post("/session", content="p")).status_code == 204
+        assert (await http.post("/v1/topics", json=TOPIC)).status_code == 201
+        (created,) = await entries(http)
+    assert (created["who"], created["what"]) == ("ben", "POST /v1/topics")
+
+
 async def test_what_is_refused_or_changes_nothing_is_not_there(opened: Distributor) -> None:
     async with client(opened, "o") as ann, client(opened, "c") as cars:
         assert (await ann.put("/v1/topics/roads", json=TOPIC)).status_code == 200
