@@ -1,0 +1,172 @@
+"""The page in a real Chromium: what an operator sees, signs in to, and changes. Debian's package ``chromium``."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from srtm.cluster.token_files import issue
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+TOPIC = {"rate": 50, "burst": 5, "slo": {"percentile": 99, "latency_ms": 5}, "publishers": [{"count": 30, "rate": 1}]}
+BROKER = {"incarnation": "1", "srtm_version": "1", "tcp_address": "h:1", "http_address": "h:2", "mcap": 900}
+PATIENCE_MS = 20_000
+PHONE = {"width": 390, "height": 800}
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not here: Debian's package chromium brings it"),
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        # --no-sandbox: containers do not let root have one; the page is our own.
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@contextmanager
+def running(folder: Path, *options: str) -> Iterator[str]:
+    """A distributor's URL."""
+    command = [sys.executable, "-m", "srtm", "distributor", "--http-address", "127.0.0.1:0", "--fitting", "off"]
+    command += ["--store", f"sqlite:///{folder / 's.sqlite3'}", *options]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            address = process.stderr.readline().split("http=")[1].strip()
+            rest = threading.Thread(target=process.stderr.read)  # a pipe that nobody reads would stop it
+            rest.start()
+            yield f"http://{address}"
+        finally:
+            process.terminate()
+            process.wait(20)
+            rest.join()
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of a distributor with a broker and a topic."""
+    with running(tmp_path_factory.mktemp("page")) as found:
+        httpx.post(f"{found}/v1/brokers/b1/sync", json=BROKER).raise_for_status()
+        httpx.put(f"{found}/v1/topics/cars", json=TOPIC).raise_for_status()
+        yield found
+
+
+@contextmanager
+def page(browser: Browser, **given: object) -> Iterator[tuple[Page, list[str]]]:
+    """A page, and what its console complained about."""
+    context = browser.new_context(**given)  # type: ignore[arg-type]  # of Playwright's many options
+    context.set_default_timeout(PATIENCE_MS)
+    opened, said = context.new_page(), []
+    opened.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
+    opened.on("pageerror", lambda error: said.append(str(error)))
+    yield opened, said
+    context.close()
+
+
+def test_it_shows_topics_brokers_and_events_and_complains_of_nothing(browser: Browser, url: str) -> None:
+    with page(browser) as (it, said):
+        it.goto(url)
+        row = it.get_by_role("row").filter(has_text="cars")
+        expect(row).to_contain_text("unknown", timeout=PATIENCE_MS)
+        expect(row).to_contain_text("no broker reports the topic")
+        expect(it.get_by_role("status")).to_have_text("live")
+        it.get_by_role("link", name="Brokers").click()
+        expect(it.get_by_role("row").filter(has_text="b1")).to_contain_text("of 900")
+        it.get_by_role("link", name="b1").first.click()
+        expect(it.get_by_role("heading", name="Broker b1")).to_be_visible()
+        assert said == []
+
+
+def test_a_topic_is_planned_changed_and_removed_there(browser: Browser, url: str) -> None:
+    httpx.put(f"{url}/v1/topics/vans", json=TOPIC).raise_for_status()
+    with page(browser) as (it, said):
+        it.goto(f"{url}/#/topics/vans")
+        it.get_by_label("Rate r, msg/s").fill("70")
+        it.get_by_role("button", name="Plan").click()
+        expect(it.get_by_text("What it would do")).to_be_visible(timeout=PATIENCE_MS)
+        assert httpx.get(f"{url}/v1/topics/vans").json()["rate"] == 50
+        it.get_by_role("button", name="Change").click()
+        expect(it.get_by_text("Changed.")).to_be_visible(timeout=PATIENCE_MS)
+        assert httpx.get(f"{url}/v1/topics/vans").json()["rate"] == 70
+        it.get_by_text("Remove this topic").click()
+        it.get_by_label("Type vans to confirm").fill("van")
+        it.get_by_role("button", name="Remove").click()
+        expect(it.get_by_text("That is not vans. Nothing was done.")).to_be_visible()
+        it.get_by_label("Type vans to confirm").fill("vans")
+        it.get_by_role("button", name="Remove").click()
+        it.wait_for_url("**/#/")
+        assert httpx.get(f"{url}/v1/topics/vans").status_code == 404
+        assert said == []
+
+
+def test_what_is_wrong_with_a_change_is_said_in_the_services_words(browser: Browser, url: str) -> None:
+    with page(browser) as (it, _):
+        it.goto(f"{url}/#/topics/cars")
+        it.get_by_label("Rate r, msg/s").fill("1")
+        it.get_by_role("button", name="Change").click()
+        expect(it.get_by_role("alert")).to_contain_text("at least the publishers' rates", timeout=PATIENCE_MS)
+
+
+def test_a_topic_file_is_submitted_with_the_csv_that_it_names(browser: Browser, url: str, tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text("id,rate,correlation_group\na,1,\nb,2,\n")
+    (tmp_path / "t.toml").write_text(
+        'name = "boats"\nrate = 9\nburst = 3\nslo = { percentile = 99, latency_ms = 50 }\n'
+        '[[publishers]]\ncsv = "p.csv"\n'
+    )
+    with page(browser) as (it, _):
+        it.goto(f"{url}/#/submit")
+        it.locator("#files").set_input_files([tmp_path / "t.toml", tmp_path / "p.csv"])
+        expect(it.get_by_text("With p.csv.")).to_be_visible()
+        it.get_by_role("button", name="Submit").click()
+        expect(it.get_by_text("Submitted:")).to_be_visible(timeout=PATIENCE_MS)
+        assert httpx.get(f"{url}/v1/topics/boats").json()["publishers"] == 2
+
+
+@pytest.mark.parametrize("where", ["#/", "#/topics/cars", "#/brokers/b1", "#/submit"])
+def test_on_a_phone_nothing_sticks_out(browser: Browser, url: str, where: str) -> None:
+    with page(browser, viewport=PHONE, color_scheme="dark") as (it, said):
+        it.goto(f"{url}/{where}")
+        expect(it.get_by_role("heading", level=1)).to_be_visible()
+        it.wait_for_load_state("load")
+        assert it.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        assert said == []
+
+
+def test_a_keyboard_sorts_the_list_and_opens_a_topic(browser: Browser, url: str) -> None:
+    with page(browser) as (it, _):
+        it.goto(url)
+        it.get_by_role("button", name="Topic").focus()
+        it.keyboard.press("Enter")
+        expect(it.get_by_role("columnheader", name="Topic")).to_have_attribute("aria-sort", "ascending")
+        it.get_by_role("link", name="cars").first.focus()
+        it.keyboard.press("Enter")
+        expect(it.get_by_role("heading", name="Topic cars")).to_be_visible()
+
+
+def test_with_tokens_it_asks_for_one_and_takes_no_wrong_one(browser: Browser, tmp_path: Path) -> None:
+    issued = issue(tmp_path, [])
+    with running(tmp_path, "--tokens", str(issued.list_file)) as closed, page(browser) as (it, _):
+        it.goto(closed)
+        it.get_by_label("Token").fill("wrong")
+        it.get_by_role("button", name="Sign in").click()
+        expect(it.get_by_role("alert")).to_contain_text("must be the token of an operator", timeout=PATIENCE_MS)
+        it.get_by_label("Token").fill(issued.operator)
+        it.get_by_role("button", name="Sign in").click()
+        expect(it.get_by_role("heading", name="Topics")).to_be_visible(timeout=PATIENCE_MS)
+        (cookie,) = it.context.cookies()
+        assert cookie.get("httpOnly")
+        it.get_by_role("button", name="Sign out").click()
+        expect(it.get_by_label("Token")).to_be_visible()
