@@ -29,7 +29,7 @@ from bench.experiments.figures import (
 from bench.experiments.lab.figure import Effort, Experiment
 from bench.experiments.lab.publishing import Shown, make_directory, publish
 from bench.experiments.lab.stored_figure import Finished
-from bench.experiments.limits import hot_subject, replicated, windows
+from bench.experiments.limits import hot_subject, real_nodes, replicated, windows
 from bench.harness.results.publish import refuse_unpublishable
 from bench.harness.results.sources import source_fingerprint
 from bench.harness.results.verdict import Verdict
@@ -37,7 +37,7 @@ from srtm.errors import BadInput
 
 _MODULES = (
     *(laboratory, fig06, fig07, fig08, fig09, fig10, fig11),
-    *(eq01, prop1, modes, limiters, split_study, replicated, hot_subject, windows),
+    *(eq01, prop1, modes, limiters, split_study, replicated, hot_subject, windows, real_nodes),
 )
 EXPERIMENTS: dict[str, Experiment] = {module.EXPERIMENT.name: module.EXPERIMENT for module in _MODULES}
 QUICK = Effort(seconds=15.0, repetitions=2)
@@ -104,7 +104,7 @@ def lasted(made: Sequence[Made], effort: Effort) -> str:
 
 def _one(name: str, selected: Selected, options: FiguresOptions, show: Callable[[str], None]) -> Made:
     finished = Finished(options.directory, name)
-    if options.resume and (kept := _kept(finished, options.effort)) is not None:
+    if options.resume and (kept := _kept(finished, selected.experiment, options.effort)) is not None:
         show(f"{kept.verdict.line} (kept)")
         if options.document is not None:
             finished.publish(options.document, selected.experiment.name)
@@ -121,7 +121,7 @@ def _made(name: str, selected: Selected, options: FiguresOptions, show: Callable
     figure = experiment.run(effort)
     took_s, processor_s = time.monotonic() - clock_s, time.process_time() - processor_s
     settings = {
-        **_settings(effort),
+        **_settings(experiment, effort),
         "sources": source_fingerprint(),
         "conditions": figure.conditions,
         "took_s": round(took_s, 3),
@@ -133,17 +133,17 @@ def _made(name: str, selected: Selected, options: FiguresOptions, show: Callable
     return Made(verdict=verdict, took_s=took_s, processor_s=processor_s)
 
 
-def _settings(effort: Effort) -> dict[str, object]:
-    return {"seconds": effort.seconds, "repetitions": effort.repetitions, "simulated": True}
+def _settings(experiment: Experiment, effort: Effort) -> dict[str, object]:
+    return {"seconds": effort.seconds, "repetitions": effort.repetitions, "simulated": experiment.how == "Simulated"}
 
 
-def _kept(finished: Finished, effort: Effort) -> Made | None:
+def _kept(finished: Finished, experiment: Experiment, effort: Effort) -> Made | None:
     """What an earlier run of the same sources and settings found; None: it has to be run."""
     stored, sources = finished.stored(), source_fingerprint()
     results = None if stored is None else stored.results
     if results is None or results.seed != effort.seed:
         return None
-    if any(results.settings.get(key) != value for key, value in _settings(effort).items()):
+    if any(results.settings.get(key) != value for key, value in _settings(experiment, effort).items()):
         return None
     if sources is None or results.settings.get("sources") != sources or not isinstance(results.result, list):
         return None
