@@ -222,6 +222,7 @@ class BrokerConfig:
     lookupd_tcp_addresses: tuple[str, ...] = ()
     auth_http_addresses: tuple[str, ...] = ()  # (): AUTH is disabled
     auth_http_request_method: str = "get"
+    topic_acl_file: str = ""  # rows of who may do what, by the names of ``tokens``; "": AUTH asks the servers, if any
     http_client_connect_timeout_ms: int = 2_000
     http_client_request_timeout_ms: int = 5_000
     tls_cert: str = ""  # PEM files; "": no TLS
@@ -262,6 +263,8 @@ class BrokerConfig:
             parse_peer("lookupd_tcp_address", address)
         for address in self.auth_http_addresses:
             parse_auth_address("auth_http_address", address)
+        if self.topic_acl_file and (self.tokens is None or self.auth_http_addresses):
+            raise BadInput("topic_acl_file", self.topic_acl_file, "needs --tokens, and goes with no auth server")
         if self.auth_http_request_method not in AUTH_METHODS:
             raise BadInput("auth_http_request_method", self.auth_http_request_method, "must be get or post")
         for url in self.distributors:

@@ -86,6 +86,7 @@ def parse_config(given: argparse.Namespace) -> BrokerConfig:
         lookupd_tcp_addresses=tuple(given.lookupd_tcp_address),
         auth_http_addresses=tuple(given.auth_http_address),
         auth_http_request_method=given.auth_http_request_method,
+        topic_acl_file=given.topic_acl_file,
         tls_cert=given.tls_cert,
         tls_key=given.tls_key,
         tls_root_ca_file=given.tls_root_ca_file,
@@ -182,6 +183,12 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument(
         "--auth-http-request-method", default="get", metavar="METHOD", help="get or post (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--topic-acl-file",
+        default="",
+        metavar="FILE",
+        help="who may do what (IDENTITY ACTION PATTERN a line), by the token of AUTH; needs --tokens",
     )
     _add_tls(parser)
     add_mqtt(parser)

@@ -28,9 +28,10 @@ from broker.leases.gdrl_agent import GdrlAgent
 from broker.leases.lease_holder import LeaseHolder
 from broker.member import Membership
 from broker.nsqd import metadata
-from broker.nsqd.authorization import Authorizer, auth_servers
+from broker.nsqd.authorization import Authorizer, authority
 from broker.nsqd.metadata_writer import TopicListWriter
 from broker.nsqd.nsqlookupd import Identity, Nsqlookupds, Registration, registrations
+from broker.nsqd.topic_access import TopicAccess
 from broker.runtime import tls_files as tls
 from broker.runtime.acceptance import Acceptance
 from broker.runtime.addresses import BoundAddresses, Ports, bound_addresses, broadcast_address
@@ -112,7 +113,8 @@ class Broker:
         self._health = Health(engine)
         self._acceptance = Acceptance(engine, self._health)
         self._topic_list_writer = TopicListWriter(engine, Path(config.data_path), settings.version, self._health, log)
-        self._authorizer = Authorizer(engine, auth_servers(config), log)
+        self._authority = authority(config)
+        self._authorizer = Authorizer(engine, self._authority, log)
         self._holder = LeaseHolder(engine, self._topic_list_writer.buckets.forget)
         self._lookups = self._make_lookups()
         self._channel_discovery = ChannelDiscovery(config, engine, self._lookups, self._holder.is_managed, log)
@@ -166,8 +168,11 @@ class Broker:
 
     def add_renewals(self, renewals: Renewals) -> None:
         """Add the files that this broker can read again, and the check of those that it cannot."""
-        if self._tokens is not None and self._tokens.is_of_file:
-            renewals.add("tokens", self._tokens.renew)
+        for tokens in {id(each): each for each in (self._tokens, self._config.tokens) if each is not None}.values():
+            if tokens.is_of_file:
+                renewals.add("tokens", tokens.renew)
+        if isinstance(self._authority, TopicAccess):
+            renewals.add("topic access", self._authority.renew)
         if self._config.tls_cert:
             renewals.add("certificate", partial(tls.refuse_changed, self._settings, self._config))
 

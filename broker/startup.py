@@ -41,7 +41,7 @@ def engine_settings(config: BrokerConfig, state: SyncState) -> EngineConfig:
         trace_entries=config.trace_entries,
         hold_new_topics=config.needs_discovery,
         topology_aware=TOPOLOGY_AWARE in config.experiments,
-        auth_required=bool(config.auth_http_addresses),
+        auth_required=bool(config.auth_http_addresses or config.topic_acl_file),
         accepting=False,
         not_accepting_reason=_refusal(config, state),
     )

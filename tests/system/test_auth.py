@@ -11,6 +11,7 @@ from broker.config import BrokerConfig
 from srtm import protocol as wire
 from srtm.net.address import parse_address
 from srtm.net.http_server import Response
+from srtm.net.tokens import Tokens
 from tests.support.http_server import serve_http
 
 RULE = {"topic": "^mine", "channels": [".*"], "permissions": ["subscribe", "publish"]}
@@ -106,3 +107,34 @@ async def test_a_slow_server_keeps_only_those_waiting_that_asked_it(scene):
     assert await slow.next() == OK
     for client in (slow, quick):
         await client.stream.aclose()
+
+
+async def test_rows_of_a_file_say_which_token_may_do_what(nursery, tmp_path):
+    rows = tmp_path / "acl"
+    rows.write_text("cars write roads-*\n")
+    config = BrokerConfig(
+        name="b1",
+        tcp_address="127.0.0.1:0",
+        http_address="127.0.0.1:0",
+        data_path=str(tmp_path),
+        tokens=Tokens.parsed("tokens", "client cars c\noperator ann o\n"),
+        topic_acl_file=str(rows),
+    )
+    tcp = (await nursery.start(service.serve, config)).tcp
+
+    async def connected(token):
+        client = Client(await trio.open_tcp_stream(*parse_address("tcp", tcp)))
+        await client.stream.send_all(b"  V2")
+        return client, await client.ask(auth(token))
+
+    cars, answer = await connected(b"c")
+    assert json.loads(answer.data)["identity"] == "cars"
+    assert await cars.ask(wire.pub("roads-7", b"x")) == OK
+    assert (await cars.ask(wire.pub("lanes", b"x"))).code == "E_UNAUTHORIZED"
+    ann, _ = await connected(b"o")
+    assert await ann.ask(wire.pub("lanes", b"x")) == OK
+    stranger, refused = await connected(b"x")
+    assert refused.code == "E_AUTH_FAILED"
+    for client in (cars, ann, stranger):
+        await client.stream.aclose()
+    nursery.cancel_scope.cancel()
