@@ -59,6 +59,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     https_address: str = ""  # "": off
     mqtt_address: str = ""  # "": off
     mqtts_address: str = ""  # the same inside TLS; "": off
+    mqtt_ws_address: str = ""  # in WebSocket; "": off
+    mqtt_wss_address: str = ""  # in WebSocket inside TLS; "": off
     mqtt_anonymous: bool = True  # clients without a user name may connect
     mqtt_identity: str = "client-id"  # by what a publisher is known; or username, cert-cn
     mqtt_users: tuple[MqttUser, ...] | None = None  # None: no passwords are asked for
@@ -125,6 +127,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     topology_aware: bool = False  # prefer consumers in the same zone
 
 
+MQTT_ADDRESSES = ("mqtt_address", "mqtts_address", "mqtt_ws_address", "mqtt_wss_address")
 MQTT_IDENTITIES = ("client-id", "username", "cert-cn")
 
 # {setting: least and largest value}
@@ -213,6 +216,8 @@ class BrokerConfig:
     https_address: str = ""  # used if there is a certificate; "": off
     mqtt_address: str = ""  # "": off
     mqtts_address: str = ""  # needs a certificate; "": off
+    mqtt_ws_address: str = ""  # "": off
+    mqtt_wss_address: str = ""  # needs a certificate; "": off
     mqtt_allow_anonymous: bool = False  # also beyond loopback, and beside users with passwords
     http_idle_timeout_ms: int = 0  # 0: for ever, as nsqd; closing would race with the client's next request
     data_path: str = "."
@@ -250,7 +255,7 @@ class BrokerConfig:
         for name, address in (("http_address", self.http_address), ("https_address", self.https_address)):
             if address:
                 listen_address(name, address)
-        if self.mqtt_address or self.mqtts_address:
+        if any(getattr(self, name) for name in MQTT_ADDRESSES):
             self._check_mqtt()
         if self.distributors:  # they tell clients where to connect to
             parse_address("tcp_address", self.tcp_address)
@@ -301,17 +306,19 @@ class BrokerConfig:
         if self.engine.mqtt_identity not in MQTT_IDENTITIES:
             rule = f"must be one of {', '.join(MQTT_IDENTITIES)}"
             raise BadInput("mqtt_identity", self.engine.mqtt_identity, rule)
-        if by_certificate and (self.mqtt_address or self.engine.tls_client_auth_policy != "require-verify"):
-            rule = "needs --mqtts-address alone, and the policy require-verify"
+        in_clear = [name for name in ("mqtt_address", "mqtt_ws_address") if getattr(self, name)]
+        if by_certificate and (in_clear or self.engine.tls_client_auth_policy != "require-verify"):
+            rule = "needs ports inside TLS alone (--mqtts-address, --mqtt-wss-address), and the policy require-verify"
             raise BadInput("mqtt_identity", self.engine.mqtt_identity, rule)
-        if self.mqtt_address and self.engine.tls_required != "false":
-            raise BadInput(
-                "mqtt_address", self.mqtt_address, "must not be given where TLS is required: see mqtts_address"
-            )
-        if self.mqtts_address and not self.tls_cert:
-            raise BadInput("mqtts_address", self.mqtts_address, "needs tls_cert and tls_key")
+        if in_clear and self.engine.tls_required != "false":
+            rule = "must not be given where TLS is required: see mqtts_address and mqtt_wss_address"
+            raise BadInput(in_clear[0], getattr(self, in_clear[0]), rule)
+        for name in ("mqtts_address", "mqtt_wss_address"):
+            if getattr(self, name) and not self.tls_cert:
+                raise BadInput(name, getattr(self, name), "needs tls_cert and tls_key")
         is_safe = self.mqtt_allow_anonymous or by_certificate or self.engine.mqtt_users is not None
-        for name, address in (("mqtt_address", self.mqtt_address), ("mqtts_address", self.mqtts_address)):
+        for name in MQTT_ADDRESSES:
+            address: str = getattr(self, name)
             if not address:
                 continue
             listen_address(name, address)

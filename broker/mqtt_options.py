@@ -29,6 +29,12 @@ def add_mqtt(parser: argparse.ArgumentParser) -> None:
         "--mqtts-address", default="", metavar="ADDRESS", help="HOST:PORT of MQTT inside TLS, needs a certificate"
     )
     parser.add_argument(
+        "--mqtt-ws-address", default="", metavar="ADDRESS", help="HOST:PORT of MQTT in WebSocket, for browsers"
+    )
+    parser.add_argument(
+        "--mqtt-wss-address", default="", metavar="ADDRESS", help="the same inside TLS, needs a certificate"
+    )
+    parser.add_argument(
         "--mqtt-allow-anonymous", action="store_true", help="let clients without a user name use MQTT, from anywhere"
     )
     parser.add_argument("--mqtt-password-file", metavar="FILE", help="users, as mosquitto_passwd writes them")

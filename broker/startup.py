@@ -32,6 +32,8 @@ def engine_settings(config: BrokerConfig, state: SyncState) -> EngineConfig:
         https_address=_optional_address("https_address", config.https_address if config.tls_cert else ""),
         mqtt_address=_optional_address("mqtt_address", config.mqtt_address),
         mqtts_address=_optional_address("mqtts_address", config.mqtts_address),
+        mqtt_ws_address=_optional_address("mqtt_ws_address", config.mqtt_ws_address),
+        mqtt_wss_address=_optional_address("mqtt_wss_address", config.mqtt_wss_address),
         mqtt_anonymous=config.mqtt_allow_anonymous or config.engine.mqtt_users is None,
         http_idle_timeout_ms=config.http_idle_timeout_ms,
         http_token=config.token or "",

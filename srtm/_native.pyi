@@ -60,9 +60,11 @@ class Engine:
 
     def __new__(cls, config: bytes) -> Engine:
         """Configure an engine. ``config``: JSON with the fields of ``broker.config.EngineConfig``, no others."""
-    def start(self) -> tuple[int | None, int | None, int | None, int | None, int | None]:
-        """Bind all addresses, start the reactor thread and return the ports of TCP, HTTP, HTTPS, MQTT
-        and MQTT in TLS.
+    def start(
+        self,
+    ) -> tuple[int | None, int | None, int | None, int | None, int | None, int | None, int | None]:
+        """Bind all addresses, start the reactor thread and return the ports: TCP, HTTP, HTTPS, MQTT, MQTT in TLS, MQTT
+        in WebSocket, and that in TLS.
 
         None: a Unix socket, or switched off. Raises OSError, whose ``filename`` is the setting with the unusable
         address, or "data_path". Raises ValueError if the packet clock (``arrival_clock``) is not possible here.

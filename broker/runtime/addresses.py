@@ -16,6 +16,8 @@ class Ports(NamedTuple):
     https: int
     mqtt: int
     mqtts: int
+    mqtt_ws: int
+    mqtt_wss: int
 
 
 class BoundAddresses(NamedTuple):
@@ -26,6 +28,8 @@ class BoundAddresses(NamedTuple):
     https: str
     mqtt: str
     mqtts: str
+    mqtt_ws: str
+    mqtt_wss: str
 
 
 def bound_addresses(settings: EngineConfig, ports: Ports) -> BoundAddresses:
@@ -36,6 +40,8 @@ def bound_addresses(settings: EngineConfig, ports: Ports) -> BoundAddresses:
         _with_port(settings.https_address, ports.https),
         _with_port(settings.mqtt_address, ports.mqtt),
         _with_port(settings.mqtts_address, ports.mqtts),
+        _with_port(settings.mqtt_ws_address, ports.mqtt_ws),
+        _with_port(settings.mqtt_wss_address, ports.mqtt_wss),
     )
 
 

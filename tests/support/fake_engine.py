@@ -63,7 +63,7 @@ class FakeEngine:
     def start(self) -> tuple[int | None, ...]:
         if self.start_error:
             raise self.start_error
-        others = {"http": 4151, "https": 4152, "mqtt": 1883, "mqtts": 8883}
+        others = {"http": 4151, "https": 4152, "mqtt": 1883, "mqtts": 8883, "mqtt_ws": 9001, "mqtt_wss": 9443}
         given = (port if self.config.get(f"{name}_address") else None for name, port in others.items())
         return None if "/" in self.config.get("tcp_address", "") else 4150, *given
 

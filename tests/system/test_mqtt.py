@@ -15,7 +15,7 @@ import trio
 from bench.harness.cluster_runs.assigned_traffic import settled
 from bench.harness.cluster_runs.trace import fetch_trace
 from srtm.client.distributor import DistributorClient
-from srtm.cluster.cluster_file import BrokerPlace, read_cluster
+from srtm.cluster.cluster_file import BrokerPlace, pick_addresses, read_cluster
 from srtm.cluster.supervisor import Cluster, cluster
 from srtm.net.address import parse_peer
 from srtm.token_bucket.bucket import conforms_actual, conforms_due
@@ -26,6 +26,7 @@ mqtt = pytest.importorskip("paho.mqtt.client", reason="paho-mqtt is not installe
 pytestmark = pytest.mark.slow
 
 PATIENCE_S = 30.0
+CERTIFICATE = Path(__file__).resolve().parents[1] / "support" / "localhost.pem"  # with its key
 RATE, BURST = 220.0, 50  # of ``topic_file``
 SENSORS, EACH = 10, 30
 
@@ -36,10 +37,16 @@ def connected(place: BrokerPlace, client_id: str) -> Iterator[Any]:
     assert place.mqtt_address is not None
     client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id=client_id)
     client.max_inflight_messages_set(EACH)
-    client.connect(*parse_peer("address", place.mqtt_address))
+    with running_client(client, place.mqtt_address):
+        yield client
+
+
+@contextmanager
+def running_client(client: Any, address: str) -> Iterator[None]:
+    client.connect(*parse_peer("address", address))
     client.loop_start()
     try:
-        yield client
+        yield
     finally:
         client.disconnect()
         client.loop_stop()
@@ -158,6 +165,29 @@ async def test_an_operator_lists_sessions_and_retained_messages_of_all_brokers_a
                 assert await trio.to_thread.run_sync(ended.wait, PATIENCE_S)
             unknown = await srtm("mqtt", "session", "nobody", distributor=running.distributor)
             assert (unknown.returncode, unknown.stderr) == (2, b"srtm: client 'nobody' is not known here\n")
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+async def test_a_client_in_websocket_meets_one_without_it(tmp_path: Path, encrypted: bool) -> None:
+    ws, wss = pick_addresses(2, {})
+    options = ["--mqtt-ws-address", ws, "--mqtt-wss-address", wss]
+    options += ["--tls-cert", str(CERTIFICATE), "--tls-key", str(CERTIFICATE)]
+    with trio.fail_after(3 * PATIENCE_S):
+        async with cluster(brokers=1, mcap=600, data=tmp_path / "data", mqtt=True, broker_options=options) as running:
+            [place] = running.brokers
+            with connected(place, "listener") as listener:
+                heard = await trio.to_thread.run_sync(Heard, listener)
+                browser = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id="browser", transport="websockets")
+                if encrypted:
+                    browser.tls_set(ca_certs=str(CERTIFICATE))
+                    browser.tls_insecure_set(True)
+                with running_client(browser, wss if encrypted else ws):
+                    echoed = await trio.to_thread.run_sync(Heard, browser)
+                    sent = browser.publish("from/browser", b"x" * 100_000, qos=1)
+                    await trio.to_thread.run_sync(sent.wait_for_publish, PATIENCE_S)
+                    await trio.to_thread.run_sync(heard.wait_for, 1)
+                    await trio.to_thread.run_sync(echoed.wait_for, 1)
+            assert heard.messages == echoed.messages == [("from/browser", b"x" * 100_000)]
 
 
 async def test_a_broker_that_is_killed_comes_back_with_filters_and_on_its_mqtt_port(tmp_path: Path) -> None:

@@ -112,8 +112,10 @@ pub struct Config {
     pub http_address: String,
     pub https_address: String,
     pub mqtt_address: String,
-    pub mqtts_address: String, // the same inside TLS
-    pub mqtt_anonymous: bool,  // clients without a user name may connect
+    pub mqtts_address: String,    // the same inside TLS
+    pub mqtt_ws_address: String,  // in WebSocket
+    pub mqtt_wss_address: String, // in WebSocket inside TLS
+    pub mqtt_anonymous: bool,     // clients without a user name may connect
     pub mqtt_identity: MqttIdentity,
     pub mqtt_users: Option<Vec<MqttUser>>,  // None: no passwords are asked for
     pub mqtt_access: Option<Vec<MqttRule>>, // None: everybody may do everything
@@ -183,6 +185,12 @@ pub struct Config {
 const LONGEST_MS: u64 = 3_155_760_000_000;
 
 impl Config {
+    /// Whether any listener is for MQTT.
+    pub fn speaks_mqtt(&self) -> bool {
+        let all = [&self.mqtt_address, &self.mqtts_address, &self.mqtt_ws_address, &self.mqtt_wss_address];
+        all.iter().any(|address| !address.is_empty())
+    }
+
     /// Checks the rules that types cannot express.
     pub fn check(&self) -> Result<(), BadSetting> {
         if !cfg!(feature = "lab") && self.lab_service_time_ns > 0 {
@@ -191,8 +199,9 @@ impl Config {
         if !self.https_address.is_empty() && self.tls_cert_pem.is_empty() {
             return Err(BadSetting::new("https_address", "needs a certificate and a key (tls_cert, tls_key)"));
         }
-        if !self.mqtts_address.is_empty() && self.tls_cert_pem.is_empty() {
-            return Err(BadSetting::new("mqtts_address", "needs a certificate and a key (tls_cert, tls_key)"));
+        let encrypted = [("mqtts_address", &self.mqtts_address), ("mqtt_wss_address", &self.mqtt_wss_address)];
+        if let Some((name, _)) = encrypted.iter().find(|one| !one.1.is_empty() && self.tls_cert_pem.is_empty()) {
+            return Err(BadSetting::new(name, "needs a certificate and a key (tls_cert, tls_key)"));
         }
         if u32::try_from(self.max_req_timeout_ms).is_err() {
             return Err(BadSetting::new("max_req_timeout_ms", "must be at most 4294967295 ms (49 days)"));
@@ -231,6 +240,8 @@ impl Default for Config {
             https_address: String::new(),
             mqtt_address: String::new(),
             mqtts_address: String::new(),
+            mqtt_ws_address: String::new(),
+            mqtt_wss_address: String::new(),
             mqtt_anonymous: true,
             mqtt_identity: MqttIdentity::ClientId,
             mqtt_users: None,

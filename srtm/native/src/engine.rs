@@ -29,8 +29,8 @@ type Trace<'py> = (
     Bound<'py, PyBytes>,
 );
 
-/// Ports of TCP, HTTP, HTTPS, MQTT and MQTT in TLS, of those that have one.
-type Ports = (Option<u16>, Option<u16>, Option<u16>, Option<u16>, Option<u16>);
+/// Ports of TCP, HTTP, HTTPS, MQTT, MQTT in TLS, in WebSocket, and in WebSocket in TLS, of those that have one.
+type Ports = (Option<u16>, Option<u16>, Option<u16>, Option<u16>, Option<u16>, Option<u16>, Option<u16>);
 
 /// Id, method, target, headers, body, and whether it came over TLS.
 type Request<'py> = (u64, String, String, Vec<(String, String)>, Bound<'py, PyBytes>, bool);
@@ -72,7 +72,7 @@ impl Engine {
 
     fn start(&self, py: Python<'_>) -> PyResult<Ports> {
         let ports = py.detach(|| self.0.start()).map_err(start_error)?;
-        Ok((ports.tcp, ports.http, ports.https, ports.mqtt, ports.mqtts))
+        Ok((ports.tcp, ports.http, ports.https, ports.mqtt, ports.mqtts, ports.mqtt_ws, ports.mqtt_wss))
     }
 
     fn stop(&self, py: Python<'_>, patience_ms: u64) -> bool {

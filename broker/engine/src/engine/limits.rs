@@ -21,7 +21,7 @@ impl Engine {
         let connections = room.unwrap_or(TABLES).min(TABLES);
         self.conns.reserve(connections.saturating_sub(self.conns.len()));
         self.timers.reserve(connections);
-        if !self.config.mqtt_address.is_empty() || !self.config.mqtts_address.is_empty() {
+        if self.config.speaks_mqtt() {
             self.mqtt.reserve(connections);
         }
     }

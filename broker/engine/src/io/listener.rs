@@ -20,6 +20,8 @@ pub enum Speaks {
     Https,
     Mqtt,
     Mqtts,
+    MqttWs,
+    MqttWss,
 }
 
 impl Speaks {
@@ -49,6 +51,8 @@ pub struct Ports {
     pub https: Option<u16>,
     pub mqtt: Option<u16>,
     pub mqtts: Option<u16>,
+    pub mqtt_ws: Option<u16>,
+    pub mqtt_wss: Option<u16>,
 }
 
 /// Listen on every address of `config` that is not empty: all or none.
@@ -68,7 +72,9 @@ pub fn listen_all(config: &Config) -> Result<(Vec<Listener>, Ports), StartError>
     let https = listen("https_address", &config.https_address, Speaks::Https)?;
     let mqtt = listen("mqtt_address", &config.mqtt_address, Speaks::Mqtt)?;
     let mqtts = listen("mqtts_address", &config.mqtts_address, Speaks::Mqtts)?;
-    Ok((listeners, Ports { tcp, http, https, mqtt, mqtts }))
+    let mqtt_ws = listen("mqtt_ws_address", &config.mqtt_ws_address, Speaks::MqttWs)?;
+    let mqtt_wss = listen("mqtt_wss_address", &config.mqtt_wss_address, Speaks::MqttWss)?;
+    Ok((listeners, Ports { tcp, http, https, mqtt, mqtts, mqtt_ws, mqtt_wss }))
 }
 
 impl Listener {

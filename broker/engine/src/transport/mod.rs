@@ -1,4 +1,4 @@
-//! Layers between a socket's bytes and a connection's bytes: TLS, and inside it snappy or deflate.
+//! Layers between a socket's bytes and a connection's bytes: TLS, and inside it snappy, deflate or WebSocket.
 //!
 //! Pure: imports `config`, `keys`, `memory`, `protocol` and `time`. Begin with `Layers`, here.
 //!
@@ -20,6 +20,7 @@ pub mod snappy;
 pub mod testing;
 pub mod tls;
 pub mod types;
+pub mod websocket;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use crate::time::Nanos;
 use crate::transport::buffer::{KEEP_BUFFER, Kept, Queue};
 use crate::transport::tls::{Session, Tls};
 use crate::transport::types::{Broken, Step};
+use crate::transport::websocket::WebSocket;
 
 /// Bytes of unsent output beyond which a consumer gets no further messages, and of sent output beyond which it is cut
 /// off the front.
@@ -71,6 +73,7 @@ pub struct Layers {
     kept: Kept,          // for the handshake's next step
     decoder: Option<Decoder>,
     encoder: Option<Encoder>,
+    websocket: Option<Box<WebSocket>>, // in the place of compression
     compression: Option<Compression>,
     session: Option<Session>,
     received: Queue,  // from the socket
@@ -100,6 +103,12 @@ impl Layers {
         Ok(Self { tls_out: true, negotiated: false, ..Self::new(Some(config), None, deadline)? })
     }
 
+    /// WebSocket from the next byte on, both ways; inside TLS if there is a configuration for it.
+    pub fn websocket(tls: Option<Arc<ServerConfig>>, deadline: Nanos) -> Result<Self, Broken> {
+        let websocket = Some(Box::default());
+        Ok(Self { tls_out: tls.is_some(), negotiated: false, websocket, ..Self::new(tls, None, deadline)? })
+    }
+
     /// The layers that IDENTIFY granted. Input passes them at once, output step by step (`start`).
     pub fn new(
         tls: Option<Arc<ServerConfig>>,
@@ -122,6 +131,7 @@ impl Layers {
             kept: Kept::default(),
             decoder,
             encoder,
+            websocket: None,
             compression,
             received: Queue::default(),
             decrypted: Queue::default(),
@@ -237,14 +247,23 @@ impl Layers {
 
     fn decrypt(&mut self, plain: &mut Vec<u8>, limit: usize) -> Result<(), Broken> {
         let Some(tls) = &mut self.tls else { return Ok(()) };
-        let (target, limit) =
-            if self.decoder.is_some() { (self.decrypted.tail(), 2 * LARGE_BYTES) } else { (plain, limit) };
+        let (target, limit) = if self.decoder.is_some() || self.websocket.is_some() {
+            (self.decrypted.tail(), 2 * LARGE_BYTES)
+        } else {
+            (plain, limit)
+        };
         self.ended |= tls.decode(&mut self.received, target, limit)?;
         Ok(())
     }
 
     fn decompress(&mut self, plain: &mut Vec<u8>, limit: usize) -> Result<(), Broken> {
         let source = if self.tls.is_some() { &mut self.decrypted } else { &mut self.received };
+        if let Some(websocket) = &mut self.websocket {
+            let (used, ended) = websocket.decode(source.waiting(), plain, limit)?;
+            source.take(used);
+            self.ended |= ended;
+            return Ok(());
+        }
         match &mut self.decoder {
             None => {}
             Some(Decoder::Snappy(decoder)) => {
@@ -290,6 +309,7 @@ impl Layers {
     /// Whether `seal` has something to do even without plain bytes.
     pub fn wants_write(&self) -> bool {
         self.tls_out && self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+            || self.websocket.as_ref().is_some_and(|websocket| websocket.has_answers())
     }
 
     /// Seal the output of a turn, up to `plain_end` of the plain stream, with one flush at its end. `last`: nothing
@@ -300,7 +320,11 @@ impl Layers {
         }
         let plain = if self.holds_output() { &[] } else { plain }; // at the end: TLS that has not begun says nothing
         self.compressed.clear();
+        if let Some(websocket) = &mut self.websocket {
+            websocket.encode(plain, last, &mut self.compressed);
+        }
         let bytes = match self.encoder.as_mut().filter(|_| self.compress_out && !plain.is_empty()) {
+            None if self.websocket.is_some() => &self.compressed,
             None => plain,
             Some(Encoder::Snappy(encoder)) => {
                 encoder.encode(plain, &mut self.compressed)?;

@@ -133,7 +133,7 @@ fn unix_sockets_serve_both_protocols_and_go_with_the_engine() {
     let handle = Handle::new(config.clone()).expect("descriptors");
     assert_eq!(
         handle.start().expect("free paths"),
-        Ports { tcp: None, http: None, https: None, mqtt: None, mqtts: None }
+        Ports { tcp: None, http: None, https: None, mqtt: None, mqtts: None, mqtt_ws: None, mqtt_wss: None }
     );
     handle.call(|engine, _| engine.open_http()).expect("running");
     let mut client = UnixStream::connect(&http).expect("the engine listens");

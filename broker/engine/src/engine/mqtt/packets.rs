@@ -45,6 +45,21 @@ impl Engine {
         key
     }
 
+    /// The same inside WebSocket, and that inside TLS if `encrypted`.
+    pub fn handle_accept_mqtt_ws(&mut self, remote: &str, encrypted: bool, now: Nanos) -> ConnKey {
+        let tls = self.tls.config.clone().filter(|_| encrypted);
+        let layers =
+            if tls.is_some() == encrypted { Layers::websocket(tls, now + SHORT_PATIENCE_NS).ok() } else { None };
+        let has_layers = layers.is_some();
+        let key = self.accept_mqtt(remote, layers, now);
+        if has_layers {
+            self.charge_layers(key);
+        } else {
+            self.close(key);
+        }
+        key
+    }
+
     fn accept_mqtt(&mut self, remote: &str, layers: Option<Layers>, now: Nanos) -> ConnKey {
         self.counters.accepted += 1;
         let mut identity = Identity::unknown(&self.config);

@@ -15,7 +15,7 @@ const INTERVAL_NS: Nanos = 10 * NS_PER_S;
 impl Engine {
     /// The MQTT port is there: `$SYS` begins.
     pub(crate) fn start_system_topics(&mut self, now: Nanos) {
-        if self.config.mqtt_address.is_empty() && self.config.mqtts_address.is_empty() || self.mqtt.began.is_some() {
+        if !self.config.speaks_mqtt() || self.mqtt.began.is_some() {
             return;
         }
         self.mqtt.began = Some(now);

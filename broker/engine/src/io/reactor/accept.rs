@@ -44,6 +44,8 @@ impl Reactor {
                         Speaks::Https => self.engine.handle_accept_https(&remote, now),
                         Speaks::Mqtt => self.engine.handle_accept_mqtt(&remote, now),
                         Speaks::Mqtts => self.engine.handle_accept_mqtts(&remote, now),
+                        Speaks::MqttWs => self.engine.handle_accept_mqtt_ws(&remote, false, now),
+                        Speaks::MqttWss => self.engine.handle_accept_mqtt_ws(&remote, true, now),
                     };
                     if self.epoll.add_edges(fd.as_raw_fd(), key.data().as_ffi()).is_err() {
                         self.engine.handle_broken(key);
@@ -125,7 +127,8 @@ fn refuse(engine: &mut Engine, fd: &OwnedFd, speaks: Speaks, unwanted: &Unwanted
     let text = match speaks {
         Speaks::Nsq => unwanted.frame(),
         Speaks::Http => engine.unwanted_by_http(unwanted, now),
-        Speaks::Https | Speaks::Mqtt | Speaks::Mqtts => return, // what they could read would take a handshake, or a CONNECT
+        // What they could read would take a handshake, or a CONNECT.
+        Speaks::Https | Speaks::Mqtt | Speaks::Mqtts | Speaks::MqttWs | Speaks::MqttWss => return,
     };
     // It is closed next, whatever becomes of the text.
     let _ = socket::send(fd.as_raw_fd(), &text);

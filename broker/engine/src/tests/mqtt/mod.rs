@@ -12,4 +12,5 @@ mod round_trip;
 mod shared;
 mod system_topics;
 mod vectors;
+mod websocket;
 mod wills;
