@@ -128,10 +128,6 @@ class Tokens:
         holder = self._found(token)
         return holder is not None and (holder.scope == OPERATOR or holder.scope in scopes)
 
-    def holder(self, token: str) -> Holder | None:
-        """Return the holder of ``token``; None: it is none of these."""
-        return self._found(token)
-
     def holder_name(self, authorization: str) -> str:
         """Return the name of the holder of a token that was checked; "nobody" if it is none of these any more."""
         holder = self._holder(authorization)

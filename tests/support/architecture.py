@@ -200,9 +200,7 @@ ARROWS = {
     "bench.experiments.figures": (
         "bench.data bench.experiments.lab bench.harness.cluster_runs bench.harness.results bench.simulation"
     ),
-    "bench.experiments.limits": (
-        "bench.experiments.lab bench.harness.results bench.limit_cluster bench.limiting"
-    ),
+    "bench.experiments.limits": ("bench.experiments.lab bench.harness.results bench.limit_cluster bench.limiting"),
     "bench.experiments.table1": (
         "bench.comparisons.rows bench.experiments.lab bench.harness.cluster_runs bench.harness.load "
         "bench.harness.results bench.simulation"
