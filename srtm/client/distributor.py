@@ -148,6 +148,10 @@ class DistributorClient:
         """Return the ``TopicView`` of a topic. Raises NotFound."""
         return await self._call("GET", f"/v1/topics/{path_part(name)}", Json)
 
+    async def document(self, name: str) -> Json:
+        """Return the document of a topic, as ``create_or_change_topic`` takes it. Raises NotFound."""
+        return await self._call("GET", f"/v1/topics/{path_part(name)}/document", Json)
+
     async def why(self, name: str) -> Json:
         """Return why a topic is late: ``cause, sentence, remedy, broker, figures, also``. Raises NotFound."""
         return await self._call("GET", f"/v1/topics/{path_part(name)}/why", Json)

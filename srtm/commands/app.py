@@ -25,7 +25,7 @@ from srtm.commands import (
 from srtm.commands.mqtt import operator_commands as mqtt
 from srtm.console.options import add_trust
 from srtm.console.usage import usage_text
-from srtm.operations import audit_list, configs, doctor, stores, waiting
+from srtm.operations import audit_list, configs, doctor, stores, topic_documents, waiting
 from srtm.operations.configs import add_config, with_service_file
 from srtm.version import __version__
 
@@ -47,6 +47,9 @@ app.command("doctor")(doctor.doctor)
 app.command("audit")(audit_list.audit)
 app.add_typer(configs.app, name="config")
 app.add_typer(stores.app, name="store")
+topics.app.command("export")(topic_documents.export)
+topics.app.command("diff")(topic_documents.diff)
+topics.app.command("decisions")(topic_documents.decisions)
 topics.app.command("size")(sizes.size)
 topics.app.command("groups")(groups.groups)
 topics.app.command("publishers")(topic_publishers.publishers)

@@ -21,7 +21,9 @@ from srtm.console.plans import is_promised, show_plan
 from srtm.console.topic_tables import show_status, show_topic, show_topics, show_why
 from srtm.control import FITTING_ENDED
 from srtm.errors import BadInput
+from srtm.operations.topic_documents import with_changes
 from srtm.topics.adaptation import MODES
+from srtm.topics.capacity import parse_slo
 from srtm.topics.file import read_topic_file, topic_name
 
 _WATCH_S = 2.0
@@ -167,6 +169,11 @@ def why(
 @app.command("set")
 def set_options(
     name: NameArgument,
+    rate: Annotated[float | None, typer.Option(metavar="RATE", help="r, msg/s. Publishers are placed anew.")] = None,
+    burst: Annotated[str | None, typer.Option(metavar="BURST", help="b, messages, or auto.")] = None,
+    slo: Annotated[str | None, typer.Option(metavar="pP:Lms", help="The promise, such as p99:5ms.")] = None,
+    on_excess: Annotated[str | None, typer.Option(metavar="WHAT", help="delay or reject.")] = None,
+    lease: Annotated[str | None, typer.Option(metavar="TIME", help="keep, or how long a share lasts: 15s.")] = None,
     mode: Annotated[str | None, typer.Option(metavar="MODE", help=f"{', '.join(MODES)}.")] = None,
     split: Annotated[
         str | None, typer.Option(metavar="SPLIT", help="fitted or proportional: split by the declared rates.")
@@ -181,7 +188,7 @@ def set_options(
     token: TokenOption = None,
     json_file: JsonOption = None,
 ) -> None:
-    """Change how the shares of a running topic are adapted. Publishers stay where they are."""
+    """Change a running topic. Publishers stay where they are, unless its rate, burst, promise or lease changes."""
     adaptation = _given(
         window_s=window_s,
         interval_s=interval_s,
@@ -191,10 +198,30 @@ def set_options(
         indicator=indicator,
     )
     options = _given(mode=mode, split=split, adaptation=adaptation or None)
-    if not options:
+    envelope = _given(rate=rate, burst=_burst(burst), slo=_slo(slo), on_excess=on_excess, lease=lease)
+    if not options and not envelope:
         raise BadInput("topic set", None, "needs what to change, such as --mode; --help lists all options")
-    view = ask_distributor(distributor, token, lambda client: client.set_options(name, options))
+
+    async def ask(client: DistributorClient) -> Json:
+        if not envelope:
+            return await client.set_options(name, options)
+        document = with_changes(await client.document(name), {**options, **envelope})
+        return await client.create_or_change_topic(name, document)
+
+    view = ask_distributor(distributor, token, ask)
     show("topic set", view, json_file, partial(_show_topic, view))
+
+
+def _burst(text: str | None) -> float | str | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text  # a rule, such as auto; the distributor knows which there are
+
+
+def _slo(text: str | None) -> Json | None:
+    promise = None if text is None else parse_slo(text)
+    return None if promise is None else {"percentile": promise.percentile, "latency_ms": promise.latency_ms}
 
 
 def _given(**values: object) -> Json:

@@ -32,7 +32,7 @@ ARROWS = {
     "srtm.cluster": "srtm.client srtm.concurrency srtm.control srtm.net",
     "srtm.console": "srtm.client srtm.concurrency srtm.control srtm.net",
     "srtm.operations": (
-        "srtm.client srtm.cluster srtm.concurrency srtm.console srtm.net srtm.settings broker.options "
+        "srtm.client srtm.cluster srtm.concurrency srtm.console srtm.net srtm.settings srtm.topics broker.options "
         "distributor.storage"
     ),
     "srtm.commands": (

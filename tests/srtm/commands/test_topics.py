@@ -13,6 +13,7 @@ from srtm.cli import main
 from srtm.client.distributor import DistributorClient
 from srtm.commands.fitting import wait_judged
 from srtm.commands.topics import _status_of
+from srtm.topics.spec import parse_topic_toml
 from tests.support.played_distributor import BROKER, FITTING, NOT_PROMISED, PLAN, REPORT, VIEW, Distributor
 
 
@@ -320,3 +321,47 @@ def test_a_broker_that_is_not_there_is_marked_wherever_a_topic_is_shown(
     for command in (["topic", "list"], ["topic", "show", "roads"]):
         assert main(command) == 0
         assert "broker-1 (silent)" in capsys.readouterr().out
+
+
+def exported(distributor: Distributor, capsys: pytest.CaptureFixture[str], folder: Path) -> Path:
+    distributor.answers["GET", "/v1/topics/roads/document"] = (200, DOCUMENT)
+    file = folder / "exported.toml"
+    assert main(["topic", "export", "roads", "--output", str(file)]) == 0
+    return file
+
+
+DOCUMENT = {
+    "name": "roads",
+    "rate": 100.0,
+    "burst": 5.0,
+    "mode": "static",
+    "slo": {"percentile": 99, "latency_ms": 1.0},
+    "publishers": [{"ids": ["a"], "rates": [90.0], "groups": [""], "process": "poisson", "batch": 1}],
+}
+
+
+def test_a_topic_that_is_exported_and_left_alone_does_not_differ(
+    distributor: Distributor, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = exported(distributor, capsys, tmp_path)
+    distributor.answers["GET", "/v1/topics/roads/document"] = (200, parse_topic_toml(file).to_json())
+    assert main(["topic", "diff", str(file)]) == 0
+    assert capsys.readouterr().out == "no difference\n"
+    file.write_text(file.read_text().replace("rate = 100.0", "rate = 120.0"))
+    assert main(["topic", "diff", str(file)]) == 1
+    assert capsys.readouterr().out == "rate: 100 -> 120\n"
+
+
+def test_set_changes_what_it_names_and_nothing_else(distributor: Distributor) -> None:
+    distributor.answers["GET", "/v1/topics/roads/document"] = (200, DOCUMENT)
+    assert main(["topic", "set", "roads", "--rate", "120", "--slo", "p95:2ms", "--mode", "fitted"]) == 0
+    assert distributor.asked == [("GET", "/v1/topics/roads/document"), ("PUT", "/v1/topics/roads")]
+    slo = {"percentile": 95.0, "latency_ms": 2.0}
+    assert distributor.bodies[-1] == {**DOCUMENT, "rate": 120.0, "slo": slo, "mode": "fitted"}
+
+
+def test_decisions_are_told_newest_first(distributor: Distributor, capsys: pytest.CaptureFixture[str]) -> None:
+    told = [{"number": 2, "at": "t2", "lines": ["placed", "b1: 3"]}, {"number": 1, "at": "t1", "lines": ["submitted"]}]
+    distributor.answers["GET", "/v1/topics/roads/decisions"] = (200, told)
+    assert main(["topic", "decisions", "roads"]) == 0
+    assert capsys.readouterr().out == "t2  placed\n    b1: 3\nt1  submitted\n"

@@ -1,0 +1,63 @@
+"""What differs between two documents of a topic, in lines for people. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_SHOWN = 20  # publishers of one kind
+
+_Publisher = tuple[float, str, str, int]  # rate, group, process, batch
+
+
+def differences(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
+    """Lines that say how ``then`` differs from ``now``, both as ``TopicSpec.to_json``. None: it is the same topic."""
+    return [*_settings("", now, then), *_publishers(_by_id(now), _by_id(then))]
+
+
+def _settings(place: str, now: Mapping[str, Any], then: Mapping[str, Any]) -> Iterator[str]:
+    for key in [*now, *(key for key in then if key not in now)]:
+        before, after = now.get(key), then.get(key)
+        if key == "publishers" or before == after:
+            continue
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            yield from _settings(f"{place}{key}.", before, after)
+        else:
+            yield f"{place}{key}: {_shown(before)} -> {_shown(after)}"
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _by_id(document: Mapping[str, Any]) -> dict[str, _Publisher]:
+    found: dict[str, _Publisher] = {}
+    for block in document.get("publishers", []):
+        ids = block["ids"]
+        columns = (_column(block.get(key), len(ids)) for key in ("rates", "groups", "process", "batch"))
+        found.update(zip(ids, zip(*columns, strict=True), strict=True))
+    return found
+
+
+def _column(value: Any, length: int) -> list[Any]:
+    return value if isinstance(value, list) else [value] * length
+
+
+def _publishers(now: Mapping[str, _Publisher], then: Mapping[str, _Publisher]) -> Iterator[str]:
+    added = [f"+ {one}, {then[one][0]:g} msg/s" for one in then if one not in now]
+    removed = [f"- {one}, {now[one][0]:g} msg/s" for one in now if one not in then]
+    changed = [
+        f"~ {one}: {_described(now[one])} -> {_described(then[one])}"
+        for one in now
+        if one in then and now[one] != then[one]
+    ]
+    for lines in (removed, added, changed):
+        yield from lines[:_SHOWN]
+        if len(lines) > _SHOWN:
+            yield f"  and {len(lines) - _SHOWN:,} more"
+
+
+def _described(publisher: _Publisher) -> str:
+    rate, group, process, batch = publisher
+    parts = [f"{rate:g} msg/s", group and f"group {group}", process, f"{batch} at once" if batch != 1 else ""]
+    return ", ".join(part for part in parts if part)
