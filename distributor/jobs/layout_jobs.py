@@ -117,11 +117,12 @@ class LayoutJobs:
         if options is None and not is_new and before is not None and is_same_task(before.spec, topic.spec):
             return
         self.cancel(topic.name)
+        # Entered before anything is awaited: a look meanwhile would begin again what was running.
+        self._enter(topic, self._chosen(topic.name, options), ask=True)
         if options is not None and not is_new:  # after what the search that was cancelled may have noted
             record = self._intention(topic.spec, options)
             if record is not None:
                 await self._registry.note_fitting(record)
-        self._enter(topic, self._chosen(topic.name, options), ask=True)
         self._woken.set()
 
     def cancel(self, name: str) -> None:
