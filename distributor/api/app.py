@@ -43,7 +43,7 @@ from srtm.topics.spec import TopicSpec, parse_change, parse_topic_json
 from srtm.version import __version__
 from srtm.web.bodies import documented, json_answer
 from srtm.web.browser import refuse_other_sites
-from srtm.web.refusals import Admit, add_refusals, checked_first, refuse_two_lengths
+from srtm.web.refusals import Admit, CheckedFirst, add_refusals, refuse_two_lengths
 
 
 def make_app(
@@ -77,11 +77,11 @@ def make_app(
     add_audit(app, registry)
     describe(app)
     if admit is not None:
-        app.middleware("http")(checked_first(admit))
+        app.add_middleware(CheckedFirst, admit=admit)
     if registry.config.tokens is not None:  # added later: runs earlier
-        app.middleware("http")(checked_first(Access(registry.config.tokens, app.routes).check))
-    app.middleware("http")(checked_first(refuse_other_sites))
-    app.middleware("http")(checked_first(refuse_two_lengths, closes=True))
+        app.add_middleware(CheckedFirst, admit=Access(registry.config.tokens, app.routes).check)
+    app.add_middleware(CheckedFirst, admit=refuse_other_sites)
+    app.add_middleware(CheckedFirst, admit=refuse_two_lengths, closes=True)
     return app
 
 

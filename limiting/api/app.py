@@ -10,7 +10,7 @@ from limiting.api.contract_routes import add_contract_routes
 from limiting.api.parts import Parts
 from limiting.api.subject_routes import add_subject_routes
 from srtm.version import __version__
-from srtm.web.refusals import add_refusals, checked_first, refuse_two_lengths
+from srtm.web.refusals import CheckedFirst, add_refusals, refuse_two_lengths
 
 
 def make_app(parts: Parts) -> FastAPI:
@@ -20,6 +20,6 @@ def make_app(parts: Parts) -> FastAPI:
         add_routes(app, parts)
     add_refusals(app)
     if parts.config.tokens is not None:  # added later: runs earlier
-        app.middleware("http")(checked_first(Access(parts.config.tokens).check))
-    app.middleware("http")(checked_first(refuse_two_lengths, closes=True))
+        app.add_middleware(CheckedFirst, admit=Access(parts.config.tokens).check)
+    app.add_middleware(CheckedFirst, admit=refuse_two_lengths, closes=True)
     return app

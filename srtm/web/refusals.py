@@ -10,12 +10,12 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from srtm.control import Problem
 from srtm.errors import BadInput, InternalError, NotLeader, SrtmError, Unauthorized, Unavailable
 
 Admit = Callable[[Request], Awaitable[None]]
-_GoOn = Callable[[Request], Awaitable[Response]]
 
 
 def add_refusals(app: FastAPI) -> None:
@@ -25,21 +25,28 @@ def add_refusals(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _failed)
 
 
-def checked_first(admit: Admit, *, closes: bool = False) -> Callable[[Request, _GoOn], Awaitable[Response]]:
+class CheckedFirst:
     """A middleware that runs ``admit`` first, which raises an SrtmError for requests that must not be served.
-    ``closes``: the connection ends with a refusal, for it is not known where the next request begins."""
 
-    async def ask(request: Request, go_on: _GoOn) -> Response:
-        try:
-            await admit(request)
-        except SrtmError as error:
-            refusal = _refusal(error)
-            if closes:
-                refusal.headers["Connection"] = "close"
-            return refusal
-        return await go_on(request)
+    ``admit`` sees what comes before the body. ``closes``: the connection ends with a refusal, for it is not known where
+    the next request begins.
+    """
 
-    return ask
+    def __init__(self, app: ASGIApp, admit: Admit, *, closes: bool = False) -> None:
+        self._app = app
+        self._admit = admit
+        self._closes = closes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            try:
+                await self._admit(Request(scope))
+            except SrtmError as error:
+                refusal = _refusal(error)
+                if self._closes:
+                    refusal.headers["Connection"] = "close"
+                return await refusal(scope, receive, send)
+        return await self._app(scope, receive, send)
 
 
 async def refuse_two_lengths(request: Request) -> None:

@@ -12,7 +12,7 @@ from fastapi import FastAPI, Request
 
 from srtm.net.tokens import Tokens
 from srtm.web.browser import COOKIE, add_page, authorization, refuse_other_sites
-from srtm.web.refusals import add_refusals, checked_first
+from srtm.web.refusals import CheckedFirst, add_refusals
 
 TOKENS = Tokens.parsed("tokens", "operator ann o\nclient cars c\n")
 
@@ -29,7 +29,7 @@ def client(folder: Path, tokens: Tokens | None = TOKENS, **cookies: str) -> http
         return "changed"
 
     add_refusals(app)
-    app.middleware("http")(checked_first(refuse_other_sites))
+    app.add_middleware(CheckedFirst, admit=refuse_other_sites)
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://d", cookies=cookies)
 
 
