@@ -73,8 +73,8 @@ def test_the_lowest_free_of_given_ports_are_picked_and_kept_ones_first() -> None
 
 def test_addresses_outside_the_given_ports_are_not_kept() -> None:
     last = ClusterFile(distributor="http://127.0.0.1:3", brokers=[PLACE])
-    assert _kept_addresses(last, None) == {0: "127.0.0.1:3", 1: "127.0.0.1:1", 2: "127.0.0.1:2"}
-    assert _kept_addresses(last, range(2, 9)) == {0: "127.0.0.1:3", 2: "127.0.0.1:2"}
+    assert _kept_addresses(last, 1, None) == {0: "127.0.0.1:3", 1: "127.0.0.1:1", 2: "127.0.0.1:2"}
+    assert _kept_addresses(last, 1, range(2, 9)) == {0: "127.0.0.1:3", 2: "127.0.0.1:2"}
 
 
 @pytest.mark.parametrize("text", ["4150", "4170-4150", "0-5", "1-65536", "a-b", "-5", "5-", "1-2-3", "٣-٤"])

@@ -14,6 +14,7 @@ from limiting.api.app import make_app
 from limiting.api.parts import Parts
 from limiting.config import LimitConfig
 from limiting.contract_store import ContractStore
+from limiting.nodes.decisions import Decisions
 from srtm.cli import main
 from srtm.client.limit_service import LimitClient
 from srtm.commands import limits
@@ -29,8 +30,8 @@ policies = [{name = "burst", rate = 0.001, burst = 2}]
 
 @pytest.fixture(autouse=True)
 def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    limiter = Limiter()
-    parts = Parts(limiter, ContractStore(limiter), LimitConfig())
+    decisions = Decisions(Limiter())
+    parts = Parts(decisions, ContractStore(decisions), LimitConfig())
     transport = httpx.ASGITransport(app=make_app(parts))
     monkeypatch.setattr(limits, "LimitClient", partial(LimitClient, transport=transport))
     (tmp_path / "contracts.toml").write_text(FILE)
