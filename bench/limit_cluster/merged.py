@@ -3,6 +3,9 @@
 Law L4 of docs/replication.md: whenever a node lets a request through, the level of the one bucket is above b by at most
 what the other nodes took within the delay before. While a node is cut off, the delay is as long as the cut. A node that
 was killed takes with it what it had told nobody: at most ``beta * b / N``.
+
+A decision falls somewhere between its request and its answer, and is counted at the answer. So the level that is worked
+out may be above the true one by what the bucket earns in the longest request: the jitter of an arrival curve.
 """
 
 from __future__ import annotations
@@ -62,7 +65,8 @@ def judge(
     ordered = sorted(decisions, key=lambda one: one.answered)
     allowed = [one for one in ordered if one.allowed]
     level, at, excess, unexplained = 0.0, 0.0, 0.0, 0.0
-    longest_s = delay_s + max((one.answered - one.sent for one in ordered), default=0.0)
+    jitter_s = max((one.answered - one.sent for one in ordered), default=0.0)
+    longest_s = delay_s + jitter_s
     for number, one in enumerate(allowed):
         level, at = max(0.0, level - rate * (one.answered - at)) + 1, one.answered
         above = level - burst
@@ -73,7 +77,7 @@ def judge(
         )
         lost = BETA * burst / nodes * sum(killed <= one.answered for killed in kills)
         excess = max(excess, above)
-        unexplained = max(unexplained, above - others - lost)
+        unexplained = max(unexplained, above - others - lost - rate * jitter_s)
     return Judged(
         requests=len(ordered),
         allowed=len(allowed),

@@ -167,7 +167,7 @@ def test_a_full_disk_is_told_to_the_publisher_and_the_broker_goes_on_when_there_
     assert kept, "the disk had room at first"
 
     wait_until("it is told", lambda: running.ask("GET", "/ping")[1].startswith(b"NOK - "))
-    assert running.has_said("messages cannot be written")
+    wait_until("the log says so", lambda: running.has_said("messages cannot be written"))
     assert publish(running, b"memory#ephemeral", b"x") == b"OK", "what needs no disk goes on"
     assert running.process.poll() is None
 
