@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 
 import trio
 from fastapi import FastAPI, Request, Response
+from fastapi_offline import FastAPIOffline
 
 from distributor.api.access import Access
 from distributor.api.auditing import add_audit
@@ -58,7 +59,7 @@ def make_app(
     ``admit`` raises an SrtmError for requests that must not be served. ``layouts`` and ``observer`` are None on a
     standby.
     """
-    app = FastAPI(title="SRTM distributor", version=__version__, redoc_url=None)
+    app = FastAPIOffline(title="SRTM distributor", version=__version__, redoc_url=None)
     for add_routes in (
         add_share_routes,
         _broker_routes,

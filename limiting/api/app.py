@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastapi import FastAPI
+from fastapi_offline import FastAPIOffline
 
 from limiting.api.access import Access
 from limiting.api.check_routes import add_check_routes
@@ -15,7 +16,7 @@ from srtm.web.refusals import CheckedFirst, add_refusals, refuse_two_lengths
 
 def make_app(parts: Parts) -> FastAPI:
     """Return the application over the decisions and the contracts of ``parts``."""
-    app = FastAPI(title="SRTM limit service", version=__version__, redoc_url=None)
+    app = FastAPIOffline(title="SRTM limit service", version=__version__, redoc_url=None)
     for add_routes in (add_check_routes, add_contract_routes, add_subject_routes):
         add_routes(app, parts)
     add_refusals(app)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -116,3 +117,14 @@ async def test_the_page_and_all_that_it_loads_are_served_here(distributor: Distr
             text = (await http.get(f"/page/{asset.name}")).text if asset.name != "index.html" else page
             assert "http://" not in text.replace("http://www.w3.org/", ""), asset.name
             assert "https://" not in text, asset.name
+
+
+async def test_the_page_that_tries_routes_loads_nothing_from_elsewhere(distributor: Distributor) -> None:
+    app = make_app(distributor.registry, distributor.syncing)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://d") as http:
+        page = (await http.get("/docs")).text
+        assert "https://" not in page
+        loaded = re.findall(r'(?:src|href)="(/[^"]+)"', page)
+        assert len(loaded) >= 2
+        for path in loaded:
+            assert (await http.get(path)).status_code == 200, path
