@@ -1,4 +1,4 @@
-// Charts as SVG: stacked delays over time against the promise, one line over time, publishers on a map.
+// Charts as SVG: stacked delays over time against the promise, and lines over time.
 
 import { h, milliseconds, number, s } from "/page/dom.js";
 
@@ -94,24 +94,3 @@ const legend = (parts) =>
     null,
     parts.map((part) => h("span", { class: "key" }, s("svg", { class: `swatch ${part.kind}`, viewBox: "0 0 10 10" }, s("rect", { width: 10, height: 10 })), ` ${part.name}`)),
   );
-
-// Publishers as points, coloured by broker. Longitudes are drawn narrower, as they are at the middle latitude.
-export function map(points, brokers) {
-  WIDTH = available();
-  const latitudes = points.map((point) => point.latitude);
-  const longitudes = points.map((point) => point.longitude);
-  const [south, north] = [Math.min(...latitudes), Math.max(...latitudes)];
-  const [west, east] = [Math.min(...longitudes), Math.max(...longitudes)];
-  const narrow = Math.cos((((south + north) / 2) * Math.PI) / 180);
-  const across = Math.max((east - west) * narrow, 1e-6);
-  const up = Math.max(north - south, 1e-6);
-  const height = Math.min(520, Math.max(160, (WIDTH * up) / across));
-  const scale = Math.min((WIDTH - 20) / across, (height - 20) / up);
-  const root = s("svg", { class: "map", viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": "Publishers by place" });
-  for (const point of points) {
-    const kind = `broker-${brokers.indexOf(point.broker) % 6}`;
-    const place = { cx: 10 + (point.longitude - west) * narrow * scale, cy: 10 + (north - point.latitude) * scale, r: 4 };
-    root.append(s("circle", { class: `point ${kind}`, ...place }, s("title", null, `${point.id} at ${point.broker || "no broker"}, ${number(point.rate)} msg/s`)));
-  }
-  return h("figure", null, root, legend(brokers.map((name, index) => ({ name, kind: `broker-${index % 6}` }))));
-}

@@ -1,7 +1,7 @@
 // One topic: whether its promise is kept and why, its delays over time, its shares, publishers, decisions, changes.
 
 import { ask, get, topicPath } from "/page/api.js";
-import { lines, map, stacked } from "/page/charts.js";
+import { lines, stacked } from "/page/charts.js";
 import { confirmed, failure, field, working } from "/page/forms.js";
 import {
   ago, bar, brokerLink, clock, facts, h, milliseconds, number, right, row, show, table, whole, word,
@@ -199,18 +199,11 @@ function drawPublishers(place, columns) {
   show(
     place,
     h("h2", null, "Publishers"),
-    columns.latitudes && onMap(columns, brokers),
     facts(brokers.map((broker) => [broker, `${whole(columns.brokers.filter((one) => one === broker).length)} publishers`])),
     groups.size > 0 && h("p", { class: "note" }, `${whole(groups.size)} groups; publishers of a group send together.`),
     search,
     found,
   );
-}
-
-function onMap(columns, brokers) {
-  const points = columns.ids.map((id, at) => ({ id, broker: columns.brokers[at], rate: columns.rates[at], latitude: columns.latitudes[at], longitude: columns.longitudes[at] }));
-  const placed = points.filter((point) => point.latitude !== null && point.longitude !== null);
-  return placed.length > 0 && map(placed.slice(0, 5000), brokers);
 }
 
 function drawActions(place, view, again) {
