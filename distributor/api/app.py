@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 import trio
 from fastapi import FastAPI, Request, Response
 from fastapi_offline import FastAPIOffline
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from distributor.api.access import Access
 from distributor.api.auditing import add_audit
@@ -42,7 +43,7 @@ from srtm.topics.file import read_topic_text
 from srtm.topics.publisher_blocks import declared_publishers
 from srtm.topics.spec import TopicSpec, parse_change, parse_topic_json
 from srtm.version import __version__
-from srtm.web.bodies import documented, json_answer
+from srtm.web.bodies import documented, in_portions, json_answer
 from srtm.web.browser import refuse_other_sites
 from srtm.web.refusals import Admit, CheckedFirst, add_refusals, refuse_two_lengths
 
@@ -135,7 +136,8 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: SyncService, layout
     @app.get("/v1/topics")
     async def list_topics() -> Response:
         """All topics."""
-        return json_answer([views.topic_view(topic, registry, syncing) for topic in registry.managed()])
+        found = (views.topic_view(topic, registry, syncing) for topic in registry.managed())
+        return json_answer(await in_portions(found))
 
     @app.get("/v1/topics/{name}")
     async def show_topic(name: str) -> Response:
@@ -254,7 +256,10 @@ def _broker_routes(app: FastAPI, registry: Registry, syncing: SyncService) -> No
     @app.get("/v1/brokers")
     async def list_brokers() -> Response:
         """All known brokers."""
-        return json_answer([broker_view(name, registry, syncing) for name in sorted(registry.brokers)])
+        names = (
+            name for name in sorted(registry.brokers) if name in registry.brokers
+        )  # one may be forgotten meanwhile
+        return json_answer(await in_portions(broker_view(name, registry, syncing) for name in names))
 
     @app.get("/v1/brokers/{name}")
     async def show_broker(name: str) -> Response:
@@ -306,5 +311,5 @@ def _service_routes(app: FastAPI, registry: Registry, syncing: SyncService) -> N
     @app.get("/metrics")
     async def metrics() -> Response:
         """For Prometheus."""
-        content, media_type = exposition(registry, syncing)
-        return Response(content, media_type=media_type)
+        content = await in_portions(exposition(registry, syncing), 1)
+        return Response(b"".join(content), media_type=CONTENT_TYPE_LATEST)

@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from distributor.fitting.events import Outcome
@@ -20,11 +19,22 @@ from distributor.views.topic_view import fill_ratio
 _KEPT: dict[Verdict, float] = {"kept": 1.0, "broken": 0.0, "unknown": math.nan}
 
 
-def exposition(registry: Registry, syncing: SyncService) -> tuple[bytes, str]:
-    """The text and its media type."""
-    scrape = CollectorRegistry(auto_describe=False)
-    scrape.register(_StateCollector(registry, syncing))
-    return generate_latest(scrape), CONTENT_TYPE_LATEST
+def exposition(registry: Registry, syncing: SyncService) -> Iterator[bytes]:
+    """The text in portions, one a metric: there may be ten thousand topics, and others wait meanwhile."""
+    for family in _StateCollector(registry, syncing).collect():
+        scrape = CollectorRegistry(auto_describe=False)
+        scrape.register(_OneFamily(family))
+        yield generate_latest(scrape)
+
+
+class _OneFamily(Collector):
+    """Collects one metric that is there already."""
+
+    def __init__(self, family: Metric) -> None:
+        self._family = family
+
+    def collect(self) -> Iterator[Metric]:
+        yield self._family
 
 
 class _StateCollector(Collector):

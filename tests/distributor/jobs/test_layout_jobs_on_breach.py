@@ -36,7 +36,7 @@ async def test_a_promise_that_is_broken_for_the_grace_gets_another_layout_and_th
         await trio.sleep(60)
         assert len(here.placed_on()) == 2
         view = here.view()
-        text, _ = metrics.exposition(distributor.registry, here.syncing)
+        text = b"".join(metrics.exposition(distributor.registry, here.syncing))
         shown = views.topic_view(distributor.registry.topic("cars"), distributor.registry, here.syncing)
     assert (view["state"], view["outcome"], view["method"]) == ("fits", "fits", "on-breach")
     assert b'srtm_layout_searches_total{outcome="fits"} 1.0' in text

@@ -108,7 +108,7 @@ async def test_a_topic_on_two_brokers_is_recorded_on_both_at_once_and_its_penalt
     assert view.drl_penalty is not None
     assert view.drl_penalty.at == "1970-01-01T00:00:01Z"
     assert view.drl_penalty.mean_ms == found.mean_ms
-    text = exposition(distributor.registry, distributor.syncing)[0].decode()
+    text = b"".join(exposition(distributor.registry, distributor.syncing)).decode()
     assert f'srtm_topic_drl_penalty_seconds{{topic="cars"}} {found.mean_ms / 1e3}' in text
     assert 'srtm_topic_drl_penalty_p99_seconds{topic="cars"}' in text
 

@@ -234,7 +234,7 @@ async def test_while_brokers_exchange_metrics_give_what_they_report_and_the_pena
     assert shares_in_force(topic) is None
     a.reports = [TopicReport(topic="cars", share_version=1, rate=700.5, burst=17.0)]
     await a.sync()
-    text = exposition(opened.registry, opened.syncing)[0].decode()
+    text = b"".join(exposition(opened.registry, opened.syncing)).decode()
     assert 'srtm_share_rate{broker="a",topic="cars"} 700.5' in text
     assert 'srtm_share_burst{broker="a",topic="cars"} 17.0' in text
     assert 'srtm_share_rate{broker="b",topic="cars"} 550.0' in text  # it has not reported: as dealt

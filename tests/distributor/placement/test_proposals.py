@@ -212,7 +212,7 @@ async def test_operators_see_demand_fill_ratio_and_the_last_changes_with_their_r
     assert submitted.reason == "submitted"
     assert (change.mode, change.reason) == ("fitted", "traffic moved")
     assert change.shares["b2"] == ProposedShare(rate=1_000.0, burst=25.0)
-    text = exposition(opened.registry, opened.syncing)[0].decode()
+    text = b"".join(exposition(opened.registry, opened.syncing)).decode()
     assert 'srtm_share_demand{broker="b1",topic="cars"} 125.0' in text
     ratios = [line.split() for line in text.splitlines() if line.startswith("srtm_share_fill_ratio{")]
     assert [labels for labels, _ in ratios] == ['srtm_share_fill_ratio{broker="b1",topic="cars"}']

@@ -25,7 +25,7 @@ async def reporting(distributor: Distributor, access_ms: float, count: int = 100
 
 
 def metrics(distributor: Distributor) -> dict[str, float]:
-    text, _ = exposition(distributor.registry, distributor.syncing)
+    text = b"".join(exposition(distributor.registry, distributor.syncing))
     samples = [sample for family in text_string_to_metric_families(text.decode()) for sample in family.samples]
     return {sample.name: sample.value for sample in samples if sample.name.startswith(("srtm_topic_p", "srtm_topic_s"))}
 

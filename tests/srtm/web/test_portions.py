@@ -1,0 +1,31 @@
+"""What takes long is made in portions, and others get their turn between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import trio
+
+from srtm.web.bodies import in_portions
+
+
+async def test_others_run_after_each_portion() -> None:
+    happened: list[str] = []
+
+    def made() -> Iterator[int]:
+        for number in range(6):
+            happened.append(f"made {number}")
+            yield number
+
+    async def other() -> None:
+        while True:
+            happened.append("other")
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(other)
+        assert await in_portions(made(), 2) == list(range(6))
+        nursery.cancel_scope.cancel()
+    between = [happened.index(f"made {number}") for number in (1, 2, 3, 4)]
+    assert "other" in happened[between[0] : between[1]]
+    assert "other" in happened[between[2] : between[3]]
