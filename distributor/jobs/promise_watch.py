@@ -6,7 +6,7 @@ import trio
 
 from distributor.registry.registry import Registry
 from distributor.sync.service import SyncService
-from distributor.verdict.kept import Verdict
+from distributor.verdict.kept import Verdict, promise_verdict
 from srtm.errors import Unavailable
 from srtm.log import Log
 
@@ -30,11 +30,11 @@ class PromiseWatch:
             await trio.sleep(PERIOD_S)
 
     async def _look(self) -> None:
-        topics = self._registry.managed()
+        topics, heard = self._registry.managed(), self._syncing.heard_by_topic()
         self._told = {topic.name: self._told[topic.name] for topic in topics if topic.name in self._told}
         for topic in topics:
             await trio.lowlevel.checkpoint()  # there may be thousands
-            promise, now_s = self._syncing.promise(topic), trio.current_time()
+            promise, now_s = promise_verdict(topic.spec.slo, heard.get(topic.name, {})), trio.current_time()
             before, noted_s = self._told.get(topic.name, ("kept", now_s - _APART_S))
             if promise.verdict in ("unknown", before) or now_s < noted_s + _APART_S:
                 continue

@@ -19,7 +19,6 @@ from distributor.sync.penalty import utc
 from distributor.sync.service import SyncService
 from distributor.verdict.kept import Verdict, latest, promise_verdict
 from distributor.views.broker_view import broker_word
-from srtm.control import TopicReport
 
 EVENTS_S = 1.0
 EVENTS_KEPT = 200
@@ -84,7 +83,7 @@ class Observer:
     # A look
 
     async def _look(self) -> None:
-        topics, reports = self._registry.managed(), await self._reports()
+        topics, reports = self._registry.managed(), self._syncing.heard_by_topic()
         names = {topic.name for topic in topics}
         self.history.advance(self._registry.state.wall_ns() / 1e9, names)
         self._since = {name: seen for name, seen in self._since.items() if name in names}
@@ -104,16 +103,6 @@ class Observer:
             if name in self._registry.brokers:
                 brokers.append(broker_row(name, self._registry, self._syncing, broken.get(name, 0)))
         self.topics, self.brokers, self.looks = rows, brokers, self.looks + 1
-
-    async def _reports(self) -> dict[str, dict[str, TopicReport]]:
-        """{topic: {broker: its latest report}}, of brokers that are alive."""
-        found: dict[str, dict[str, TopicReport]] = {}
-        for name, topics in self._syncing.reports.items():
-            await trio.lowlevel.checkpoint()
-            if self._registry.is_alive(name):
-                for topic, report in topics.items():
-                    found.setdefault(topic, {})[name] = report
-        return found
 
     def _observed(self, topic: Topic, reports: Reports) -> tuple[TopicRow, str | None]:
         """The row of ``topic``, and the broker that breaks its promise."""

@@ -168,6 +168,15 @@ class SyncService:
             if (report := self.report(name, topic)) is not None and self._registry.is_alive(name)
         }
 
+    def heard_by_topic(self) -> dict[str, dict[str, TopicReport]]:
+        """``heard`` of every topic that a broker reports: for a look at all of them."""
+        found: dict[str, dict[str, TopicReport]] = {}
+        for name, topics in self.reports.items():
+            if self._registry.is_alive(name):
+                for topic, report in topics.items():
+                    found.setdefault(topic, {})[name] = report
+        return found
+
     def promise(self, topic: Topic) -> PromiseVerdict:
         """Whether the promise of ``topic`` is kept."""
         return promise_verdict(topic.spec.slo, self.heard(topic.name))

@@ -13,7 +13,7 @@ from distributor.fitting.events import Outcome
 from distributor.model.leases import MICRO
 from distributor.registry.registry import Registry
 from distributor.sync.service import SyncService
-from distributor.verdict.kept import Verdict
+from distributor.verdict.kept import Verdict, promise_verdict
 from distributor.views.topic_view import fill_ratio
 
 _KEPT: dict[Verdict, float] = {"kept": 1.0, "broken": 0.0, "unknown": math.nan}
@@ -118,10 +118,11 @@ class _StateCollector(Collector):
         what = "1: the promise is kept, 0: it is broken, NaN: not known."
         kept = GaugeMetricFamily("srtm_topic_promise_kept", what, labels=["topic"])
         slo = GaugeMetricFamily("srtm_topic_slo_seconds", "The latency that the topic promises.", labels=["topic"])
+        heard = self._syncing.heard_by_topic()
         for topic in self._registry.managed():
             slo.add_metric([topic.name], topic.spec.slo.latency_ms / 1e3)
             if self._registry.leads:  # only the leader knows
-                kept.add_metric([topic.name], _KEPT[self._syncing.promise(topic).verdict])
+                kept.add_metric([topic.name], _KEPT[promise_verdict(topic.spec.slo, heard.get(topic.name, {})).verdict])
         yield from (kept, slo)
 
     def _layouts(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
