@@ -2,7 +2,7 @@
 
 import { ask, get, topicPath } from "/page/api.js";
 import { lines, stacked } from "/page/charts.js";
-import { confirmed, failure, field, working } from "/page/forms.js";
+import { confirmed, field, working } from "/page/forms.js";
 import {
   ago, bar, brokerLink, clock, facts, h, milliseconds, number, right, row, show, table, whole, word,
 } from "/page/dom.js";
@@ -253,12 +253,20 @@ function drawActions(place, view, again) {
   );
 }
 
-// What a plan or a submission says, in its own words.
-export function planLines(planned) {
-  const told = planned.explanation || planned;
-  const lines_ = told.lines || told.reasons || [];
-  return h("div", { class: "plan" }, told.promise && h("p", null, h("strong", null, typeof told.promise === "string" ? told.promise : told.promise.sentence || "")),
-    lines_.map((line) => h("p", null, line)), h("details", null, h("summary", null, "all of it"), h("pre", null, JSON.stringify(told, null, 1))));
+// What a plan says, or a submission with its view around it.
+export function planLines(answer) {
+  const plan = answer.explanation || answer;
+  return h(
+    "div",
+    { class: "plan" },
+    plan.promise && h("p", null, h("strong", null, promised(plan.promise))),
+    plan.reasons.map((line) => h("p", null, line)),
+    h("details", null, h("summary", null, "all of it"), h("pre", null, JSON.stringify(plan, null, 1))),
+  );
 }
 
-export { failure };
+function promised({ predicted, kept, confidence }) {
+  if (!kept) return predicted ? "The promise: nobody publishes yet." : "The promise: nobody has a place.";
+  const minutes = `${number(100 * kept.chance)} of 100 minutes (${number(100 * kept.low)} to ${number(100 * kept.high)})`;
+  return `The promise is kept in ${minutes}${predicted ? "." : `: fewer than the ${number(confidence)} asked for.`}`;
+}

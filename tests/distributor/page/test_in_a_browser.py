@@ -91,12 +91,14 @@ def test_it_shows_topics_brokers_and_events_and_complains_of_nothing(browser: Br
 
 
 def test_a_topic_is_planned_changed_and_removed_there(browser: Browser, url: str) -> None:
+    httpx.post(f"{url}/v1/brokers/b1/sync", json=BROKER).raise_for_status()  # it is not silent
     httpx.put(f"{url}/v1/topics/vans", json=TOPIC).raise_for_status()
     with page(browser) as (it, said):
         it.goto(f"{url}/#/topics/vans")
         it.get_by_label("Rate r, msg/s").fill("70")
         it.get_by_role("button", name="Plan").click()
         expect(it.get_by_text("What it would do")).to_be_visible(timeout=PATIENCE_MS)
+        expect(it.get_by_text("The promise is kept in")).to_contain_text("of 100 minutes")
         assert httpx.get(f"{url}/v1/topics/vans").json()["rate"] == 50
         it.get_by_role("button", name="Change").click()
         expect(it.get_by_text("Changed.")).to_be_visible(timeout=PATIENCE_MS)
