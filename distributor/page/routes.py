@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
-from fastapi import FastAPI, Query, Request, Response
+from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from distributor.page import rows
@@ -32,6 +32,20 @@ class News(msgspec.Struct, kw_only=True):
     events: list[Event]
 
 
+def _asked(
+    offset: Annotated[int, Query(ge=0)] = 0,
+    limit: Annotated[int, Query(ge=1, le=rows.MOST_ROWS)] = 50,
+    sort: str = "",
+    descending: bool = False,
+    search: str = "",
+    only: str = "",
+) -> rows.Query:
+    return rows.Query(offset=offset, limit=limit, sort=sort, descending=descending, search=search, only=only)
+
+
+_Asked = Annotated[rows.Query, Depends(_asked)]
+
+
 def add_page_routes(app: FastAPI, registry: Registry, observer: Observer | None) -> None:
     """``observer`` is None on a standby, which knows nothing of traffic."""
     add_page(app, _STATIC, registry.config.tokens)
@@ -42,31 +56,15 @@ def add_page_routes(app: FastAPI, registry: Registry, observer: Observer | None)
         return observer
 
     @app.get("/v1/overview/topics")
-    async def topics(
-        offset: Annotated[int, Query(ge=0)] = 0,
-        limit: Annotated[int, Query(ge=1, le=rows.MOST_ROWS)] = 50,
-        sort: str = "",
-        descending: bool = False,
-        search: str = "",
-        only: str = "",
-    ) -> Response:
+    async def topics(query: _Asked) -> Response:
         """One screen of the list of topics, as they were at most 5 s ago. `sort`: name, promise, latency, rate, demand,
         backlog, publishers or brokers. `only`: kept, broken or unknown."""
-        query = rows.Query(offset=offset, limit=limit, sort=sort, descending=descending, search=search, only=only)
         return json_answer(rows.topics_listed(leading().topics, query))
 
     @app.get("/v1/overview/brokers")
-    async def brokers(
-        offset: Annotated[int, Query(ge=0)] = 0,
-        limit: Annotated[int, Query(ge=1, le=rows.MOST_ROWS)] = 50,
-        sort: str = "",
-        descending: bool = False,
-        search: str = "",
-        only: str = "",
-    ) -> Response:
+    async def brokers(query: _Asked) -> Response:
         """One screen of the list of brokers, as they were at most 5 s ago. `sort`: name, state, load, mcap, topics,
         backlog or broken. `only`: a state."""
-        query = rows.Query(offset=offset, limit=limit, sort=sort, descending=descending, search=search, only=only)
         return json_answer(rows.brokers_listed(leading().brokers, query))
 
     @app.get("/v1/topics/{name}/history")
