@@ -16,13 +16,12 @@ from distributor.storage.topic_rows import NO_PUBLISHERS
 from srtm.errors import BadInput, SrtmError
 from srtm.log import Log
 from srtm.web.bodies import json_answer
-from srtm.web.browser import SESSION, authorization
+from srtm.web.browser import authorization
 
 _CHANGING = ("POST", "PUT", "PATCH", "DELETE")
 # What brokers and adaptors say by the second, and what changes nothing.
 _NO_CHANGE = re.compile(
-    r"/v1/brokers/[^/]+/(sync|history|measurements/.*)|/v1/shares|/v1/plan|/v1/topics/[^/]+/plan|/v1/topic-files|"
-    + re.escape(SESSION)
+    r"/v1/brokers/[^/]+/(sync|history|measurements/.*)|/v1/shares|/v1/plan|/v1/topics/[^/]+/plan|/v1/topic-files"
 )
 _SUBJECT = re.compile(r"/v1/(topic|broker)s/([^/]+)(/.*)?")
 ANYBODY = "anybody"  # where no token is needed
