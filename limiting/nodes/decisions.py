@@ -20,7 +20,7 @@ from limiting.replication.refill import Verdict as Said
 from limiting.replication.replicated import NEVER_NS
 from limiting.wire.cluster_key import ClusterKey, number_of
 from limiting.wire.codec import decode, encode
-from srtm.contracts.contract import Contract, Mode
+from srtm.contracts.contract import Contract, Mode, contract_for
 from srtm.contracts.verdict import Verdict
 from srtm.errors import BadInput, NotFound, Unavailable
 from srtm.limiting.limiter import Limiter, PolicyCounts, checked_cost, checked_subject, system_clocks
@@ -29,7 +29,7 @@ from srtm.log import Log
 TAG_BYTES = 8
 DECIDED_WITHIN_S = 1.0  # where the owner of an ``exact`` subject must be asked
 _AGAIN_S = 0.02  # after a node that could not decide
-_FORGET_EVERY = 10  # ticks
+_FORGET_EVERY_S = 10
 
 
 class Nodes(NamedTuple):
@@ -173,18 +173,8 @@ class Decisions:
         if not self._groups:
             return None
         checked_subject(subject)
-        contract = self._contract_of(namespace, subject)
+        contract = contract_for(self._contracts, namespace, subject)
         return None if contract is None else self._groups.get(contract.key)
-
-    def _contract_of(self, namespace: str, subject: str) -> Contract | None:
-        exactly = self._contracts.get((namespace, subject))
-        if exactly is not None and not subject.endswith("*"):
-            return exactly
-        for size in range(len(subject), -1, -1):
-            found = self._contracts.get((namespace, f"{subject[:size]}*"))
-            if found is not None:
-                return found
-        return None
 
     async def check(self, namespace: str, subjects: Sequence[str], cost: int, *, peek: bool = False) -> Checked:
         """Take ``cost`` from all subjects, or from none. Raises BadInput, NotFound, Unavailable.
@@ -350,17 +340,18 @@ class Decisions:
 
     async def _tick(self) -> None:
         """Groups that have news tell it when it is due; all are asked once a second."""
-        all_due, ticks = self._clocks()[0], 0
+        all_due, seconds = self._clocks()[0], 0
         while True:
             now = self._clocks()[0]
-            if now >= all_due:
-                all_due, ticks = now + SECOND_NS, ticks + 1
+            is_all = now >= all_due
+            if is_all:
+                all_due, seconds = now + SECOND_NS, seconds + 1
                 groups = list(self._groups.values())
             else:
                 groups = [self._tags[tag] for tag, due in self._due.items() if due <= now]
             for group in groups:
                 group.tick(self._clocks())
-                if ticks % _FORGET_EVERY == 0:
+                if is_all and seconds % _FORGET_EVERY_S == 0:
                     group.forget(self._clocks())
                 self._flush(group)
             self._wakes = min([all_due, *self._due.values()])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
@@ -116,12 +116,13 @@ def read_contracts(documents: Sequence[object], place: str = "contracts") -> lis
     return contracts
 
 
-def contract_for(contracts: Iterable[Contract], namespace: str, subject: str) -> Contract | None:
-    """Find the contract of a subject: the one for it alone, else the one with the longest pattern that fits."""
-    fitting = [contract for contract in contracts if contract.namespace == namespace and _fits(contract, subject)]
-    return max(fitting, key=lambda contract: (not contract.subject.endswith("*"), len(contract.subject)), default=None)
+def contract_for(contracts: Mapping[tuple[str, str], Contract], namespace: str, subject: str) -> Contract | None:
+    """Find the contract of a subject: the one for it alone, else the one with the longest pattern that fits.
 
-
-def _fits(contract: Contract, subject: str) -> bool:
-    pattern = contract.subject
-    return subject.startswith(pattern[:-1]) if pattern.endswith("*") else subject == pattern
+    ``contracts``: {key: contract}.
+    """
+    exactly = contracts.get((namespace, subject))
+    if exactly is not None and not subject.endswith("*"):
+        return exactly
+    patterns = (f"{subject[:size]}*" for size in range(len(subject), -1, -1))
+    return next((contracts[namespace, each] for each in patterns if (namespace, each) in contracts), None)

@@ -166,6 +166,7 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path, text: bytes) -> None:
 def test_a_subject_is_under_the_longest_pattern_that_fits() -> None:
     patterns = ["*", "user:*", "user:vip:*", "user:vip:1"]
     contracts = [read_contract(document(bucket(), subject=pattern)) for pattern in patterns]
-    found = [contract_for(contracts, "api", subject) for subject in ("x", "user:1", "user:vip:2", "user:vip:1")]
+    by_key = {contract.key: contract for contract in contracts}
+    found = [contract_for(by_key, "api", subject) for subject in ("x", "user:1", "user:vip:2", "user:vip:1")]
     assert [contract and contract.subject for contract in found] == patterns
-    assert contract_for(contracts, "other", "x") is None
+    assert contract_for(by_key, "other", "x") is None
