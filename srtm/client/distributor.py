@@ -30,8 +30,8 @@ from srtm.net.tls_trust import ca_file as trusted_file
 from srtm.net.tokens import checked_token
 
 DEFAULT_URL = "http://127.0.0.1:4190"
-URL_VARIABLE = "SRTM_DISTRIBUTOR"
 TOKEN_VARIABLE = "SRTM_TOKEN"
+URL_VARIABLE = "SRTM_DISTRIBUTOR"
 
 _FIRST_PAUSE_S = 0.1  # between attempts while there is no leader; a takeover takes a few seconds
 _LONGEST_PAUSE_S = 0.5
@@ -57,18 +57,42 @@ def distributor_urls(given: str | Sequence[str] | None) -> list[str]:
     if given is None or not given:
         given = os.environ.get(URL_VARIABLE, "") or DEFAULT_URL
     urls = given.split(",") if isinstance(given, str) else list(given)
-    return [_checked_url(url.strip()) for url in urls]
+    return [checked_url("distributor", url.strip(), DEFAULT_URL) for url in urls]
 
 
-def _checked_url(url: str) -> str:
+def checked_url(field: str, url: str, example: str) -> str:
+    """Return a service's URL without a slash at its end. Raises BadInput, which names ``field`` and an example."""
     try:
         parts = urlsplit(url)
         valid = parts.scheme in ("http", "https") and bool(httpx.URL(url).host) and parts.port != 0
     except (ValueError, httpx.InvalidURL):
         valid = False
     if not valid:
-        raise BadInput("distributor", url, "must be a URL like http://127.0.0.1:4190")
+        raise BadInput(field, url, f"must be a URL like {example}")
     return url.rstrip("/")
+
+
+def http_client(
+    urls: Sequence[str],
+    *,
+    token: str | None,
+    ca_file: str | None,
+    timeout_s: float,
+    transport: httpx.AsyncBaseTransport | None,
+) -> httpx.AsyncClient:
+    """Return a client for services at ``urls``. Without ``token`` and ``ca_file``: $SRTM_TOKEN and $SRTM_CA_FILE.
+
+    Raises BadInput.
+    """
+    token = token or os.environ.get(TOKEN_VARIABLE) or None
+    secure = any(url.startswith("https:") for url in urls)
+    return httpx.AsyncClient(
+        headers={"Authorization": f"Bearer {checked_token('token', token)}"} if token else {},
+        timeout=timeout_s,
+        trust_env=False,  # the control plane is never behind a web proxy
+        verify=trusting(trusted_file(ca_file)) if secure else False,
+        transport=transport,
+    )
 
 
 class DistributorClient:
@@ -90,15 +114,7 @@ class DistributorClient:
     ) -> None:
         self.urls = distributor_urls(urls)
         self._timeout_s = timeout_s
-        token = token or os.environ.get(TOKEN_VARIABLE) or None
-        secure = any(url.startswith("https:") for url in self.urls)
-        self._http = httpx.AsyncClient(
-            headers={"Authorization": f"Bearer {checked_token('token', token)}"} if token else {},
-            timeout=timeout_s,
-            trust_env=False,  # the control plane is never behind a web proxy
-            verify=trusting(trusted_file(ca_file)) if secure else False,
-            transport=transport,
-        )
+        self._http = http_client(self.urls, token=token, ca_file=ca_file, timeout_s=timeout_s, transport=transport)
 
     async def __aenter__(self) -> Self:
         await self._http.__aenter__()
@@ -347,7 +363,7 @@ class DistributorClient:
 def _may_follow(standby: str, leader: str) -> bool:
     """Whether to ask ``leader``. A standby reached by TLS must name a leader with TLS: the token goes along."""
     try:
-        return urlsplit(_checked_url(leader)).scheme == urlsplit(standby).scheme
+        return urlsplit(checked_url("distributor", leader, DEFAULT_URL)).scheme == urlsplit(standby).scheme
     except BadInput:
         return False
 

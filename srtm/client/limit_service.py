@@ -6,17 +6,13 @@ import os
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
-from urllib.parse import urlsplit
 
 import httpx
 import msgspec
 
-from srtm.client.distributor import TOKEN_VARIABLE, Json, path_part, unreachable
-from srtm.errors import BadInput, PeerError, Unavailable
+from srtm.client.distributor import Json, checked_url, http_client, path_part, unreachable
+from srtm.errors import PeerError, Unavailable
 from srtm.net.problem_json import refusal
-from srtm.net.tls_trust import ca_file as trusted_file
-from srtm.net.tls_trust import trusting
-from srtm.net.tokens import checked_token
 
 DEFAULT_URL = "http://127.0.0.1:4196"
 URL_VARIABLE = "SRTM_LIMIT"
@@ -40,15 +36,8 @@ class LimitClient:
         timeout_s: float = 10.0,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self.url = _checked_url(url or os.environ.get(URL_VARIABLE, "") or DEFAULT_URL)
-        token = token or os.environ.get(TOKEN_VARIABLE) or None
-        self._http = httpx.AsyncClient(
-            headers={"Authorization": f"Bearer {checked_token('token', token)}"} if token else {},
-            timeout=timeout_s,
-            trust_env=False,
-            verify=trusting(trusted_file(ca_file)) if self.url.startswith("https:") else False,
-            transport=transport,
-        )
+        self.url = checked_url("url", url or os.environ.get(URL_VARIABLE, "") or DEFAULT_URL, DEFAULT_URL)
+        self._http = http_client([self.url], token=token, ca_file=ca_file, timeout_s=timeout_s, transport=transport)
 
     async def __aenter__(self) -> Self:
         await self._http.__aenter__()
@@ -136,14 +125,3 @@ def _contract(namespace: str, pattern: str) -> str:
 
 def _subject(namespace: str, subject: str) -> str:
     return f"/limit/v1/subjects/{path_part(namespace)}/{path_part(subject)}"
-
-
-def _checked_url(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        valid = parts.scheme in ("http", "https") and bool(httpx.URL(url).host) and parts.port != 0
-    except (ValueError, httpx.InvalidURL):
-        valid = False
-    if not valid:
-        raise BadInput("url", url, f"must be a URL like {DEFAULT_URL}")
-    return url.rstrip("/")
