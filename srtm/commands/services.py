@@ -39,6 +39,11 @@ ScalerCommandOption = Annotated[
     str,
     typer.Option(metavar="COMMAND", help="Shell command; $SRTM_BROKERS: how many more brokers are wanted."),
 ]
+TokensOption = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Tokens and scopes, instead of --token: SCOPE NAME TOKEN a line.")
+]
+CertificateOption = Annotated[str | None, typer.Option(metavar="FILE", help="Certificate (PEM): serve HTTPS.")]
+KeyOption = Annotated[str | None, typer.Option(metavar="FILE", help="Key of the certificate (PEM).")]
 
 
 class Switch(Enum):
@@ -119,11 +124,9 @@ def distributor(
         ),
     ] = 300.0,
     token: TokenOption = None,
-    tokens: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Tokens and scopes, instead of --token: SCOPE NAME TOKEN a line.")
-    ] = None,
-    tls_cert: Annotated[str | None, typer.Option(metavar="FILE", help="Certificate (PEM): serve HTTPS.")] = None,
-    tls_key: Annotated[str | None, typer.Option(metavar="FILE", help="Key of the certificate (PEM).")] = None,
+    tokens: TokensOption = None,
+    tls_cert: CertificateOption = None,
+    tls_key: KeyOption = None,
 ) -> int:
     """Run the distributor, which places topics. It knows all brokers, assigns publishers and splits token buckets."""
     from distributor.config import DistributorConfig
@@ -174,11 +177,9 @@ def limit_serve(
     ] = "ratelimit,x-ratelimit,retry-after",
     max_subjects: Annotated[int, typer.Option(metavar="N", help="Subjects of a namespace; more share.")] = 1_000_000,
     token: TokenOption = None,
-    tokens: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Tokens and scopes, instead of --token: SCOPE NAME TOKEN a line.")
-    ] = None,
-    tls_cert: Annotated[str | None, typer.Option(metavar="FILE", help="Certificate (PEM): serve HTTPS.")] = None,
-    tls_key: Annotated[str | None, typer.Option(metavar="FILE", help="Key of the certificate (PEM).")] = None,
+    tokens: TokensOption = None,
+    tls_cert: CertificateOption = None,
+    tls_key: KeyOption = None,
     node: Annotated[str | None, typer.Option(metavar="NAME", help="This node's name in --peers.")] = None,
     peers: Annotated[
         str | None, typer.Option(metavar="NAME=HOST:PORT,...", help="All nodes that hold limits together.")
