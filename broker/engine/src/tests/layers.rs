@@ -8,10 +8,9 @@ use crate::config::{ClientAuth, Config, TlsRequired};
 use crate::event::Event;
 use crate::keys::ConnKey;
 use crate::protocol::identify::Compression;
-use crate::time::SHORT_PATIENCE_NS;
 use crate::transport::testing::{AUTHORITY, CLIENT_CERT, CLIENT_KEY, Client, TLS12, TLS13, tls_config};
 use crate::transport::tls::server_config;
-use crate::transport::{Layers, deflate, snappy};
+use crate::transport::{deflate, snappy};
 
 const DEFLATE: Compression = Compression::Deflate { level: 6 };
 
@@ -21,13 +20,17 @@ fn ask_for(features: &str) -> Vec<u8> {
 
 /// The client's half of the layers, over the pair.
 #[derive(Default)]
-struct Coat {
+pub(super) struct Coat {
     tls: Option<Client>,
     snappy: Option<(snappy::Encoder, snappy::Decoder)>,
     deflate: Option<(deflate::Encoder, deflate::Decoder)>,
 }
 
 impl Coat {
+    pub(super) fn of_tls(client: Client) -> Self {
+        Self { tls: Some(client), ..Self::default() }
+    }
+
     fn put_on(&mut self, compression: Compression) {
         match compression {
             Compression::Snappy => self.snappy = Some(Default::default()),
@@ -35,7 +38,7 @@ impl Coat {
         }
     }
 
-    fn seal(&mut self, plain: &[u8]) -> Vec<u8> {
+    pub(super) fn seal(&mut self, plain: &[u8]) -> Vec<u8> {
         let mut packed = Vec::new();
         if let Some((encoder, _)) = &mut self.snappy {
             encoder.encode(plain, &mut packed).expect("packs");
@@ -47,7 +50,7 @@ impl Coat {
         self.tls.as_mut().map_or_else(|| packed.clone(), |tls| tls.send(&packed))
     }
 
-    fn open(&mut self, bytes: &[u8]) -> Vec<u8> {
+    pub(super) fn open(&mut self, bytes: &[u8]) -> Vec<u8> {
         let packed = self.tls.as_mut().map_or_else(|| bytes.to_vec(), |tls| tls.receive(bytes).expect("makes sense"));
         let mut plain = Vec::new();
         if let Some((_, decoder)) = &mut self.snappy {
@@ -517,52 +520,6 @@ fn a_delivery_counts_as_sent_when_its_sealed_bytes_are() {
     pair.unstick(coated.key);
     assert_eq!(pair.topic()["latency"]["since_start"]["total"]["count"], 1);
     assert_eq!(coated.take(&mut pair).len(), 1);
-}
-
-/// A connection that is TLS from its first byte, as on an HTTPS port.
-fn secured(pair: &mut Pair) -> ConnKey {
-    let key = pair.accept();
-    let config = pair.engine.tls.config.clone().expect("a certificate");
-    let layers = Layers::tls_server(config, pair.now + SHORT_PATIENCE_NS).expect("layers");
-    pair.engine.conns[key].layers = Some(Box::new(layers));
-    pair.engine.arm_connection(key);
-    key
-}
-
-#[test]
-fn tls_from_the_first_byte_says_nothing_of_its_own() {
-    let mut pair = Pair::with(tls_config());
-    let key = secured(&mut pair);
-    let mut coat = Coat { tls: Some(Client::new(TLS12, None)), ..Coat::default() };
-    for _ in 0..3 {
-        let hello = coat.seal(b"");
-        pair.send(key, hello);
-        pair.turn();
-        assert_eq!(coat.open(&pair.take_bytes(key)), b"");
-    }
-    let request = coat.seal(&[&b"  V2"[..], &pub_("t", "x")].concat());
-    pair.send(key, request);
-    pair.turn();
-    assert_eq!(decode(&coat.open(&pair.take_bytes(key))), [ok()]);
-}
-
-#[test]
-fn where_tls_comes_first_a_failed_handshake_gets_an_alert_and_a_slow_one_nothing() {
-    let mut pair = Pair::with(tls_config());
-    let (bad, slow) = (secured(&mut pair), secured(&mut pair));
-    pair.send(bad, b"GET / HTTP/1.1\r\n\r\n");
-    pair.turn();
-    let alert = pair.take_bytes(bad);
-    assert_eq!(
-        (alert.first(), pair.ended.contains(&bad)),
-        (Some(&21), true),
-        "a record of type alert, and nothing else: {alert:?}"
-    );
-    assert!(!alert.windows(2).any(|window| window == b"E_"));
-    pair.advance(5 * S - 1);
-    assert!(!pair.closed.contains(&slow));
-    pair.advance(1);
-    assert_eq!((pair.take_bytes(slow), pair.closed.contains(&slow)), (vec![], true));
 }
 
 #[test]

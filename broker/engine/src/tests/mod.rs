@@ -29,6 +29,7 @@ mod random_operations;
 mod reference;
 mod small_reads;
 mod stamps;
+mod tls_first;
 mod work_budget;
 mod zone_preference;
 
