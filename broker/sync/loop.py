@@ -267,6 +267,7 @@ class Synchronizer:
             takes_differences=True,
             cluster=self._saved.cluster,
             peers=self._saved.peers if self._names_peers else None,
+            peer_claims=self._saved.peer_claims if self._names_peers else {},
             names_peers=True,
         )
         if reports_all:
@@ -355,6 +356,7 @@ class Synchronizer:
             topics=topics,
             cluster=answer.cluster or before.cluster,
             peers=before.peers if answer.brokers is None else answer.brokers,
+            peer_claims=before.peer_claims if answer.brokers is None else answer.broker_claims,
         )
 
     def _log_trouble(self, error: SrtmError | None) -> None:

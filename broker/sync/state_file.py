@@ -21,6 +21,7 @@ class SyncState(msgspec.Struct, frozen=True):
     topics: list[DesiredTopic] = []  # topics with a limit, without their shares and publishers (``held_over``)
     cluster: int = 0  # identity of the store that all of this is from; 0: an earlier version did not ask
     peers: dict[str, str] = {}  # {broker: incarnation} of the cluster
+    peer_claims: dict[str, list[str]] = {}  # {one of them: what it alone can hold}
 
 
 def load_state(directory: Path) -> SyncState:

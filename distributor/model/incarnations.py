@@ -22,7 +22,7 @@ def check_succession(old: Broker, new: Broker, *, in_use: Callable[[], bool]) ->
         if old.dead:
             rule = f"this one of broker {old.name} was proven dead, and its tokens are with others: start it again"
             raise Conflict("incarnation", new.incarnation, rule)
-        if old.claims is not None and new.claims != old.claims:
+        if old.claims and new.claims != old.claims:
             rule = f"another process is this one of broker {old.name}, on a copy of its data directory: start it again"
             raise Conflict("incarnation", new.incarnation, rule)
         return

@@ -6,7 +6,7 @@ leader, which brokers the cluster had. Nothing grows before all of these were he
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from distributor.model.cluster import Broker
 from srtm.errors import Conflict
@@ -26,8 +26,14 @@ def check_cluster(broker: str, told: int, identity: int, *, adopts: bool) -> Non
     raise Conflict("cluster", told, rule)
 
 
-def brokers_of(peers: Mapping[str, str], known: Mapping[str, Broker]) -> list[Broker]:
-    """The brokers among ``peers`` ({broker: incarnation}) that the store does not know, or knows as dead."""
+def brokers_of(
+    peers: Mapping[str, str], claims: Mapping[str, Sequence[str]], known: Mapping[str, Broker]
+) -> list[Broker]:
+    """The brokers among ``peers`` ({broker: incarnation}) that the store does not know, or knows as dead.
+
+    ``claims``: {one of them: what it alone can hold}. Without any no other process proves the end of that one, unless
+    somebody says so: it may run on a copy of its directory.
+    """
     return [
         Broker(
             name=name,
@@ -37,6 +43,7 @@ def brokers_of(peers: Mapping[str, str], known: Mapping[str, Broker]) -> list[Br
             http_address="",
             mcap=0.0,
             accepting=False,
+            claims=tuple(claims.get(name, ())),
         )
         for name, incarnation in peers.items()
         if name not in known or (known[name].dead and known[name].incarnation != incarnation)

@@ -118,7 +118,7 @@ class BrokerRequests:
             return [], set()
         is_ours = update.cluster in (0, state.identity)
         others = {peer: one for peer, one in (update.peers or {}).items() if peer != name}
-        unknown = brokers_of(others, state.brokers) if is_ours else []
+        unknown = brokers_of(others, update.peer_claims, state.brokers) if is_ours else []
         suspects = {broker.name for broker in unknown}
         if not state.saw_older_store:
             suspects |= state.brokers.keys() - state.dead_brokers() - {name}

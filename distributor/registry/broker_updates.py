@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from distributor.model.cluster import Broker, Topic
 from distributor.model.columns import ROUNDING
@@ -27,6 +27,7 @@ class BrokerUpdate:
     cluster: int = 0  # identity of the store that the broker knows; 0: none
     peers: Mapping[str, str] | None = None  # {broker: incarnation} that the cluster had; None: it does not say now
     names_peers: bool = False  # it can say
+    peer_claims: Mapping[str, Sequence[str]] = field(default_factory=dict)  # {peer: what it alone can hold}
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ def checked_broker(name: str, request: SyncRequest) -> Broker:
         _check_machine(request.machine)
     _check_claims(request.claims or [])
     _check_versions(request.have_version, request.applied)
-    _check_peers(request.peers or {})
+    _check_peers(request.peers or {}, request.peer_claims)
     for field in ("number", "reports_since", "remembered", "cluster"):
         _check_not_negative(field, getattr(request, field))
     return Broker(
@@ -72,12 +72,13 @@ def _check_claims(claims: list[str]) -> None:
         _check_text("claims", claim)
 
 
-def _check_peers(peers: Mapping[str, str]) -> None:
+def _check_peers(peers: Mapping[str, str], claims: Mapping[str, list[str]]) -> None:
     if len(peers) > _MAX_PEERS:
         raise BadInput("peers", len(peers), f"must be at most {_MAX_PEERS}")
     for name, incarnation in peers.items():
         check_broker_name("peers", name)
         _check_text("peers", incarnation)
+        _check_claims(claims.get(name, []))
 
 
 def _check_text(field: str, text: str) -> None:

@@ -5,7 +5,7 @@ Observations live here, one ``BrokerSession`` a broker; the authoritative state 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 import trio
@@ -81,6 +81,7 @@ class SyncService:
                 cluster=request.cluster,
                 peers=request.peers,
                 names_peers=request.names_peers,
+                peer_claims=request.peer_claims,
             )
         )
         session = self._session(name)
@@ -336,12 +337,14 @@ class SyncService:
             self._session(name).measurements = requested
         reports = self._reports(name)
         is_known = reports is not None and reports.incarnation == request.incarnation
+        brokers = self._news_of_brokers(name, request)
         return msgspec.structs.replace(
             self._desired_state(name, request, moves),
             measurements=requested,
             reported=reports.number if reports is not None and is_known else 0,
             cluster=self._registry.identity,
-            brokers=self._news_of_brokers(name, request),
+            brokers=brokers,
+            broker_claims=self._claims(brokers or {}),
         )
 
     def _news_of_brokers(self, name: str, request: SyncRequest) -> dict[str, str] | None:
@@ -350,6 +353,10 @@ class SyncService:
         told = request.peers if request.peers is not None else session.told_brokers
         session.told_brokers = now
         return None if told is now or told == now else now
+
+    def _claims(self, names: Iterable[str]) -> dict[str, list[str]]:
+        claims = {name: self._registry.broker(name).claims for name in names}
+        return {name: list(stated) for name, stated in claims.items() if stated}
 
     async def _wait_for_news(self, name: str, have_version: int, wait_s: float, token: object) -> list[Move]:
         """Wait until the desired state, moves or measurements are new to the broker. Returns the moves.

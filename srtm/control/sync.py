@@ -52,6 +52,7 @@ class SyncRequest(Control, frozen=True):
     # without an answer: the next leader may have an older store. None: as before, or a broker of an earlier version.
     peers: dict[str, str] | None = None
     names_peers: bool = False  # whether the broker knows what ``peers`` is
+    peer_claims: dict[str, list[str]] = {}  # {broker of ``peers``: its ``claims``}, as told
     wait_s: float = 0.0
 
 
@@ -132,6 +133,7 @@ class SyncAnswer(Control, frozen=True):
     measurements: list[MeasurementRequest] = []  # all that are to run, even if ``unchanged``
     cluster: int = 0  # identity of the store; 0: an earlier version
     brokers: dict[str, str] | None = None  # {broker: incarnation} that the cluster has; None: as told before
+    broker_claims: dict[str, list[str]] = {}  # {broker of ``brokers``: its claims}, of those that state them
     purged: list[str] = []  # topics removed since ``have_version``, to be deleted with their messages
 
 

@@ -52,6 +52,7 @@ class FakeBroker:
     takes_differences: bool = True
     cluster: int = 0
     peers: dict[str, str] = field(default_factory=dict)  # {broker: incarnation}, as told
+    peer_claims: dict[str, list[str]] = field(default_factory=dict)
     held: dict[str, tuple[int, int]] = field(default_factory=dict)  # {topic: in force, micro}
     fulls: list[str] = field(default_factory=list)  # topics whose bucket started full here, each time that it did
 
@@ -78,6 +79,7 @@ class FakeBroker:
             strangers=self.strangers,
             cluster=self.cluster,
             peers=self.peers,
+            peer_claims=self.peer_claims,
             names_peers=True,
             stayed=self.stayed,
             wait_s=wait_s,
@@ -92,7 +94,8 @@ class FakeBroker:
             self.topics = new
             self.held = {name: self._amounts(topic.share, self.held.get(name, (0, 0))) for name, topic in new.items()}
         self.version, self.cluster = answer.version, answer.cluster
-        self.peers = self.peers if answer.brokers is None else answer.brokers
+        if answer.brokers is not None:
+            self.peers, self.peer_claims = answer.brokers, answer.broker_claims
         self.draining = answer.draining
         return answer
 

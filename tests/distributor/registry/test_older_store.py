@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -71,6 +72,42 @@ async def test_what_is_dead_is_waited_for_no_longer(tmp_path: Path) -> None:
         await distributor.registry.declare_dead("b", "1")
         await settle(a)
         assert a.share() == (1100.0, 30.0)
+
+
+async def cut_off(path: Path, copy: Path) -> tuple[FakeBroker, FakeBroker]:
+    """``history``; then a comes to the copy, and says which b there was."""
+    a, b = await history(path, copy)
+    async with opened(copy, a):
+        await a.settle()
+    return a, b
+
+
+async def test_a_copy_of_a_broker_that_the_store_does_not_know_is_not_taken_for_it(tmp_path: Path) -> None:
+    _, b = await cut_off(tmp_path / "store", tmp_path / "copy")
+    copied = replace(b, claims=("another directory",), incarnation="2")
+    async with opened(tmp_path / "copy", b, copied):
+        with pytest.raises(Conflict, match="not proven dead"):
+            await copied.sync()
+        await b.sync()
+
+
+async def test_a_broker_that_the_store_does_not_know_may_start_again_meanwhile(tmp_path: Path) -> None:
+    _, b = await cut_off(tmp_path / "store", tmp_path / "copy")
+    b.restart()
+    async with opened(tmp_path / "copy", b):
+        await b.sync()
+
+
+async def test_without_its_claims_a_broker_that_the_store_does_not_know_is_known_by_its_incarnation(
+    tmp_path: Path,
+) -> None:
+    a, b = await history(tmp_path / "store", tmp_path / "copy")
+    a.peer_claims = {}  # as told by an earlier version
+    async with opened(tmp_path / "copy", a, b):
+        await a.settle()
+        with pytest.raises(Conflict, match="not proven dead"):
+            await replace(b, incarnation="2").sync()
+        await b.sync()
 
 
 async def test_a_broker_that_kept_its_share_keeps_it_while_others_are_waited_for(tmp_path: Path) -> None:
