@@ -60,6 +60,7 @@ class BrokerRequests:
         state, broker = self._state, update.broker
         async with state.writing:
             old = self._state.brokers.get(broker.name)
+            self._check_others_were_asked(old)
             if old is not None:
                 check_succession(old, broker, in_use=partial(self._is_in_use, old.name))
             self._check_cluster(update)
@@ -79,6 +80,15 @@ class BrokerRequests:
         if broker != old:
             self._maintenance.end_grace(broker.name)
             self._maintenance.wake()
+
+    def _check_others_were_asked(self, old: Broker | None) -> None:
+        """Check that a name is free which the store says is. Raises Unavailable right after a start.
+
+        The store may be older: then the brokers that it knows tell who has the name.
+        """
+        if (old is None or old.dead) and not self._state.is_settled():
+            rule = "which brokers there are is not known yet: those that the store knows are asked first; ask again"
+            raise Unavailable(rule)
 
     def _check_cluster(self, update: BrokerUpdate) -> None:
         """Check that the broker is of this cluster, and log once if it is not. Raises Conflict."""

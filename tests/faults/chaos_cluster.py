@@ -32,6 +32,7 @@ ENVELOPE = Envelope(rate=200.0, burst=20.0)  # of each topic
 MODES = ("static", "proportional", "fitted", "gdrl", "central")
 _POLL_S = 0.1
 _INCARNATION = "srtm.incarnation"
+_PLANNED_WITHIN_S = 60.0  # a plan draws minutes of traffic, beside all else that runs here
 _SETTLES_WITHIN_S = 6 * LEASE_S
 
 
@@ -161,7 +162,7 @@ class Cluster:
         publishers = [{"count": 30, "rate": ENVELOPE.rate / 40, "id_prefix": f"{topic.name}-"}]
         document = {"name": topic.name, "rate": ENVELOPE.rate, "burst": ENVELOPE.burst, "lease": topic.lease}
         document |= {"mode": mode, "publishers": publishers, "slo": {"percentile": 99, "latency_ms": 50}}
-        async with DistributorClient(URL) as client:
+        async with DistributorClient(URL, timeout_s=_PLANNED_WITHIN_S) as client:
             while True:
                 try:
                     await client.create_or_change_topic(topic.name, document)

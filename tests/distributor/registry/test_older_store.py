@@ -91,6 +91,20 @@ async def test_a_copy_of_a_broker_that_the_store_does_not_know_is_not_taken_for_
         await b.sync()
 
 
+async def test_a_name_that_the_store_does_not_know_is_free_once_those_that_it_knows_have_spoken(
+    tmp_path: Path,
+) -> None:
+    a, b = await history(tmp_path / "store", tmp_path / "copy")
+    copied = replace(b, claims=("another directory",), incarnation="2")
+    async with opened(tmp_path / "copy", a, b, copied):
+        with pytest.raises(Unavailable, match="asked first"):
+            await copied.sync()
+        await a.sync()
+        with pytest.raises(Conflict, match="not proven dead"):
+            await copied.sync()
+        await b.sync()
+
+
 async def test_a_broker_that_the_store_does_not_know_may_start_again_meanwhile(tmp_path: Path) -> None:
     _, b = await cut_off(tmp_path / "store", tmp_path / "copy")
     b.restart()
@@ -219,6 +233,7 @@ async def test_a_store_that_lost_changes_is_noticed_though_others_took_their_pla
     """As after a failover to a standby that is behind (PostgreSQL without ``synchronous_commit``)."""
     a, b = await history(tmp_path / "store", tmp_path / "copy")
     async with opened(tmp_path / "copy", a, b) as distributor:
+        await distributor.registry.state.wait_settled()  # a is silent for so long
         (c,) = await distributor.brokers("c", mcap=2000)
         for count in range(5):
             await distributor.submit(spec("trucks", count=10 + count))
