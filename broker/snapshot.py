@@ -137,6 +137,7 @@ class Topic(Part, frozen=True):
     latency: LatencyWindows
     backend_depth: int = 0  # part of ``depth`` that is on disk
     dropped: int = 0  # by an #ephemeral one whose memory was full
+    network_ns: int | None = None  # from a publisher and to a consumer, medians; None: not known, or no limit
     e2e: EndToEnd | None = None
 
 

@@ -125,6 +125,7 @@ def topic_report(topic: Topic, share_version: int) -> TopicReport:
         since_start=topic_latency(topic.latency.since_start),
         recent=topic_latency(topic.latency.recent) if topic.latency.recent else None,
         depth=max(0, topic.depth - (topic.bucket.backlog if topic.bucket else 0)),
+        network_ms=topic.network_ns / NS_PER_MS if topic.network_ns is not None else None,
         queues=[_queue(channel) for channel in topic.channels if channel.depth or channel.in_flight_count],
     )
 

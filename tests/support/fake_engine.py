@@ -33,6 +33,7 @@ class FakeTopic:
     messages: list[bytes] = field(default_factory=list)
     received: int = 0
     e2e: dict[str, Any] | None = None
+    network_ns: int | None = None
     nearness: dict[str, int] = field(default_factory=dict)  # of each of its channels
 
 
@@ -334,6 +335,7 @@ def topic_json(topic: FakeTopic, channel: str = "") -> dict[str, Any]:
         ],
         "bucket": topic.bucket,
         "e2e": topic.e2e,
+        "network_ns": topic.network_ns,
         "latency": {window: dict.fromkeys(KINDS, _LATENCY) for window in ("since_start", "last_60s")},
     }
 

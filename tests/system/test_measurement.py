@@ -106,3 +106,20 @@ async def test_counts_and_trace_are_of_what_was_sent(tmp_path: Path) -> None:
     assert late >= sum(delay > TARGET_NS for delay in delays) >= 16 + 2  # the network comes on top
     assert sum(sum(report.latency_ns) for report in distributor.reports) >= sum(delays)
     assert last.access_ns >= max(trace.access_ns)  # the 99th percentile of 32 is the largest
+
+
+async def test_reports_tell_what_the_network_takes_once_a_client_is_there(tmp_path: Path) -> None:
+    def told() -> list[float | None]:
+        return [topic.network_ms for sync in distributor.syncs for topic in sync.topics if topic.topic == "t"]
+
+    with trio.fail_after(50):
+        async with scripted() as (distributor, url):
+            with broker(tmp_path, "--distributor", url, "--mcap", "1000") as running:
+                await distributor.in_force()
+                assert set(told()) <= {None}
+                subscriber = Subscriber(running.tcp, "t", "c")
+                await distributor.until(lambda: told()[-1] is not None)
+                subscriber.close()
+    network_ms = told()[-1]
+    assert network_ms is not None
+    assert 0 < network_ms < 1000  # loopback, on a machine that may be busy

@@ -38,6 +38,13 @@ def test_a_report_tells_of_messages_from_before_the_start():
     ]
 
 
+def test_a_report_tells_of_the_network_where_it_is_known():
+    engine = FakeEngine()
+    engine.create_topic("far").network_ns = 2_500_000
+    engine.create_topic("limited by nobody")
+    assert [report.network_ms for report in told(engine, {})] == [2.5, None]
+
+
 def test_a_topic_differs_once_it_comes_goes_or_gets_a_channel():
     engine, reports = FakeEngine(), Reports()
 

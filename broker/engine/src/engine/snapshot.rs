@@ -77,6 +77,7 @@ pub struct TopicView {
     channels: Vec<ChannelView>,
     bucket: Option<BucketView>,
     latency: Summaries,
+    network_ns: Option<Nanos>,
     e2e: Option<E2eView>,
 }
 
@@ -280,6 +281,7 @@ impl Engine {
                 .as_ref()
                 .map(|limiter| bucket_view(topic, limiter, source, now, self.clock.suspended())),
             latency,
+            network_ns: self.network_delay.known(key).map(|network| network.typical()),
         }
     }
 

@@ -89,50 +89,47 @@ impl Engine {
         }
     }
 
-    /// Requests the network delay of all clients of a topic, unless it is known well enough, or another topic's request
-    /// is open.
-    pub fn ask_network_delay(&mut self, topic: &str, now: Nanos) {
-        if let Some(topic) = self.topic_key(topic) {
-            self.network_delay.ask(topic, self.conns.keys(), now);
-        }
+    /// Requests the network delay of all clients of limited topics, unless it is known well enough.
+    pub fn ask_network_delay(&mut self, now: Nanos) {
+        self.network_delay.ask(self.conns.keys(), now);
     }
 
     /// Some of the requested connections. The caller passes their round trips to `handle_round_trip`, then calls
     /// `end_network_delay`.
     pub fn poll_network_delay(&mut self) -> Vec<ConnKey> {
-        let Some(topic) = self.network_delay.topic() else { return Vec::new() };
         let mut visited = self.network_delay.next_connections();
-        visited.retain(|&key| self.consumes(key, topic) || self.indices_of(key, topic).next().is_some());
+        visited.retain(|&key| self.traced(key).next().is_some() || self.consumed(key).is_some());
         visited
     }
 
     pub fn handle_round_trip(&mut self, key: ConnKey, round_trip: Nanos) {
-        let Some(topic) = self.network_delay.topic() else { return };
-        let (delay, publishers) = (round_trip / 2, self.indices_of(key, topic).collect::<Vec<u32>>());
-        publishers.into_iter().for_each(|index| self.network_delay.note_publisher(index, delay));
-        if self.consumes(key, topic) {
-            self.network_delay.note_subscriber(delay);
+        let (delay, published) = (round_trip / 2, self.traced(key).collect::<Vec<_>>());
+        published.into_iter().for_each(|(topic, index)| self.network_delay.note_publisher(topic, index, delay));
+        if let Some(topic) = self.consumed(key) {
+            self.network_delay.note_subscriber(topic, delay);
         }
     }
 
     /// Once all are visited, what they said is what is known.
     pub fn end_network_delay(&mut self) {
-        self.network_delay.end(|topic| self.topics.contains_key(topic));
+        self.network_delay.end();
     }
 
     /// The known delay of a topic's clients: each publisher's shortest, the median of its subscribers'.
     pub fn network(&self, topic: &str) -> Arc<Network> {
-        self.topic_key(topic).map_or_else(Arc::default, |topic| self.network_delay.known(topic))
+        self.topic_key(topic).and_then(|topic| self.network_delay.known(topic)).map_or_else(Arc::default, Arc::clone)
     }
 
-    /// As which publishers of a topic a connection stands in its trace.
-    fn indices_of(&self, key: ConnKey, topic: TopicKey) -> impl Iterator<Item = u32> + '_ {
+    /// To which limited topics a connection publishes, and as which publisher of each it stands in its trace.
+    fn traced(&self, key: ConnKey) -> impl Iterator<Item = (TopicKey, u32)> + '_ {
         let published = self.conns.get(key).into_iter().flat_map(|conn| conn.published.iter());
-        published.filter(move |published| published.topic == topic).filter_map(|published| published.trace_index)
+        published.filter_map(|published| Some((published.topic, published.trace_index?)))
     }
 
-    fn consumes(&self, key: ConnKey, topic: TopicKey) -> bool {
+    /// The limited topic that a connection consumes.
+    fn consumed(&self, key: ConnKey) -> Option<TopicKey> {
         let subscription = self.conns.get(key).and_then(|conn| conn.subscription.as_ref());
-        subscription.and_then(|sub| self.channels.get(sub.channel)).is_some_and(|channel| channel.topic == topic)
+        let topic = subscription.and_then(|sub| self.channels.get(sub.channel))?.topic;
+        self.topics.get(topic).filter(|topic| topic.limiter.is_some()).map(|_| topic)
     }
 }

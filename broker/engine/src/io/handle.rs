@@ -140,7 +140,10 @@ impl Handle {
     /// A snapshot of `topic` and `channel` ("" = all). It is taken over several turns, a few topics or some hundred
     /// clients each, so that no message waits long.
     pub fn snapshot(&self, topic: String, channel: &str, clients: bool) -> Result<Snapshot, NotRunning> {
-        let (mut snapshot, keys) = self.call(move |engine, now| engine.overview(&topic, clients, now))?;
+        let (mut snapshot, keys) = self.call(move |engine, now| {
+            engine.ask_network_delay(now);
+            engine.overview(&topic, clients, now)
+        })?;
         for keys in keys.chunks(TOPICS_A_TURN) {
             let (keys, channel) = (keys.to_vec(), channel.to_owned());
             snapshot.topics.extend(self.call(move |engine, now| engine.topic_views(&keys, &channel, clients, now))?);
@@ -245,7 +248,7 @@ impl Handle {
     /// A measurement of what arrives at a limited topic from now on; `None`: no such topic, or it has no limit.
     pub fn measure(&self, topic: String, target: Nanos) -> Result<Option<Measurement>, NotRunning> {
         self.call(move |engine, now| {
-            engine.ask_network_delay(&topic, now);
+            engine.ask_network_delay(now);
             engine.trace(&topic).map(|trace| Measurement::new(trace.range().end, target, now))
         })
     }
@@ -255,7 +258,7 @@ impl Handle {
     pub fn advance(&self, topic: &str, measurement: &mut Measurement) -> Result<(), NotRunning> {
         let name = topic.to_owned();
         measurement.network = self.call(move |engine, now| {
-            engine.ask_network_delay(&name, now);
+            engine.ask_network_delay(now);
             engine.network(&name)
         })?;
         loop {

@@ -25,10 +25,18 @@ const UNSENT_NS: Nanos = 2_000_000_000;
 #[derive(Debug, Clone, Default)]
 pub struct Network {
     pub publishers: HashMap<u32, Nanos>,
+    /// Their median.
+    pub typical_publisher: Nanos,
+    /// The median of theirs.
     pub subscribers: Nanos,
 }
 
 impl Network {
+    /// A message of a typical publisher to a typical subscriber.
+    pub fn typical(&self) -> Nanos {
+        self.typical_publisher + self.subscribers
+    }
+
     fn of(&self, publisher: u32) -> Nanos {
         self.publishers.get(&publisher).copied().unwrap_or_default() + self.subscribers
     }
@@ -309,7 +317,11 @@ mod tests {
     #[test]
     fn the_network_is_part_of_the_total_and_the_wait_for_a_subscriber_is_not() {
         let mut measurement = Measurement::new(0, MS, 0);
-        measurement.network = Arc::new(Network { publishers: HashMap::from([(0, 30 * US)]), subscribers: 20 * US });
+        measurement.network = Arc::new(Network {
+            publishers: HashMap::from([(0, 30 * US)]),
+            typical_publisher: 30 * US,
+            subscribers: 20 * US,
+        });
         let entry = Entry { wait_us: 900, ..sent(0, 100 * US, MS) };
         measurement.take(0, &[entry, Entry { publisher: 1, ..entry }], NONE, MS);
         assert_eq!(measurement.intervals(true), [told(0, 2, 0, (250 + 220) * US)]);

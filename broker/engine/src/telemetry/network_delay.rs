@@ -1,7 +1,8 @@
 //! Network delay between clients and this broker: half of the smallest round trip that the kernel has seen on their
-//! connections. (Its smoothed one includes delayed acknowledgements.) Asked for while somebody measures, one topic
-//! after the other, a few connections per turn.
+//! connections. (Its smoothed one includes delayed acknowledgements.) Asked for in passes over all connections, a few
+//! per turn.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use slotmap::SecondaryMap;
@@ -16,29 +17,30 @@ const VISITED_A_TURN: usize = 32;
 
 #[derive(Debug, Default)]
 pub(crate) struct NetworkDelay {
-    asking: Option<(TopicKey, Nanos)>, // of whose clients, and since when
+    began: Option<Nanos>, // the latest pass
+    is_under_way: bool,
     unvisited: Vec<ConnKey>,
-    found: Network,
-    of_consumers: Vec<Nanos>,
-    known: SecondaryMap<TopicKey, (Nanos, Arc<Network>)>, // asked for when, and what was found
+    found: SecondaryMap<TopicKey, Found>,
+    known: SecondaryMap<TopicKey, Arc<Network>>,
+}
+
+/// Of one topic's clients, in the pass under way.
+#[derive(Debug, Default)]
+struct Found {
+    publishers: HashMap<u32, Nanos>,
+    subscribers: Vec<Nanos>,
 }
 
 impl NetworkDelay {
-    /// Ask for the delay of a topic's clients, which are among `conns`.
+    /// Begin a pass over `conns`.
     ///
-    /// Does nothing if it was asked for within 5 s, or another topic is under way: the smallest round trip seldom
-    /// changes.
-    pub fn ask(&mut self, topic: TopicKey, conns: impl Iterator<Item = ConnKey>, now: Nanos) {
-        if self.asking.is_some() || self.known.get(topic).is_some_and(|(asked, _)| now < asked + SLOT_NS) {
+    /// Does nothing if one began within 5 s, or is under way: the smallest round trip seldom changes.
+    pub fn ask(&mut self, conns: impl Iterator<Item = ConnKey>, now: Nanos) {
+        if self.is_under_way || self.began.is_some_and(|began| now < began + SLOT_NS) {
             return;
         }
-        self.asking = Some((topic, now));
+        (self.began, self.is_under_way) = (Some(now), true);
         self.unvisited.extend(conns);
-    }
-
-    /// The topic whose clients are being asked for.
-    pub fn topic(&self) -> Option<TopicKey> {
-        self.asking.map(|(topic, _)| topic)
     }
 
     /// The connections to ask for in this turn.
@@ -47,29 +49,52 @@ impl NetworkDelay {
     }
 
     /// Note the delay of a publisher; `index`: in the topic's trace.
-    pub fn note_publisher(&mut self, index: u32, delay: Nanos) {
-        self.found.publishers.entry(index).and_modify(|shortest| *shortest = delay.min(*shortest)).or_insert(delay);
-    }
-
-    pub fn note_subscriber(&mut self, delay: Nanos) {
-        self.of_consumers.push(delay);
-    }
-
-    /// Once all are asked for, keep the result, if the topic is still there.
-    pub fn end(&mut self, is_there: impl FnOnce(TopicKey) -> bool) {
-        let Some((topic, asked)) = self.asking.filter(|_| self.unvisited.is_empty()) else { return };
-        let (mut network, mut delays) = (std::mem::take(&mut self.found), std::mem::take(&mut self.of_consumers));
-        if !delays.is_empty() {
-            let middle = delays.len() / 2;
-            network.subscribers = *delays.select_nth_unstable(middle).1;
-        }
-        self.asking = None;
-        if is_there(topic) {
-            self.known.insert(topic, (asked, Arc::new(network)));
+    pub fn note_publisher(&mut self, topic: TopicKey, index: u32, delay: Nanos) {
+        if let Some(found) = self.of(topic) {
+            found.publishers.entry(index).and_modify(|shortest| *shortest = delay.min(*shortest)).or_insert(delay);
         }
     }
 
-    pub fn known(&self, topic: TopicKey) -> Arc<Network> {
-        self.known.get(topic).map_or_else(Arc::default, |(_, network)| Arc::clone(network))
+    pub fn note_subscriber(&mut self, topic: TopicKey, delay: Nanos) {
+        if let Some(found) = self.of(topic) {
+            found.subscribers.push(delay);
+        }
     }
+
+    fn of(&mut self, topic: TopicKey) -> Option<&mut Found> {
+        Some(self.found.entry(topic)?.or_default())
+    }
+
+    /// Once all are visited, what they said is what is known.
+    pub fn end(&mut self) {
+        if !self.is_under_way || !self.unvisited.is_empty() {
+            return;
+        }
+        self.is_under_way = false;
+        self.known = self.found.drain().map(|(topic, found)| (topic, Arc::new(found.into_network()))).collect();
+    }
+
+    /// `None`: no client of the topic was there in the latest whole pass.
+    pub fn known(&self, topic: TopicKey) -> Option<&Arc<Network>> {
+        self.known.get(topic)
+    }
+}
+
+impl Found {
+    fn into_network(self) -> Network {
+        Network {
+            typical_publisher: median(self.publishers.values().copied().collect()),
+            subscribers: median(self.subscribers),
+            publishers: self.publishers,
+        }
+    }
+}
+
+/// 0 of none.
+fn median(mut delays: Vec<Nanos>) -> Nanos {
+    if delays.is_empty() {
+        return 0;
+    }
+    let middle = delays.len() / 2;
+    *delays.select_nth_unstable(middle).1
 }
