@@ -157,12 +157,17 @@ class Chaos:
                 case "submit" if len(self._cluster.topics) < _MOST_TOPICS:
                     self._submitted += 1
                     lease = chance.choice(sorted(TOPICS.values()))
-                    await self._cluster.submit(Topic(f"new{self._submitted}", lease), chance.choice(MODES))
+                    await self._cluster.submit(Topic(f"new{self._submitted}", lease), chance.choice(modes(lease)))
                 case "remove" if len(self._cluster.topics) > 1:
                     await self._cluster.remove(name)
                 case "submit again":
                     removed = await self._cluster.remove(name)
-                    await self._cluster.submit(Topic(name, removed.lease), chance.choice(MODES))
+                    await self._cluster.submit(Topic(name, removed.lease), chance.choice(modes(removed.lease)))
+
+
+def modes(lease: str) -> list[str]:
+    """Those that a topic with that lease may have."""
+    return [mode for mode in MODES if lease == "keep" or mode != "gdrl"]
 
 
 def step(clock: WallClock, chance: random.Random) -> None:

@@ -21,7 +21,7 @@ from bench.harness.cluster_runs.trace import fetch_trace
 from bench.harness.machine.lossy_link import CUT, GOOD
 from srtm.client.distributor import DistributorClient
 from srtm.control import DeadNotice
-from srtm.errors import NotFound, PeerError, SrtmError
+from srtm.errors import BadInput, NotFound, PeerError, SrtmError
 from tests.faults.envelope import Column, Envelope, excess
 from tests.faults.soak_broker import Broker, forward_between_brokers, new_broker, until_answer
 from tests.faults.wall_clock import WallClock, build
@@ -32,7 +32,6 @@ ENVELOPE = Envelope(rate=200.0, burst=20.0)  # of each topic
 MODES = ("static", "proportional", "fitted", "gdrl", "central")
 _POLL_S = 0.1
 _INCARNATION = "srtm.incarnation"
-_PLANNED_WITHIN_S = 60.0  # a plan draws minutes of traffic, beside all else that runs here
 _SETTLES_WITHIN_S = 6 * LEASE_S
 
 
@@ -162,11 +161,13 @@ class Cluster:
         publishers = [{"count": 30, "rate": ENVELOPE.rate / 40, "id_prefix": f"{topic.name}-"}]
         document = {"name": topic.name, "rate": ENVELOPE.rate, "burst": ENVELOPE.burst, "lease": topic.lease}
         document |= {"mode": mode, "publishers": publishers, "slo": {"percentile": 99, "latency_ms": 50}}
-        async with DistributorClient(URL, timeout_s=_PLANNED_WITHIN_S) as client:
+        async with DistributorClient(URL) as client:
             while True:
                 try:
                     await client.create_or_change_topic(topic.name, document)
                     break
+                except BadInput:
+                    raise
                 except SrtmError:  # it is stopped, or being started
                     await trio.sleep(_POLL_S)
         topic.since_ns = time.monotonic_ns()
