@@ -95,6 +95,7 @@ def parse_config(given: argparse.Namespace) -> BrokerConfig:
         broadcast_address=given.broadcast_address,
         max_memory_bytes=parse_size("max_memory", given.max_memory),
         trace_entries=parse_size("trace_entries", given.trace_entries),
+        metrics_topics=parse_size("metrics_topics", given.metrics_topics),
         token=_token(given),
         tokens=Tokens.read("tokens", given.tokens) if given.tokens else None,
         ca_file=ca_file(given.ca_file),
@@ -217,6 +218,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sync-timeout", metavar="TIME", help="longest time between two fsyncs (default: 2s)")
     parser.add_argument(
         "--trace-entries", default="1000000", metavar="N", help="length of a topic's trace (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--metrics-topics",
+        default="1000",
+        metavar="N",
+        help="topics with series of their own in /metrics, the busiest; as many channels (default: %(default)s)",
     )
     parser.add_argument(
         "--arrival-clock",

@@ -35,6 +35,7 @@ class DistributorConfig:
     fitting_grace_s: float = 15.0  # that a promise must be broken: what passes within seconds is left alone
     fitting_moves: int = 200  # publishers that move at once where other topics are: few enough to be taken back
     fitting_cool_down_s: float = 300.0  # after a search; the verdict covers the last minute, which must lie behind it
+    metrics_topics: int = 1_000  # topics with series of their own in /metrics: some ten lines each, and eight a share
     longest_wait_s: float = 30.0  # of a long poll
     # not a setting: shows that two addresses are of one process
     instance: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -52,5 +53,7 @@ class DistributorConfig:
             raise BadInput("fitting_grace_s", self.fitting_grace_s, "must be 1 to 3600 seconds")
         if not 1 <= self.fitting_moves <= 1_000_000:
             raise BadInput("fitting_moves", self.fitting_moves, "must be 1 to 1,000,000 publishers")
+        if not 0 <= self.metrics_topics <= 1_000_000:
+            raise BadInput("metrics_topics", self.metrics_topics, "must be 0 to 1,000,000 topics")
         if not 0 <= self.fitting_cool_down_s <= 86_400:
             raise BadInput("fitting_cool_down_s", self.fitting_cool_down_s, "must be 0 to 86,400 seconds")

@@ -104,6 +104,11 @@ class Engine:
 
         ``since`` 0: as far back as bins are kept, about 12 s. Topics without a limit or without arrivals are left out.
         """
+    def latency_buckets(self, topics: Sequence[str]) -> bytes:
+        """Return latencies since the start of those of ``topics`` that exist, counted between twelve bounds around the
+        promise, as JSON (``broker.stats.latency_buckets``)."""
+    def set_promise(self, topic: str, latency_ns: int) -> None:
+        """Set the latency that messages of a topic are to have at most. 0: none is promised."""
     def watch(self, topics: Sequence[str], no_longer: Sequence[str]) -> None:
         """Detect changes of rate (event ``moved``) and unsteady traffic (``restless``) in ``topics`` from now on.
 

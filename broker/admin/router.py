@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+import shutil
 
 from broker import snapshot
 from broker.admin import openapi
@@ -16,12 +16,14 @@ from broker.admin.gdrl import add_gdrl_routes
 from broker.admin.mqtt_routes import add_mqtt_routes
 from broker.admin.nsqd_routes import add_nsqd_routes, nsq_answer
 from broker.admin.options import add_option_routes
-from broker.stats.prometheus import CONTENT_TYPE, metrics_text
+from broker.stats import latency_buckets
+from broker.stats.prometheus import Scrape, exposition
 from srtm.errors import BadInput, Forbidden, NotFound, Unauthorized
 from srtm.net.http_server import Handler, NoSuchMethod, Request, Response, Router, json_response
 from srtm.net.tokens import BROKERS
 from srtm.version import __version__
 
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _OURS = ("/v1/", "/metrics", "/healthz", "/openapi.json")
 
 
@@ -69,10 +71,27 @@ class _ServiceRoutes:
         self._context = context
 
     async def metrics(self, _request: Request) -> Response:
-        now, throttling = snapshot.take(self._context.engine), self._context.throttling()
-        gdrl = (self._context.gdrl_rounds(), self._context.gdrl_invalid_messages())
-        make = partial(metrics_text, now, self._context.name, __version__, throttling, gdrl)
-        return Response(body=await self._context.make_large(make), content_type=CONTENT_TYPE)
+        context, engine = self._context, self._context.engine
+        now, throttling = snapshot.take(engine), context.throttling()
+        gdrl_rounds, gdrl_nonsense = context.gdrl_rounds(), context.gdrl_invalid_messages()
+
+        def make() -> bytes:
+            disk = shutil.disk_usage(context.config.data_path)
+            scrape = Scrape(
+                name=context.name,
+                snapshot=now,
+                take_buckets=lambda topics: latency_buckets.take(engine, topics),
+                metrics_topics=context.config.metrics_topics,
+                throttling=throttling,
+                gdrl_rounds=gdrl_rounds,
+                gdrl_nonsense=gdrl_nonsense,
+                is_healthy=context.health() == "OK",
+                disk_bytes=disk.total,
+                disk_free_bytes=disk.free,
+            )
+            return b"".join(exposition(scrape))
+
+        return Response(body=await context.make_large(make), content_type=CONTENT_TYPE)
 
     async def openapi(self, _request: Request) -> Response:
         return json_response(openapi.document(__version__))

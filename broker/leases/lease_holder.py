@@ -116,6 +116,7 @@ class LeaseHolder:
         for held in map(held_over, topics):
             self._set_bucket(held, full=False)
             self._set_mqtt_names(held)
+            self._set_promise(held)
             self._create_channels(held)
             self._topics.put(held)
 
@@ -153,6 +154,7 @@ class LeaseHolder:
                 self._exchanged.pop(name, None)
                 self._engine.set_mqtt_names(name, [], "delay")
                 self._engine.clear_bucket(name)
+                self._engine.set_promise(name, 0)
                 self._topics.drop(name)
             for topic in answer.topics:
                 if self._is_news(topic):
@@ -193,6 +195,7 @@ class LeaseHolder:
         if topic in self._topics.all:
             desired = self._topics.all[topic]
             self._set_bucket(desired, full=False)
+            self._set_promise(desired)
             self._create_channels(desired)
             if desired.share is not NOTHING:
                 self._set_publishers(desired)
@@ -212,6 +215,8 @@ class LeaseHolder:
             self._exchanged[topic.topic] = (share.version, *self._amounts(known))
         if known is None or _limits(known) != _limits(topic):
             self._set_bucket(topic, full=share.full and known is None and not self._has_bucket(topic.topic))
+        if known is None or known.promise_ms != topic.promise_ms:
+            self._set_promise(topic)
         if known is None or _mqtt_names(known) != _mqtt_names(topic):
             self._set_mqtt_names(topic)
         self._create_channels(topic)
@@ -228,6 +233,9 @@ class LeaseHolder:
 
     def _set_mqtt_names(self, topic: DesiredTopic) -> None:
         self._engine.set_mqtt_names(topic.topic, *_mqtt_names(topic))
+
+    def _set_promise(self, topic: DesiredTopic) -> None:
+        self._engine.set_promise(topic.topic, round(topic.promise_ms * 1e6))
 
     def _set_bucket(self, topic: DesiredTopic, *, full: bool) -> None:
         rate_micro, burst_micro = self._amounts(topic)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import nlargest
 from typing import TYPE_CHECKING
 
-from broker.snapshot import Bucket, Channel, Latencies, Mqtt, Snapshot, Topic
+from broker.snapshot import Bucket, Channel, Mqtt, Snapshot, Topic
+from broker.stats import latency_buckets
+from broker.stats.latency_buckets import TopicBuckets
+from srtm.version import __version__
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from srtm.control import Throttling
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_QUANTILES = {"0.5": "p50_ns", "0.95": "p95_ns", "0.99": "p99_ns", "0.999": "p999_ns", "1": "max_ns"}
 _TOPIC_COUNTERS = {
     "received": "Messages that came, the rejected ones too",
     "released": "Messages let go by the token bucket (all, where there is none)",
@@ -46,37 +49,84 @@ _MQTT_COUNTERS = {
     "expired": "Messages that expired before their delivery",
     "refused": "Publishes above a limit of which no client could be told",
 }
-_CHANNEL_GAUGES = ("depth", "in_flight_count", "deferred_count", "client_count")
-_CHANNEL_COUNTERS = ("message_count", "requeue_count", "timeout_count")
+_CHANNEL_GAUGES = {
+    "depth": ("depth", "Messages that wait in the channel"),
+    "in_flight_count": ("in_flight", "Messages that consumers hold"),
+    "deferred_count": ("deferred", "Messages that wait for their time"),
+    "client_count": ("clients", "Consumers"),
+}
+_CHANNEL_COUNTERS = {
+    "message_count": ("messages", "Messages that came to the channel"),
+    "requeue_count": ("requeues", "Messages that consumers gave back"),
+    "timeout_count": ("timeouts", "Messages that no consumer finished in time"),
+}
 
 
-def metrics_text(snapshot: Snapshot, name: str, version: str, throttling: Throttling, gdrl: tuple[int, int]) -> bytes:
-    """``gdrl``: rounds, and messages that made no sense."""
-    from prometheus_client import CollectorRegistry, generate_latest
-    from prometheus_client.core import CounterMetricFamily
+@dataclass(frozen=True, kw_only=True)
+class Scrape:
+    """What one scrape shows. ``metrics_topics``: topics, and channels, that have series of their own."""
 
-    class Collector:
-        def collect(self) -> Iterator[Metric]:
-            yield from metrics(snapshot, name, version)
-            yield from _throttling_metrics(throttling)
-            yield CounterMetricFamily(
-                "srtm_broker_gdrl_rounds", "Rounds in which it asked another broker for tokens", gdrl[0]
-            )
-            yield CounterMetricFamily(
-                "srtm_broker_gdrl_nonsense", "Offers, answers and credits of other brokers that made none", gdrl[1]
-            )
-
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(Collector())
-    return generate_latest(registry)
+    name: str  # of the broker
+    snapshot: Snapshot
+    take_buckets: Callable[[Sequence[str]], list[TopicBuckets]]
+    metrics_topics: int
+    throttling: Throttling
+    gdrl_rounds: int
+    gdrl_nonsense: int
+    is_healthy: bool
+    disk_bytes: int  # of the file system of the data path
+    disk_free_bytes: int
 
 
-def metrics(snapshot: Snapshot, name: str, version: str) -> Iterator[Metric]:
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+def exposition(scrape: Scrape) -> Iterator[bytes]:
+    """The text in portions, one a metric, or one a topic of the histograms."""
+    from srtm.web.exposition import family_text
 
-    info = GaugeMetricFamily("srtm_broker_info", "Always 1", labels=["name", "version"])
-    info.add_metric([name, version], 1)
-    yield info
+    shown = busiest(scrape.snapshot.topics, scrape.metrics_topics)
+    for family in _metrics(scrape, shown):
+        yield family_text(family)
+    buckets = scrape.take_buckets([topic.topic_name for topic in shown])
+    yield family_text(_late_metric(buckets))
+    yield from latency_buckets.text(buckets)
+
+
+def busiest(topics: Sequence[Topic], most: int) -> list[Topic]:
+    """The topics with the most deliveries in the last 60 s, of equals those that more has come to since the start."""
+    return nlargest(most, topics, key=lambda topic: (topic.latency.last_60s.total.count, topic.received))
+
+
+def _metrics(scrape: Scrape, shown: list[Topic]) -> Iterator[Metric]:
+    from srtm.web.exposition import left_out, service_metrics
+
+    topics, most = scrape.snapshot.topics, scrape.metrics_topics
+    channels = [(topic.topic_name, channel) for topic in shown for channel in topic.channels]
+    busy_channels = nlargest(most, channels, key=lambda pair: pair[1].message_count)
+    yield from service_metrics("broker")
+    yield from _broker_metrics(scrape)
+    yield from _throttling_metrics(scrape.throttling)
+    yield from _mqtt_metrics(scrape.snapshot.mqtt)
+    left = {"topic": len(topics) - len(shown), "channel": sum(len(t.channels) for t in topics) - len(busy_channels)}
+    yield left_out(left)
+    yield from _topic_metrics(shown)
+    yield from _bucket_metrics([(topic.topic_name, topic.bucket) for topic in shown if topic.bucket])
+    yield from _channel_metrics(busy_channels)
+
+
+def _broker_metrics(scrape: Scrape) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+
+    snapshot = scrape.snapshot
+    yield InfoMetricFamily("srtm_broker", "Always 1", value={"name": scrape.name, "version": __version__})
+    yield GaugeMetricFamily("srtm_broker_healthy", "1 while it can write what it has to", int(scrape.is_healthy))
+    yield GaugeMetricFamily("srtm_broker_disk_bytes", "Size of the data path's file system", scrape.disk_bytes)
+    yield GaugeMetricFamily("srtm_broker_disk_free_bytes", "What is free of it", scrape.disk_free_bytes)
+    yield CounterMetricFamily(
+        "srtm_broker_gdrl_rounds", "Rounds in which it asked another broker for tokens", scrape.gdrl_rounds
+    )
+    yield CounterMetricFamily(
+        "srtm_broker_gdrl_nonsense", "Offers, answers and credits of other brokers that made none", scrape.gdrl_nonsense
+    )
+    yield GaugeMetricFamily("srtm_broker_topics", "Topics", len(snapshot.topics))
     yield GaugeMetricFamily("srtm_broker_connections", "Open TCP connections", snapshot.connections)
     yield GaugeMetricFamily("srtm_broker_http_connections", "Open HTTP connections", snapshot.http_connections)
     yield GaugeMetricFamily("srtm_broker_memory_bytes", "Bytes of queued messages", snapshot.memory_bytes)
@@ -100,13 +150,6 @@ def metrics(snapshot: Snapshot, name: str, version: str) -> Iterator[Metric]:
         snapshot.lab_service_time_ns * 1e-9,
     )
     yield from _arrival_metrics(snapshot)
-    yield from _mqtt_metrics(snapshot.mqtt)
-    yield from _topic_metrics(snapshot.topics)
-    yield from _bucket_metrics([(topic.topic_name, topic.bucket) for topic in snapshot.topics if topic.bucket])
-    yield from _channel_metrics(
-        [(topic.topic_name, channel) for topic in snapshot.topics for channel in topic.channels]
-    )
-    yield from _latency_metrics(snapshot.topics)
 
 
 def _throttling_metrics(throttling: Throttling) -> Iterator[Metric]:
@@ -115,7 +158,7 @@ def _throttling_metrics(throttling: Throttling) -> Iterator[Metric]:
     if throttling.quota_cores is not None:
         yield GaugeMetricFamily("srtm_broker_cpu_quota_cores", "CPU quota of the control group", throttling.quota_cores)
     yield GaugeMetricFamily(
-        "srtm_broker_cpu_throttled_share",
+        "srtm_broker_cpu_throttled_ratio",
         "Of the quota's periods in the last seconds, those in which it was used up",
         throttling.throttled_share,
     )
@@ -123,7 +166,7 @@ def _throttling_metrics(throttling: Throttling) -> Iterator[Metric]:
         "srtm_broker_cpu_throttled_seconds", "Held back by the quota since start", throttling.throttled_s
     )
     yield GaugeMetricFamily(
-        "srtm_broker_cpu_steal_share",
+        "srtm_broker_cpu_steal_ratio",
         "Of all processors' time in the last seconds, what the host gave to others",
         throttling.steal_share,
     )
@@ -223,28 +266,20 @@ def _channel_metrics(channels: list[tuple[str, Channel]]) -> Iterator[Metric]:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
     families: list[tuple[str, CounterMetricFamily | GaugeMetricFamily]] = []
-    for field in _CHANNEL_GAUGES:
-        name = f"srtm_channel_{field.removesuffix('_count')}"
-        families.append((field, GaugeMetricFamily(name, "As in /stats", labels=["topic", "channel"])))
-    for field in _CHANNEL_COUNTERS:
-        name = f"srtm_channel_{field.removesuffix('_count')}s"
-        families.append((field, CounterMetricFamily(name, "As in /stats", labels=["topic", "channel"])))
+    for make, rows in ((GaugeMetricFamily, _CHANNEL_GAUGES), (CounterMetricFamily, _CHANNEL_COUNTERS)):
+        for field, (name, text) in rows.items():
+            families.append((field, make(f"srtm_channel_{name}", text, labels=["topic", "channel"])))
     for field, family in families:
         for topic, channel in channels:
             family.add_metric([topic, channel.channel_name], getattr(channel, field))
         yield family
 
 
-def _latency_metrics(topics: list[Topic]) -> Iterator[Metric]:
-    """Percentiles of the last 60 s as gauges: they cannot be averaged, which a summary would invite to."""
-    from prometheus_client.core import GaugeMetricFamily
+def _late_metric(topics: Sequence[TopicBuckets]) -> Metric:
+    from prometheus_client.core import CounterMetricFamily
 
-    gauge = GaugeMetricFamily(
-        "srtm_topic_latency_seconds", "Latency over the last 60 s", labels=["topic", "kind", "quantile"]
-    )
+    what = "Messages whose access and processing together took longer than the topic promises"
+    late = CounterMetricFamily("srtm_topic_late", what, labels=["topic"])
     for topic in topics:
-        for kind in Latencies.__struct_fields__:
-            latency = getattr(topic.latency.last_60s, kind)
-            for quantile, field in _QUANTILES.items():
-                gauge.add_metric([topic.topic_name, kind, quantile], getattr(latency, field) * 1e-9)
-    yield gauge
+        late.add_metric([topic.topic], topic.late)
+    return late

@@ -6,13 +6,14 @@ pydantic models of FastAPI: bodies are the same documents as topic files, and a 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import trio
 from fastapi import FastAPI, Request, Response
 from fastapi_offline import FastAPIOffline
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from starlette.responses import StreamingResponse
 
 from distributor.api.access import Access
 from distributor.api.auditing import add_audit
@@ -311,5 +312,11 @@ def _service_routes(app: FastAPI, registry: Registry, syncing: SyncService) -> N
     @app.get("/metrics")
     async def metrics() -> Response:
         """For Prometheus."""
-        content = await in_portions(exposition(registry, syncing), 1)
-        return Response(b"".join(content), media_type=CONTENT_TYPE_LATEST)
+        return StreamingResponse(_portions(exposition(registry, syncing)), media_type=CONTENT_TYPE_LATEST)
+
+
+async def _portions(text: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Other tasks get their turn after each of them."""
+    for portion in text:
+        yield portion
+        await trio.lowlevel.checkpoint()

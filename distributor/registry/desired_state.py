@@ -63,6 +63,7 @@ def desired_topic(topic: Topic, broker: str, brokers: Mapping[str, Broker], max_
         exchange=exchange(topic, broker, brokers, max_rate),
         mqtt_filters=list(topic.spec.mqtt.filters),
         mqtt_v3_excess=topic.spec.mqtt.v3_excess,
+        promise_ms=topic.spec.slo.latency_ms,
     )
 
 

@@ -1,55 +1,69 @@
-"""Prometheus metrics of the distributor: the state at that moment, and counters since this process leads."""
+"""Prometheus metrics of the distributor: the state at that moment, and counters since this process leads.
+
+At most ``metrics_topics`` topics have series of their own: those whose promise is broken, then those of the largest
+rates. A topic or broker that is removed has none.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
+from heapq import nlargest
+from typing import get_args
 
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from distributor.fitting.events import Outcome
+from distributor.model.cluster import Topic
 from distributor.model.leases import MICRO
 from distributor.registry.registry import Registry
 from distributor.sync.service import SyncService
 from distributor.verdict.kept import Verdict, promise_verdict
 from distributor.views.topic_view import fill_ratio
+from srtm.web.exposition import family_text, left_out, service_metrics
 
 _KEPT: dict[Verdict, float] = {"kept": 1.0, "broken": 0.0, "unknown": math.nan}
 
 
 def exposition(registry: Registry, syncing: SyncService) -> Iterator[bytes]:
     """The text in portions, one a metric: there may be ten thousand topics, and others wait meanwhile."""
-    for family in _StateCollector(registry, syncing).collect():
-        scrape = CollectorRegistry(auto_describe=False)
-        scrape.register(_OneFamily(family))
-        yield generate_latest(scrape)
+    yield from map(family_text, _State(registry, syncing).families())
 
 
-class _OneFamily(Collector):
-    """Collects one metric that is there already."""
-
-    def __init__(self, family: Metric) -> None:
-        self._family = family
-
-    def collect(self) -> Iterator[Metric]:
-        yield self._family
-
-
-class _StateCollector(Collector):
-    """Collects the state whenever it is scraped."""
+class _State:
+    """The state while it is scraped."""
 
     def __init__(self, registry: Registry, syncing: SyncService) -> None:
         self._registry = registry
         self._syncing = syncing
+        self._verdicts = self._find_verdicts() if registry.leads else {}  # {topic: verdict}; only the leader knows
+        self._topics = self._find_topics()
 
-    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+    def _find_verdicts(self) -> dict[str, Verdict]:
+        heard = self._syncing.heard_by_topic()
+        return {
+            topic.name: promise_verdict(topic.spec.slo, heard.get(topic.name, {})).verdict
+            for topic in self._registry.managed()
+        }
+
+    def _find_topics(self) -> dict[str, Topic]:
+        """{name: topic}, of those that have series of their own."""
+        rank = nlargest(
+            self._registry.config.metrics_topics,
+            self._registry.managed(),
+            key=lambda topic: (self._verdicts.get(topic.name) == "broken", topic.spec.rate),
+        )
+        return {topic.name: topic for topic in rank}
+
+    def families(self) -> Iterator[Metric]:
+        yield from service_metrics("distributor")
         leads = float(self._registry.leads)
         yield GaugeMetricFamily("srtm_distributor_leads", "1 if this one leads, 0 if it stands by.", value=leads)
         yield from self._brokers()
         yield from self._histories()
-        yield from self._topics()
+        yield left_out({"topic": sum(1 for _ in self._registry.managed()) - len(self._topics)})
+        yield from self._topic_sizes()
         yield from self._promises()
         yield from self._shares()
         yield from self._layouts()
@@ -61,13 +75,14 @@ class _StateCollector(Collector):
         mean = GaugeMetricFamily(f"{name}_seconds", f"{what}: sum, per message.", labels=labels)
         p99 = GaugeMetricFamily(f"{name}_p99_seconds", f"{what}: difference of the p99.", labels=labels)
         at = GaugeMetricFamily(f"{name}_timestamp_seconds", "When that was worked out, s since 1970.", labels=labels)
-        for topic, gauged in self._syncing.penalties.items():
+        gauges = {topic: self._syncing.penalties[topic] for topic in self._topics if topic in self._syncing.penalties}
+        for topic, gauged in gauges.items():
             mean.add_metric([topic], gauged.penalty.mean_ms / 1e3)
             p99.add_metric([topic], gauged.penalty.p99_ms / 1e3)
             at.add_metric([topic], gauged.wall_ns / 1e9)
         yield from (mean, p99, at)
 
-    def _brokers(self) -> Iterator[GaugeMetricFamily]:
+    def _brokers(self) -> Iterator[Metric]:
         alive = GaugeMetricFamily("srtm_broker_alive", "1 if heard from lately.", labels=["broker"])
         mcap = GaugeMetricFamily("srtm_broker_mcap", "Stated capacity, msg/s; 0: not stated.", labels=["broker"])
         for name, broker in self._registry.brokers.items():
@@ -75,11 +90,11 @@ class _StateCollector(Collector):
                 alive.add_metric([name], float(self._registry.is_alive(name)))
             mcap.add_metric([name], broker.mcap)
         yield from (alive, mcap)
-        nonsense = GaugeMetricFamily(
-            "srtm_reports_ignored", "Reports of topics that made no sense, since the start.", labels=["broker"]
+        nonsense = CounterMetricFamily(
+            "srtm_reports_ignored", "Reports of topics that made no sense.", labels=["broker"]
         )
         for name, session in self._syncing.sessions.items():
-            if session.reports is not None:
+            if session.reports is not None and name in self._registry.brokers:
                 nonsense.add_metric([name], session.ignored_reports)
         yield nonsense
 
@@ -92,22 +107,23 @@ class _StateCollector(Collector):
         bins = CounterMetricFamily("srtm_history_bins", "Bins in them.", labels=["kind"])
         for kind, count in histories.bins.items():
             bins.add_metric([kind], count)
-        ignored = GaugeMetricFamily(
-            "srtm_histories_ignored", "Reports of histories that made no sense, since the start.", labels=["broker"]
+        ignored = CounterMetricFamily(
+            "srtm_histories_ignored", "Reports of histories that made no sense.", labels=["broker"]
         )
         for name, count in histories.ignored.items():
-            ignored.add_metric([name], count)
+            if name in self._registry.brokers:
+                ignored.add_metric([name], count)
         what = "Histories that were taken, and that an adaptor could make nothing of (other bins than its own)."
         unusable = CounterMetricFamily("srtm_adaptor_histories_ignored", what, value=histories.ignored_by_adaptors)
         yield from (taken, bins, ignored, unusable)
 
-    def _topics(self) -> Iterator[GaugeMetricFamily]:
+    def _topic_sizes(self) -> Iterator[GaugeMetricFamily]:
         count = GaugeMetricFamily("srtm_topic_publishers", "Publishers that the topic names.", labels=["topic"])
         missing = GaugeMetricFamily("srtm_topic_missing_rate", "msg/s for which no broker has room.", labels=["topic"])
         astray = GaugeMetricFamily(
             "srtm_topic_astray_rate", "msg/s of publishers that belong to other brokers.", labels=["topic", "broker"]
         )
-        for topic in self._registry.managed():
+        for topic in self._topics.values():
             count.add_metric([topic.name], len(topic.spec.publishers))
             missing.add_metric([topic.name], topic.placement.missing)
             for name, homes in topic.misplaced.items():
@@ -118,12 +134,21 @@ class _StateCollector(Collector):
         what = "1: the promise is kept, 0: it is broken, NaN: not known."
         kept = GaugeMetricFamily("srtm_topic_promise_kept", what, labels=["topic"])
         slo = GaugeMetricFamily("srtm_topic_slo_seconds", "The latency that the topic promises.", labels=["topic"])
-        heard = self._syncing.heard_by_topic()
-        for topic in self._registry.managed():
+        what = "The part of its messages that is to have at most that latency: 0.99 for a p99."
+        ratio = GaugeMetricFamily("srtm_topic_slo_ratio", what, labels=["topic"])
+        for topic in self._topics.values():
             slo.add_metric([topic.name], topic.spec.slo.latency_ms / 1e3)
-            if self._registry.leads:  # only the leader knows
-                kept.add_metric([topic.name], _KEPT[promise_verdict(topic.spec.slo, heard.get(topic.name, {})).verdict])
-        yield from (kept, slo)
+            ratio.add_metric([topic.name], topic.spec.slo.percentile / 100)
+            if topic.name in self._verdicts:
+                kept.add_metric([topic.name], _KEPT[self._verdicts[topic.name]])
+        yield from (kept, slo, ratio)
+        verdicts = GaugeMetricFamily(
+            "srtm_topics", "Topics, all of them, by the word on their promise.", labels=["verdict"]
+        )
+        counts = Counter(self._verdicts.values())
+        for verdict in get_args(Verdict) if self._registry.leads else ():
+            verdicts.add_metric([verdict], counts[verdict])
+        yield verdicts
 
     def _layouts(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         layouts = self._syncing.layouts
@@ -135,7 +160,7 @@ class _StateCollector(Collector):
         pinned = GaugeMetricFamily(
             "srtm_topic_pinned_publishers", "Publishers that do not move when told.", labels=["topic"]
         )
-        for topic in self._registry.managed():
+        for topic in self._topics.values():
             pinned.add_metric([topic.name], len(self._registry.pins.of(topic.name)))
         yield from (moves, ended, pinned)
 
@@ -152,9 +177,8 @@ class _StateCollector(Collector):
         changes = CounterMetricFamily(
             "srtm_share_changes", "Proposals of the adaptor that were taken.", labels=["topic"]
         )
-        for name, number in self._registry.share_change_counts.items():
-            changes.add_metric([name], number)
-        for topic in self._registry.managed():
+        for topic in self._topics.values():
+            changes.add_metric([topic.name], self._registry.share_change_counts.get(topic.name, 0))
             wanted = self._syncing.histories.arrival_rates(topic.name)
             for name, held in topic.leases.holdings.items():
                 if name in wanted:

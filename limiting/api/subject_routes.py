@@ -6,16 +6,15 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Response
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
-from prometheus_client.registry import Collector
 
 from limiting.api.bodies import verdict_json
 from limiting.api.parts import Parts
 from srtm.limiting.limiter import MOST_COST
 from srtm.version import __version__
 from srtm.web.bodies import json_answer
+from srtm.web.exposition import family_text, service_metrics
 
 _Most = Annotated[int, Query(ge=1, le=1_000)]
 
@@ -72,9 +71,7 @@ def add_subject_routes(app: FastAPI, parts: Parts) -> None:
     @app.get("/metrics")
     async def metrics() -> Response:
         """For Prometheus."""
-        scrape = CollectorRegistry(auto_describe=False)
-        scrape.register(_Counts(parts))
-        return Response(generate_latest(scrape), media_type=CONTENT_TYPE_LATEST)
+        return Response(metrics_text(parts), media_type=CONTENT_TYPE_LATEST)
 
 
 def _usage(parts: Parts) -> list[dict[str, Any]]:
@@ -90,27 +87,27 @@ def _usage(parts: Parts) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-class _Counts(Collector):
-    """Collects the counts whenever it is scraped. A subject is never a label."""
+def metrics_text(parts: Parts) -> bytes:
+    """Everything that Prometheus is shown."""
+    return b"".join(map(family_text, (*service_metrics("limit"), *_counts(parts))))
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
 
-    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        labels = ["namespace", "contract", "policy"]
-        families = [
-            CounterMetricFamily("srtm_limit_allowed", "Checks that the contract allowed.", labels=labels),
-            CounterMetricFamily("srtm_limit_refused", "Checks that this policy refused.", labels=labels),
-            CounterMetricFamily("srtm_limit_cost", "Tokens of allowed checks.", labels=labels),
-        ]
-        for versioned in self._parts.contracts.all():
-            for count in self._parts.decisions.counts(versioned.contract):
-                values = [*versioned.contract.key, count.name]
-                for family, value in zip(families, count[1:], strict=True):
-                    family.add_metric(values, value)
-        yield from families
-        subjects = GaugeMetricFamily("srtm_limit_subjects", "Subjects in memory.", labels=["namespace"])
-        for namespace, known in self._parts.decisions.subjects().items():
-            subjects.add_metric([namespace], known)
-        yield subjects
-        yield GaugeMetricFamily("srtm_limit_slot_bytes", "Bytes of slots.", value=self._parts.limiter.bytes)
+def _counts(parts: Parts) -> Iterator[Metric]:
+    """A subject is never a label: series are as many as policies, which operators write."""
+    labels = ["namespace", "contract", "policy"]
+    families = [
+        CounterMetricFamily("srtm_limit_allowed", "Checks that the contract allowed.", labels=labels),
+        CounterMetricFamily("srtm_limit_refused", "Checks that this policy refused.", labels=labels),
+        CounterMetricFamily("srtm_limit_cost", "Tokens of allowed checks.", labels=labels),
+    ]
+    for versioned in parts.contracts.all():
+        for count in parts.decisions.counts(versioned.contract):
+            values = [*versioned.contract.key, count.name]
+            for family, value in zip(families, count[1:], strict=True):
+                family.add_metric(values, value)
+    yield from families
+    subjects = GaugeMetricFamily("srtm_limit_subjects", "Subjects in memory.", labels=["namespace"])
+    for namespace, known in parts.decisions.subjects().items():
+        subjects.add_metric([namespace], known)
+    yield subjects
+    yield GaugeMetricFamily("srtm_limit_slot_bytes", "Bytes of slots.", value=parts.limiter.bytes)

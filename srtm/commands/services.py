@@ -123,6 +123,10 @@ def distributor(
             help="Seconds after a search before the next; twice as long after each that failed in a row.",
         ),
     ] = 300.0,
+    metrics_topics: Annotated[
+        int,
+        typer.Option(metavar="N", help="Topics with series of their own in /metrics: broken promises, largest rates."),
+    ] = 1_000,
     token: TokenOption = None,
     tokens: TokensOption = None,
     tls_cert: CertificateOption = None,
@@ -151,6 +155,7 @@ def distributor(
         fitting_grace_s=fitting_grace_s,
         fitting_moves=fitting_moves,
         fitting_cool_down_s=fitting_cool_down_s,
+        metrics_topics=metrics_topics,
     )
     renewals = Renewals(Log("distributor")) if tokens or tls_cert else None
     return run_service(partial(serve, config, renewals), renewals)

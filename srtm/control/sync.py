@@ -105,6 +105,7 @@ class DesiredTopic(Control, frozen=True):
     steady_histories: bool = False  # steady traffic need not be reported
     exchange: Exchange | None = None  # under ``gdrl``, once all shares are in force
     mqtt_filters: list[str] = []  # what matches one of them belongs to the topic
+    promise_ms: float = 0.0  # latency of the topic's promise; 0: an earlier version does not say
     mqtt_v3_excess: str = "delay"  # or "close", "drop": publishes of MQTT 3.1.1 above the limit
 
 

@@ -51,7 +51,7 @@ ARROWS = {
     "broker.snapshot": "srtm._native",
     "broker.config": "srtm.control srtm.net",
     "broker.runtime": "broker.config srtm._native srtm.control srtm.net",
-    "broker.stats": "broker.config broker.snapshot srtm.control srtm.net srtm.protocol",
+    "broker.stats": "broker.config broker.snapshot srtm._native srtm.control srtm.net srtm.protocol srtm.web",
     "broker.history": "broker.events broker.runtime srtm._native srtm.concurrency srtm.control srtm.net",
     "broker.nsqd": (
         "broker.config broker.events broker.runtime broker.snapshot srtm._native srtm.concurrency srtm.net "
@@ -108,7 +108,7 @@ ARROWS = {
     ),
     "distributor.views": (
         "distributor.fitting distributor.model distributor.prediction distributor.registry distributor.sync "
-        "distributor.verdict srtm.control srtm.token_bucket srtm.topics"
+        "distributor.verdict srtm.control srtm.token_bucket srtm.topics srtm.web"
     ),
     "distributor.page": (
         "distributor.model distributor.registry distributor.sync distributor.verdict distributor.views srtm.control "

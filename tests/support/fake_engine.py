@@ -32,6 +32,7 @@ class FakeTopic:
     publishers: list[str] | None = None
     messages: list[bytes] = field(default_factory=list)
     received: int = 0
+    promise_ns: int = 0
     e2e: dict[str, Any] | None = None
     network_ns: int | None = None
     nearness: dict[str, int] = field(default_factory=dict)  # of each of its channels
@@ -288,6 +289,13 @@ class FakeEngine:
     def histogram(self, topic: str, kind: str, window: str) -> bytes | None:
         return b"HISTFAAAAA" if topic in self.topics and (kind, window) == ("access", "since_start") else None
 
+    def set_promise(self, topic: str, latency_ns: int) -> None:
+        if topic in self.topics:
+            self.topics[topic].promise_ns = latency_ns
+
+    def latency_buckets(self, topics: list[str]) -> bytes:
+        return msgspec.json.encode([buckets_json(self.topics[name]) for name in topics if name in self.topics])
+
     def snapshot(self, topic: str, channel: str, _clients: bool) -> bytes:
         shown = [found for name, found in self.topics.items() if topic in ("", name)]
         return msgspec.json.encode(
@@ -317,6 +325,13 @@ class FakeEngine:
                 "mqtt": dict.fromkeys(MQTT_FIGURES, 7),
             }
         )
+
+
+def buckets_json(topic: FakeTopic) -> dict[str, Any]:
+    bounds = [(topic.promise_ns or 10_000_000) * 2**step // 128 for step in range(12)]
+    buckets = {"counts": [1, *[0] * 6, 2, *[0] * 4, 3], "sum_ns": 4_000_000}
+    kinds = dict.fromkeys(("access", "processing", "total"), buckets)
+    return {"topic": topic.name, "bounds_ns": bounds, "late": 3, **kinds}
 
 
 def topic_json(topic: FakeTopic, channel: str = "") -> dict[str, Any]:

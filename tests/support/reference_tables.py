@@ -11,6 +11,7 @@ import re
 import tempfile
 import typing
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from broker.config import EngineConfig
 from distributor.api.app import make_app
 from distributor.storage.store import metadata
 from tests.support.distributor_in_process import Distributor
+from tests.support.exposed_metrics import described
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference.md"
 
@@ -103,12 +105,25 @@ def store_tables() -> str:
     return table(["table", "key", "other columns"], sorted(rows))
 
 
+def metrics(service: str) -> str:
+    """Name, type and meaning of each metric of a service, without those that all have."""
+    rows = [
+        [f"`{name}`", kind, meaning.removesuffix(".")]
+        for name, kind, meaning in described()[service]
+        if not name.startswith(("process_", "srtm_build_"))
+    ]
+    return table(["metric", "type", "meaning"], rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "distributor-routes": distributor_routes,
     "broker-routes": broker_routes,
     "engine-config": engine_config,
     "engine-events": engine_events,
     "store-tables": store_tables,
+    "distributor-metrics": partial(metrics, "distributor"),
+    "broker-metrics": partial(metrics, "broker"),
+    "limit-metrics": partial(metrics, "limit"),
 }
 
 

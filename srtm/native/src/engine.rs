@@ -148,6 +148,16 @@ impl Engine {
         Ok(PyBytes::new(py, &json))
     }
 
+    fn latency_buckets<'py>(&self, py: Python<'py>, topics: Vec<String>) -> PyResult<Bound<'py, PyBytes>> {
+        let buckets = py.detach(|| self.0.latency_buckets(&topics)).map_err(not_running)?;
+        let json = py.detach(|| serde_json::to_vec(&buckets)).map_err(bad_value)?;
+        Ok(PyBytes::new(py, &json))
+    }
+
+    fn set_promise(&self, py: Python<'_>, topic: String, latency_ns: Nanos) -> PyResult<()> {
+        self.call(py, move |engine, _| engine.set_promise(&topic, latency_ns))
+    }
+
     fn watch(&self, py: Python<'_>, topics: Vec<String>, no_longer: Vec<String>) -> PyResult<()> {
         self.call(py, move |engine, now| engine.watch(topics, &no_longer, now))
     }

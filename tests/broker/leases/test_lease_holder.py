@@ -47,6 +47,18 @@ def test_a_share_that_is_not_a_first_grant_starts_empty(holder, engine):
     assert engine.topics["t"].bucket["fill"] == 0.0
 
 
+def test_the_promise_is_that_of_the_topic_until_it_is_no_longer_managed(holder, engine):
+    holder.apply(answer(1, desired(version=1, promise_ms=5.0)), ASKED_NS)
+    assert engine.topics["t"].promise_ns == 5_000_000
+    holder.apply(answer(2, desired(version=1, promise_ms=0.25)), ASKED_NS)
+    assert engine.topics["t"].promise_ns == 250_000
+    engine.topics["t"].promise_ns = 0  # the topic was deleted and made again
+    holder.renew("t")
+    assert engine.topics["t"].promise_ns == 250_000
+    holder.apply(answer(3), ASKED_NS)
+    assert engine.topics["t"].promise_ns == 0
+
+
 def test_a_bucket_set_by_hand_is_taken_over_without_refilling_it(holder, engine):
     engine.set_bucket("t", 1, 9_000_000, False, 1, 1, 0, False)
     holder.apply(answer(1, desired(full=True)), ASKED_NS)

@@ -75,11 +75,11 @@ async def test_metrics_tell_what_others_take_of_the_processors(admin):
     metrics = (await admin.ask("GET", "/metrics")).body.decode()
     for line in (
         "srtm_broker_cpu_quota_cores 1.5",
-        "srtm_broker_cpu_throttled_share 0.25",
+        "srtm_broker_cpu_throttled_ratio 0.25",
         "srtm_broker_cpu_throttled_seconds_total 7.0",
         "srtm_broker_gdrl_rounds_total 12.0",
         "srtm_broker_gdrl_nonsense_total 3.0",
-        "srtm_broker_cpu_steal_share 0.5",
+        "srtm_broker_cpu_steal_ratio 0.5",
     ):
         assert line in metrics
 
@@ -123,7 +123,6 @@ async def test_metrics_are_prometheus_text(admin):
     (depth,) = families["srtm_channel_depth"].samples
     assert depth.labels == {"topic": "t", "channel": "c"}
     assert families["srtm_topic_received"].type == "counter"
-    assert len(families["srtm_topic_latency_seconds"].samples) == 4 * 5
 
 
 async def test_latency_from_publish_to_fin_is_shown_as_nsqd_shows_it():

@@ -370,7 +370,7 @@ async def test_over_http(placed):
         assert [told.topic for told in answer.topics] == ["cars"]
         not_a_number = sent.replace(b"2.5", b"NaN")
         assert (await client.post("/v1/brokers/a/history", content=not_a_number)).status_code == 400
-        assert 'srtm_histories_ignored{broker="a"} 1.0' in (await client.get("/metrics")).text
+        assert 'srtm_histories_ignored_total{broker="a"} 1.0' in (await client.get("/metrics")).text
         for query in ("since=-1", "since=x", "wait_s=-1", "wait_s=nan", "ignored=-1", "ignored=9007199254740993"):
             assert (await client.get(f"/v1/history?{query}")).status_code == 400
         for told in (2, 1):

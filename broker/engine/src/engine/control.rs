@@ -18,6 +18,8 @@ use crate::queueing::topic::{Limit, Limiter, Topic};
 use crate::scheduling::service_time::ServiceTime;
 use crate::scheduling::work_budget::CREATION_UNITS;
 use crate::telemetry::arrival_bins::Bins;
+use crate::telemetry::latency::Latency;
+use crate::telemetry::latency_buckets::TopicBuckets;
 use crate::time::Nanos;
 
 /// What came to one topic, as Python sees it. `version`: of the share in force.
@@ -353,6 +355,20 @@ impl Engine {
             Some(TopicBins { topic: topic.name.to_string(), version: limiter.limit.version, bins })
         };
         keys.into_iter().filter_map(bins_of).collect()
+    }
+
+    /// Set the latency that messages of a topic are to have at most; 0: none is promised. Nothing without the topic.
+    pub fn set_promise(&mut self, topic: &str, promise: Nanos) {
+        if let Some(topic) = self.topic_key(topic).and_then(|key| self.topics.get_mut(key)) {
+            topic.promise = promise;
+        }
+    }
+
+    /// Latencies by buckets, of those of `topics` that exist.
+    pub fn latency_buckets(&self, topics: &[String]) -> Vec<TopicBuckets> {
+        let there = topics.iter().filter_map(|name| self.topics.get(self.topic_key(name)?));
+        let empty = Latency::default();
+        there.map(|topic| topic.latency.as_deref().unwrap_or(&empty).buckets(&topic.name, topic.promise)).collect()
     }
 
     /// A topic's latency as HDR V2 in base64; `None`: no such topic, kind or window, or nothing delivered yet.

@@ -429,7 +429,7 @@ fn record(topics: &mut SlotMap<TopicKey, Topic>, alike: Option<(TopicKey, Sample
     if let Some((topic, sample, count)) = alike
         && let Some(topic) = topics.get_mut(topic)
     {
-        topic.latency.get_or_insert_default().record(sample, count, now);
+        topic.latency.get_or_insert_default().record(sample, count, topic.promise, now);
     }
 }
 

@@ -31,6 +31,7 @@ use crate::io::socket;
 use crate::keys::{TopicKey, VISITS_A_TURN};
 use crate::limiter::trace::{Columns, Trace};
 use crate::telemetry::arrival_bins;
+use crate::telemetry::latency_buckets::TopicBuckets;
 use crate::telemetry::measurement::{Measurement, Recording};
 use crate::time::Nanos;
 use crate::transport::tls::server_config;
@@ -243,6 +244,16 @@ impl Handle {
             histories.topics.extend(self.call(move |engine, now| engine.histories(&topics, since, until, now))?);
         }
         Ok(histories)
+    }
+
+    /// Latencies of `topics` by buckets, a few topics a turn.
+    pub fn latency_buckets(&self, topics: &[String]) -> Result<Vec<TopicBuckets>, NotRunning> {
+        let mut buckets = Vec::with_capacity(topics.len());
+        for topics in topics.chunks(TOPICS_A_TURN) {
+            let topics = topics.to_vec();
+            buckets.extend(self.call(move |engine, _| engine.latency_buckets(&topics))?);
+        }
+        Ok(buckets)
     }
 
     /// A measurement of what arrives at a limited topic from now on; `None`: no such topic, or it has no limit.

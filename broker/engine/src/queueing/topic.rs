@@ -310,6 +310,7 @@ pub struct Topic {
     pub unassigned: HashSet<Box<str>>, // publishers reported since the last assignment
     pub armed: Armed,
     pub counters: Counters,
+    pub promise: Nanos, // latency that messages are to have at most; 0: none is promised
     pub latency: Option<Box<Latency>>, // allocated at the first delivery: four histograms are large
 }
 
@@ -331,6 +332,7 @@ impl Topic {
             unassigned: HashSet::new(),
             armed: Armed::default(),
             counters: Counters::default(),
+            promise: 0,
             latency: None,
         }
     }

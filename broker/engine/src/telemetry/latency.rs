@@ -8,6 +8,7 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use serde::Serialize;
 
+use crate::telemetry::latency_buckets::{self, Buckets, TopicBuckets};
 use crate::time::Nanos;
 
 /// One delivery in its parts: `total = access + consumer_wait + processing`.
@@ -41,6 +42,7 @@ struct Slot {
 #[derive(Debug)]
 pub struct Latency {
     since_start: [Histogram<u64>; 4],
+    late: u64,             // messages whose access and processing took longer than promised
     slots: VecDeque<Slot>, // ascending numbers; those without a sample are missing
     known: Known,
 }
@@ -69,14 +71,22 @@ pub(crate) fn note<C: hdrhistogram::Counter>(histogram: &mut Histogram<C>, value
 
 impl Default for Latency {
     fn default() -> Self {
-        Self { since_start: std::array::from_fn(|_| histogram(3)), slots: VecDeque::new(), known: Known::default() }
+        Self {
+            since_start: std::array::from_fn(|_| histogram(3)),
+            late: 0,
+            slots: VecDeque::new(),
+            known: Known::default(),
+        }
     }
 }
 
 impl Latency {
-    /// Note `count` equal deliveries: those of a batch that one write took.
-    pub fn record(&mut self, sample: Sample, count: u32, now: Nanos) {
+    /// Note `count` equal deliveries: those of a batch that one write took. `promise` 0: there is none.
+    pub fn record(&mut self, sample: Sample, count: u32, promise: Nanos, now: Nanos) {
         let number = now / SLOT_NS;
+        if promise > 0 && sample.total - sample.consumer_wait > promise {
+            self.late += u64::from(count);
+        }
         if self.slots.back().is_none_or(|slot| slot.number != number) {
             self.open_slot(number);
         }
@@ -130,6 +140,13 @@ impl Latency {
         }
         self.known = Known { recorded, slot, ..self.known };
         self.known.summaries
+    }
+
+    /// All since the start, by buckets around `promise`.
+    pub fn buckets(&self, topic: &str, promise: Nanos) -> TopicBuckets {
+        let bounds_ns = latency_buckets::bounds(promise);
+        let [access, processing, _, total] = self.since_start.each_ref().map(|kind| Buckets::of(kind, &bounds_ns));
+        TopicBuckets { topic: topic.into(), bounds_ns, late: self.late, access, processing, total }
     }
 
     /// HDR V2, deflated, in base64: a payload of an `.hlog` line. `None`: no such kind or window.
@@ -197,7 +214,7 @@ mod tests {
     #[test]
     fn the_parts_of_a_sample_add_up_and_old_ones_leave_the_window() {
         let mut latency = Latency::default();
-        latency.record(Sample { access: 1_000, consumer_wait: 2_000, total: 10_000 }, 2, 0);
+        latency.record(Sample { access: 1_000, consumer_wait: 2_000, total: 10_000 }, 2, 0, 0);
         let now = latency.summaries(0);
         assert_eq!(now.since_start.access.max_ns, 1_000);
         assert!(now.since_start.processing.max_ns.abs_diff(7_000) <= 7);
@@ -217,13 +234,23 @@ mod tests {
             let now = step * 700_000_000;
             if step % 7 < 3 || step % 100 < 20 {
                 for latency in [&mut asked_often, &mut asked_once] {
-                    latency.record(Sample { access: step * 1_000, consumer_wait: 0, total: step * 5_000 }, 1, now);
+                    latency.record(Sample { access: step * 1_000, consumer_wait: 0, total: step * 5_000 }, 1, 0, now);
                 }
             }
             let seen = serde_json::to_value(asked_often.summaries(now)).expect("JSON");
             asked_once.known = Known::default();
             assert_eq!(seen, serde_json::to_value(asked_once.summaries(now)).expect("JSON"), "{step}");
         }
+    }
+
+    #[test]
+    fn messages_are_late_by_access_and_processing_and_not_by_what_their_consumer_waits() {
+        let mut latency = Latency::default();
+        for (promise, total) in [(0, 900), (500, 900), (500, 700), (300, 900)] {
+            latency.record(Sample { access: 100, consumer_wait: 300, total }, 2, promise, 0);
+        }
+        let buckets = latency.buckets("t", 0);
+        assert_eq!((buckets.late, buckets.access.counts[0], buckets.topic.as_str()), (4, 8, "t"));
     }
 
     #[test]

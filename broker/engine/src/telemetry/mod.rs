@@ -8,6 +8,7 @@ pub mod counters;
 pub mod drift_detector;
 pub mod e2e_latency;
 pub mod latency;
+pub mod latency_buckets;
 pub mod measurement;
 pub mod network_delay;
 mod share_rates;

@@ -55,3 +55,26 @@ fn what_it_holds_goes_with_its_topic() {
     pair.advance(S);
     assert_eq!((pair.bodies(consumer), pair.engine.memory.messages.used()), (vec![], 0));
 }
+
+#[test]
+fn a_topic_counts_latencies_around_its_promise_and_those_that_are_late_from_then_on() {
+    let mut pair = slow();
+    let consumer = pair.subscribe("t", "c", 10);
+    pair.engine.set_promise("t", 2 * SERVICE);
+    pair.engine.set_promise("unknown", SERVICE);
+    let publisher = pair.connect();
+    pair.ask(publisher, mpub("t", &["a", "b", "c"]));
+    for _ in 0..3 {
+        pair.advance(SERVICE);
+    }
+    assert_eq!(pair.bodies(consumer).len(), 3);
+    let names = ["t".to_owned(), "unknown".to_owned()];
+    let [buckets] = &pair.engine.latency_buckets(&names)[..] else { panic!("one topic") };
+    assert_eq!((buckets.bounds_ns[7], buckets.late), (2 * SERVICE as u64, 1));
+    assert_eq!(buckets.processing.counts, [0, 0, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0]);
+    assert_eq!((buckets.access.counts[0], buckets.total.counts), (3, buckets.processing.counts));
+    pair.engine.set_promise("t", 0);
+    pair.ask(publisher, mpub("t", &["d", "e", "f"]));
+    pair.advance(9 * SERVICE);
+    assert_eq!(pair.engine.latency_buckets(&names)[0].late, 1);
+}
