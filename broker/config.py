@@ -12,7 +12,7 @@ import msgspec
 
 from srtm.control import check_broker_name
 from srtm.errors import BadInput
-from srtm.log import LEVELS
+from srtm.log import FORMATS, LEVELS, Format, Level
 from srtm.net.address import (
     format_address,
     is_loopback,
@@ -240,7 +240,8 @@ class BrokerConfig:
     experiments: tuple[str, ...] = ()  # of EXPERIMENTS
     node_id: int | None = None  # None: drawn from the name, so that brokers on one host differ
     metrics_topics: int = 1_000  # topics, and channels, with series of their own in /metrics: 70,000 lines at most
-    log_level: str = "info"
+    log_level: Level = "info"
+    log_format: Format = "text"
     log_name: str = ""  # with which log lines begin; "": the name
     statsd: StatsdConfig = field(default_factory=StatsdConfig)
     unused: Mapping[str, object] = field(default_factory=dict)  # nsqd's options without effect here, as given
@@ -288,6 +289,8 @@ class BrokerConfig:
             raise BadInput("metrics_topics", self.metrics_topics, f"must be 0 to {MOST_METRICS_TOPICS:,} topics")
         if self.log_level not in LEVELS:
             raise BadInput("log_level", self.log_level, f"must be one of {', '.join(LEVELS)}")
+        if self.log_format not in FORMATS:
+            raise BadInput("log_format", self.log_format, f"must be one of {', '.join(FORMATS)}")
         for experiment in self.experiments:
             if experiment not in EXPERIMENTS:
                 raise BadInput("enable_experiment", experiment, f"must be one of {', '.join(EXPERIMENTS)}")

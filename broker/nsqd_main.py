@@ -14,7 +14,7 @@ from pathlib import Path
 from broker.nsqd.flags import Given, broker_config, parse_file, parse_flags, usage
 from broker.nsqd.options import Options
 from srtm.errors import BadInput, SrtmError
-from srtm.log import Log, Threshold
+from srtm.log import Log, LogSettings
 from srtm.version import __version__
 
 
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
 def _run(given: Given) -> int:
     file, strange = _read_file(given.config_file)
     config = broker_config(given.options, file, socket.gethostname())
-    log = Log(config.log_name.strip() or config.name, threshold=Threshold(config.log_level))
+    log = Log(config.log_name.strip() or config.name, settings=LogSettings(config.log_level, config.log_format))
     for key in strange:
         log.warning("a key that nsqd does not have is ignored", file=given.config_file, key=key)
     from broker.process import run  # after the flags, so that --help and a bad flag are answered at once

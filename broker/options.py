@@ -15,6 +15,7 @@ import msgspec
 from broker.config import ARRIVAL_CLOCKS, LIMITS, TLS_REQUIRED, TLS_VERSIONS, BrokerConfig, EngineConfig
 from broker.mqtt_options import add_mqtt, mqtt_settings
 from srtm.errors import BadInput
+from srtm.log import FORMATS, LEVELS
 from srtm.net.tls_trust import ca_file
 from srtm.net.tokens import Tokens, read_token
 from srtm.settings.service_file import FILE_VARIABLE, Setting, Settings, by_key, with_file
@@ -95,6 +96,8 @@ def parse_config(given: argparse.Namespace) -> BrokerConfig:
         broadcast_address=given.broadcast_address,
         max_memory_bytes=parse_size("max_memory", given.max_memory),
         trace_entries=parse_size("trace_entries", given.trace_entries),
+        log_level=given.log_level,
+        log_format=given.log_format,
         metrics_topics=parse_size("metrics_topics", given.metrics_topics),
         token=_token(given),
         tokens=Tokens.read("tokens", given.tokens) if given.tokens else None,
@@ -219,6 +222,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--trace-entries", default="1000000", metavar="N", help="length of a topic's trace (default: %(default)s)"
     )
+    parser.add_argument("--log-level", default="info", choices=LEVELS, help="lowest that is written (default: info)")
+    parser.add_argument("--log-format", default="text", choices=FORMATS, help="of log lines (default: text)")
     parser.add_argument(
         "--metrics-topics",
         default="1000",

@@ -48,7 +48,7 @@ from broker.sync.remaining_messages import topics_left
 from broker.sync.state_file import SyncState, load_state
 from srtm.control import SyncRequest
 from srtm.errors import InternalError
-from srtm.log import Log, Threshold
+from srtm.log import Log, LogSettings
 from srtm.net.address import format_address, is_loopback
 from srtm.net.http_client import HttpClient
 from srtm.net.renewals import Renewals
@@ -91,7 +91,7 @@ async def serve(
 
 
 def log_of(config: BrokerConfig) -> Log:
-    return Log(config.log_name.strip() or config.name, threshold=Threshold(config.log_level))
+    return Log(config.log_name.strip() or config.name, settings=LogSettings(config.log_level, config.log_format))
 
 
 class Broker:
@@ -212,7 +212,7 @@ class Broker:
             gdrl_rounds=lambda: self._agent.rounds,
             gdrl_invalid_messages=lambda: self._agent.invalid_messages,
             throttling=self._processors.throttling,
-            threshold=self._log.threshold,
+            log_settings=self._log.settings,
             lookup_addresses=lambda: self._lookups.addresses,
             use_lookups=self._use_lookups,
         )

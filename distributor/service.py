@@ -57,7 +57,9 @@ async def serve(
         try:
             async with background_nursery() as nursery:
                 app = await _make_app(store, config, address, nursery)
-                await serve_app(app, listener, certificate, lambda: _ready(address, config, task_status))
+                await serve_app(
+                    app, listener, certificate, Log("distributor"), lambda: _ready(address, config, task_status)
+                )
         finally:
             await store.aclose()
 

@@ -71,7 +71,7 @@ async def serve(
             nursery.start_soon(_sweep, [limiter.sweep, redis.sweep])
             app = make_app(Parts(decisions, contracts, config))
             ready = partial(_ready, BoundAddresses(http, resp), config, task_status)
-            await serve_app(app, listener, certificate, ready)
+            await serve_app(app, listener, certificate, Log("limit"), ready)
 
 
 def _ready(addresses: BoundAddresses, config: LimitConfig, task_status: trio.TaskStatus[BoundAddresses]) -> None:

@@ -12,7 +12,7 @@ from broker.config import BrokerConfig, EngineConfig
 from broker.nsqd.kept_buckets import KeptBuckets
 from broker.sync.drain import Drain
 from srtm.control import GdrlAnswer, GdrlMessage, Throttling
-from srtm.log import Threshold
+from srtm.log import LogSettings
 from srtm.net.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class AdminContext:
     gdrl_rounds: Callable[[], int]  # since the start
     gdrl_invalid_messages: Callable[[], int]  # offers, answers and credits that made no sense, since the start
     throttling: Callable[[], Throttling]  # of this process's processors
-    threshold: Threshold  # of the log
+    log_settings: LogSettings
     lookup_addresses: Callable[[], Sequence[str]]  # of the nsqlookupds in use
     use_lookups: Callable[[Sequence[str]], None]  # raises BadInput
     _large: trio.CapacityLimiter = field(default_factory=lambda: trio.CapacityLimiter(_MAX_LARGE))

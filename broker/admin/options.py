@@ -43,7 +43,7 @@ class OptionRoutes:
             if key == LOOKUPS:
                 self._context.use_lookups(msgspec.json.decode(body, type=list[str]))
             elif key == _LEVEL:
-                self._context.threshold.level = LOG_LEVEL.read(body.decode())
+                self._context.log_settings.level = LOG_LEVEL.read(body.decode())
             else:
                 raise Refused(400, "INVALID_OPTION")
         except (ValueError, BadInput):
@@ -63,7 +63,7 @@ class OptionRoutes:
         if key == LOOKUPS:
             return self._context.lookup_addresses()
         if key == _LEVEL:
-            return self._context.threshold.level
+            return self._context.log_settings.level
         given = from_config(self._context.config)[key]
         if key == _STATSD_PREFIX:
             return key_prefix(given, self._context.broadcast_address, self._current("broadcast_http_port"))

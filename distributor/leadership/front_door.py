@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from srtm.control import Problem
 from srtm.errors import NotLeader
+from srtm.log import REQUEST_ID
 
 
 class FrontDoor:
@@ -88,7 +89,7 @@ class _Answer:
 
     async def refuse(self) -> None:
         error = NotLeader(None)
-        problem = Problem(title=error.title, status=error.http_status, detail=str(error))
+        problem = Problem(title=error.title, status=error.http_status, detail=str(error), request_id=REQUEST_ID.get())
         headers = [(b"content-type", b"application/problem+json")]
         await self._send({"type": "http.response.start", "status": problem.status, "headers": headers})
         await self._send({"type": "http.response.body", "body": msgspec.json.encode(problem)})

@@ -23,6 +23,7 @@ from srtm.commands import (
     traffic,
 )
 from srtm.commands.mqtt import operator_commands as mqtt
+from srtm.console.log_options import add_log_options
 from srtm.console.options import add_trust
 from srtm.console.usage import usage_text
 from srtm.operations import audit_list, configs, doctor, stores, topic_documents, waiting
@@ -39,9 +40,9 @@ app = typer.Typer(
 )
 app.command("broker", help="Run a broker: alone (like nsqd), or as a member of a cluster.")(services.broker)
 app.command("nsqd", help="Run a broker alone with the flags of nsqd, in its place.")(services.nsqd)
-app.command("distributor")(add_config(services.distributor))
-app.command("adaptor")(add_config(services.adaptor))
-app.command("up")(add_config(services.up))
+app.command("distributor")(add_config(add_log_options(services.distributor)))
+app.command("adaptor")(add_config(add_log_options(services.adaptor)))
+app.command("up")(add_config(add_log_options(services.up)))
 app.command("wait")(waiting.wait)
 app.command("doctor")(doctor.doctor)
 app.command("audit")(audit_list.audit)
@@ -55,7 +56,7 @@ topics.app.command("groups")(groups.groups)
 topics.app.command("publishers")(topic_publishers.publishers)
 topics.app.command("penalty")(penalty.penalty)
 app.add_typer(topics.app, name="topic")
-limits.app.command("serve")(add_config(services.limit_serve))
+limits.app.command("serve")(add_config(add_log_options(services.limit_serve)))
 app.add_typer(limits.app, name="limit")
 app.add_typer(broker_capacity.app, name="capacity")
 app.add_typer(brokers.app, name="brokers")

@@ -42,7 +42,7 @@ def run_service(work: Callable[[], Awaitable[None]], renewals: Renewals | None =
     A signal cancels ``work``, which may clean up. With ``renewals`` SIGHUP has it read its files again; without, SIGHUP
     ends the process. Inside ``no_services`` nothing runs: 0.
     """
-    if _NO_SERVICES.get():
+    if not starts_services():
         return 0
     return _run(partial(_until_signal, work, renewals))
 
@@ -55,6 +55,11 @@ def no_services() -> Iterator[None]:
         yield
     finally:
         _NO_SERVICES.reset(mark)
+
+
+def starts_services() -> bool:
+    """Whether ``run_service`` runs something: not inside ``no_services``."""
+    return not _NO_SERVICES.get()
 
 
 def _run(work: Callable[[], Awaitable[_T]]) -> _T:

@@ -50,6 +50,7 @@ class Problem(Control, frozen=True):
     value: object = None
     rule: str | None = None
     leader: str | None = None  # from a standby: URL of the distributor that leads, if it is known
+    request_id: str | None = None  # by which the logs of the service name this request
 
 
 class Trace(Control, frozen=True):

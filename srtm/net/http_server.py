@@ -8,14 +8,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 import msgspec
 
 from srtm.errors import BadInput, InternalError, NotFound, SrtmError, Unavailable
-from srtm.log import Log
+from srtm.log import REQUEST_ID, Log
+from srtm.net.request_id import HEADER, request_id
 from srtm.net.tokens import Scope, Tokens
 
 _BAD_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
@@ -106,12 +107,14 @@ def text_response(text: str) -> Response:
 def problem(error: SrtmError, headers: tuple[tuple[str, str], ...] = ()) -> Response:
     """Return the ``application/problem+json`` (``srtm.control.Problem``) of an error."""
     body: dict[str, object] = {"title": error.title, "status": error.http_status, "detail": str(error)}
+    if (identity := REQUEST_ID.get()) is not None:
+        body["request_id"] = identity
     for name in ("field", "value", "rule"):
         if hasattr(error, name):
             body[name] = getattr(error, name)
     if isinstance(error, Unavailable) and error.retry_after_s is not None:
         headers += (("Retry-After", str(math.ceil(error.retry_after_s))),)
-    return Response(error.http_status, msgspec.json.encode(body, enc_hook=repr), "application/problem+json", headers)
+    return Response(error.http_status, msgspec.json.encode(body, enc_hook=repr), _PROBLEM, headers)
 
 
 class NoSuchMethod(BadInput):
@@ -136,6 +139,7 @@ class _Route(NamedTuple):
 
 
 _OPEN = "/healthz"  # needs no token
+_PROBLEM = "application/problem+json"
 
 
 class Router:
@@ -199,10 +203,26 @@ def _match(parts: list[str], segments: list[str]) -> dict[str, str] | None:
 
 
 async def respond(handler: Handler, request: Request, log: Log) -> Response:
-    """Run a handler and turn its errors into responses.
+    """Run a handler and turn its errors into responses, under the request's id.
 
-    This is the one place that catches every exception: a bug must cost one request, not the service.
+    The answer has a header with the id if the client sent one, or if it is a problem: nsqd's answers have none.
+    Requests are logged at level debug.
     """
+    given = request.header(HEADER.lower())
+    identity = request_id(given)
+    mark = REQUEST_ID.set(identity)
+    try:
+        response = await _respond(handler, request, log)
+        log.debug("request", method=request.method, path=request.path, status=response.status)
+    finally:
+        REQUEST_ID.reset(mark)
+    if given is None and response.content_type != _PROBLEM:
+        return response
+    return replace(response, headers=(*response.headers, (HEADER, identity)))
+
+
+async def _respond(handler: Handler, request: Request, log: Log) -> Response:
+    """This is the one place that catches every exception: a bug must cost one request, not the service."""
     try:
         return await handler(request)
     except SrtmError as error:

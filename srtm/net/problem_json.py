@@ -32,4 +32,5 @@ def refusal(url: str, status: int, content: bytes, retry_after_s: float | None =
             return Unavailable(problem.detail, retry_after_s)
         case _ if 400 <= status < 500 and problem.field is not None:
             return BadInput(field, value, rule)
-    return PeerError(f"{url} answered {status}: {problem.detail}")
+    named = "" if problem.request_id is None else f" (request {problem.request_id} in its log)"
+    return PeerError(f"{url} answered {status}: {problem.detail}{named}")

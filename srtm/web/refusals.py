@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from srtm.control import Problem
 from srtm.errors import BadInput, InternalError, NotLeader, SrtmError, Unauthorized, Unavailable
+from srtm.log import REQUEST_ID
 
 Admit = Callable[[Request], Awaitable[None]]
 
@@ -77,6 +78,7 @@ def _refusal(error: SrtmError) -> Response:
         value=_shown(value),
         rule=rule,
         leader=error.leader if isinstance(error, NotLeader) else None,
+        request_id=REQUEST_ID.get(),
     )
     return _problem(problem, _headers(error))
 
@@ -96,7 +98,12 @@ def _shown(value: object) -> object:
 async def _not_served(_: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
-    problem = Problem(title=error.detail.lower(), status=error.status_code, detail=f"{error.detail}: see /openapi.json")
+    problem = Problem(
+        title=error.detail.lower(),
+        status=error.status_code,
+        detail=f"{error.detail}: see /openapi.json",
+        request_id=REQUEST_ID.get(),
+    )
     return _problem(problem, dict(error.headers or {}))
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import logging
 import socket
 import ssl
+import traceback
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -15,9 +17,11 @@ from starlette.types import ASGIApp
 
 from srtm.concurrency.background import background_nursery
 from srtm.errors import BadInput, Unavailable
+from srtm.log import Log
 from srtm.net.address import parse_address
 from srtm.net.renewals import Renewals
 from srtm.net.tokens import Tokens, read_text
+from srtm.web.request_log import RequestLog
 
 _GRACE_S = 1.0  # for requests under way to end
 _BACKLOG = 4096  # a fleet that lost its server connects at once; the kernel may have a lower bound
@@ -68,12 +72,14 @@ def add_renewals(renewals: Renewals, certificate: Certificate, tokens: Tokens | 
         renewals.add("tokens", tokens.renew)
 
 
-async def serve_app(app: ASGIApp, listener: socket.socket, certificate: Certificate, ready: Callable[[], None]) -> None:
+async def serve_app(
+    app: ASGIApp, listener: socket.socket, certificate: Certificate, log: Log, ready: Callable[[], None]
+) -> None:
     """Serve until cancelled. Requests under way have a second to end then. ``ready`` is called when it answers."""
     stop = trio.Event()
     async with background_nursery() as nursery:
         nursery.start_soon(_set_when_cancelled, stop)
-        await nursery.start(_run_hypercorn, app, listener, certificate, stop)
+        await nursery.start(_run_hypercorn, RequestLog(app, log), listener, certificate, log, stop)
         ready()
         await trio.sleep_forever()
 
@@ -89,6 +95,7 @@ async def _run_hypercorn(
     app: ASGIApp,
     listener: socket.socket,
     certificate: Certificate,
+    log: Log,
     stop: trio.Event,
     *,
     task_status: trio.TaskStatus[list[str]],
@@ -101,9 +108,23 @@ async def _run_hypercorn(
     config.alpn_protocols = ["http/1.1"]
     config.graceful_timeout = _GRACE_S
     config.backlog = _BACKLOG
-    config.loglevel = "WARNING"
+    config.errorlog = logging.Logger("hypercorn.error", logging.WARNING)
+    config.errorlog.addHandler(_ToLog(log))
     with trio.CancelScope(shield=True):
         await serve_asgi(cast(Any, app), config, shutdown_trigger=stop.wait, task_status=task_status)
+
+
+class _ToLog(logging.Handler):
+    """Writes what hypercorn logs as lines of ``log``, tracebacks in one line."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__()
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say = self._log.failure if record.levelno >= logging.ERROR else self._log.warning
+        trace = {} if record.exc_info is None else {"traceback": "".join(traceback.format_exception(*record.exc_info))}
+        say(record.getMessage(), **trace)
 
 
 class _Config(Config):

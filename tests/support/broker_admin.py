@@ -9,7 +9,7 @@ from broker.config import BrokerConfig, EngineConfig
 from broker.nsqd.kept_buckets import KeptBuckets
 from broker.sync.drain import Drain
 from srtm.control import GdrlAnswer, Throttling
-from srtm.log import Log, Threshold
+from srtm.log import Log, LogSettings
 from srtm.net.address import parse_peer
 from srtm.net.http_server import respond
 from tests.support.fake_engine import FakeEngine
@@ -22,7 +22,7 @@ class Admin:
         self.changes = 0
         self.written = []
         self.health = "OK"
-        self.threshold = Threshold()
+        self.log_settings = LogSettings()
         self.lookups = ["a:4160"]
         self.buckets = KeptBuckets(self.engine, self.note_change)
         context = AdminContext(
@@ -50,7 +50,7 @@ class Admin:
                 ),
                 "drain": Drain("b1", self.engine, Log("b1", lambda _line: None)),
                 "config": BrokerConfig(name="b1", max_memory_bytes=99),
-                "threshold": self.threshold,
+                "log_settings": self.log_settings,
                 "lookup_addresses": lambda: self.lookups,
                 "use_lookups": self.use_lookups,
                 **changes,

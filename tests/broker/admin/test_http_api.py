@@ -1,6 +1,7 @@
 """Routes, errors as answers, and the small HTTP client, over memory streams."""
 
 import json
+import re
 
 import pytest
 import trio
@@ -8,7 +9,7 @@ from trio.testing import memory_stream_pair
 
 from broker.admin.forwarded_requests import request
 from srtm.errors import BadInput, PeerError, Unavailable
-from srtm.log import Log, format_line
+from srtm.log import REQUEST_ID, Log
 from srtm.net.http_client import HttpClient, parse_http_url
 from srtm.net.http_server import Request, Response, Router, json_response, respond, text_response
 from srtm.net.tokens import Tokens
@@ -69,7 +70,7 @@ async def test_a_fault_of_ours_costs_one_request_and_is_logged_not_shown():
 
 
 async def test_refusals_are_problem_json():
-    answer = await ask("GET", "/refuse")
+    answer = await ask("GET", "/refuse", headers=[("x-request-id", "7")])
     assert (answer.status, answer.content_type) == (400, "application/problem+json")
     assert json.loads(answer.body) == {
         "title": "bad input",
@@ -78,13 +79,28 @@ async def test_refusals_are_problem_json():
         "field": "rate",
         "value": -1,
         "rule": "must be above 0",
+        "request_id": "7",
     }
+
+
+async def test_a_request_has_an_id_in_its_log_lines_and_in_problems_and_where_the_client_sent_one():
+    lines = []
+    answer = await ask("GET", "/break", headers=[("x-request-id", "abc-1")], lines=lines)
+    assert answer.headers == (("X-Request-Id", "abc-1"),)
+    assert "request_id=abc-1" in lines[0]
+    assert (await ask("GET", "/ping")).headers == ()
+    assert (await ask("GET", "/ping", headers=[("x-request-id", "abc-1")])).headers == (("X-Request-Id", "abc-1"),)
+    (_, made), *_ = (await ask("GET", "/nothing")).headers
+    assert re.fullmatch("[0-9a-f]{16}", made)
+    forged = await ask("GET", "/nothing", headers=[("x-request-id", "a b\nc")])
+    assert forged.headers[-1] != ("X-Request-Id", "a b\nc")
+    assert REQUEST_ID.get() is None
 
 
 async def test_unknown_paths_and_methods_are_told_apart():
     assert (await ask("GET", "/nowhere")).status == 404
     answer = await ask("GET", "/echo")
-    assert (answer.status, answer.headers) == (405, (("Allow", "OPTIONS, POST"),))
+    assert (answer.status, answer.headers[0]) == (405, ("Allow", "OPTIONS, POST"))
     answer = await ask("OPTIONS", "/echo")
     assert (answer.status, answer.headers) == (200, (("Allow", "OPTIONS, POST"),))
 
@@ -190,8 +206,3 @@ def test_other_urls_are_refused(url):
 
 
 # --- the log
-
-
-def test_a_log_line_says_who_speaks_first_and_cannot_be_forged():
-    line = format_line("b1", "INFO", "listening", {"tcp": "h:1", "why": "a b\nb2 forged"}, 1_700_000_000_123_000_000)
-    assert line == "b1 2023-11-14T22:13:20.123Z INFO: listening tcp=h:1 why='a b\\nb2 forged'\n"

@@ -35,7 +35,7 @@ async def test_the_nsqlookupds_in_use_can_be_changed(admin):
 
 async def test_the_level_of_the_log_can_be_changed(admin):
     response = await admin.ask("PUT", "/config/log_level", b"ERROR")
-    assert (response.status, response.body, admin.threshold.level) == (200, b"4", "error")
+    assert (response.status, response.body, admin.log_settings.level) == (200, b"4", "error")
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ async def test_the_level_of_the_log_can_be_changed(admin):
 )
 async def test_a_bad_option_or_value_is_refused_and_changes_nothing(admin, method, key, body, expected):
     assert await admin.code(method, f"/config/{key}", body) == expected
-    assert (admin.lookups, admin.threshold.level) == (["a:4160"], "info")
+    assert (admin.lookups, admin.log_settings.level) == (["a:4160"], "info")
 
 
 async def test_a_path_that_lacks_the_name_at_its_end_is_not_there(admin):
