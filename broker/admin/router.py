@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 
 from broker import snapshot
 from broker.admin import openapi
@@ -71,27 +72,20 @@ class _ServiceRoutes:
         self._context = context
 
     async def metrics(self, _request: Request) -> Response:
-        context, engine = self._context, self._context.engine
-        now, throttling = snapshot.take(engine), context.throttling()
-        gdrl_rounds, gdrl_nonsense = context.gdrl_rounds(), context.gdrl_invalid_messages()
-
-        def make() -> bytes:
-            disk = shutil.disk_usage(context.config.data_path)
-            scrape = Scrape(
-                name=context.name,
-                snapshot=now,
-                take_buckets=lambda topics: latency_buckets.take(engine, topics),
-                metrics_topics=context.config.metrics_topics,
-                throttling=throttling,
-                gdrl_rounds=gdrl_rounds,
-                gdrl_nonsense=gdrl_nonsense,
-                is_healthy=context.health() == "OK",
-                disk_bytes=disk.total,
-                disk_free_bytes=disk.free,
-            )
-            return b"".join(exposition(scrape))
-
-        return Response(body=await context.make_large(make), content_type=CONTENT_TYPE)
+        context = self._context
+        scrape = Scrape(
+            name=context.name,
+            snapshot=snapshot.take(context.engine),
+            take_buckets=partial(latency_buckets.take, context.engine),
+            metrics_topics=context.config.metrics_topics,
+            throttling=context.throttling(),
+            gdrl_rounds=context.gdrl_rounds(),
+            gdrl_nonsense=context.gdrl_invalid_messages(),
+            is_healthy=context.health() == "OK",
+            take_disk=partial(_disk, context.config.data_path),
+        )
+        body = await context.make_large(lambda: b"".join(exposition(scrape)))
+        return Response(body=body, content_type=CONTENT_TYPE)
 
     async def openapi(self, _request: Request) -> Response:
         return json_response(openapi.document(__version__))
@@ -118,3 +112,12 @@ class _ServiceRoutes:
         except (Unauthorized, Forbidden):
             return False
         return True
+
+
+def _disk(path: str) -> tuple[int, int] | None:
+    """Bytes of the file system of ``path``, and those that are free. None: it does not say."""
+    try:
+        usage = shutil.disk_usage(path)
+    except OSError:
+        return None
+    return usage.total, usage.free

@@ -74,8 +74,7 @@ class Scrape:
     gdrl_rounds: int
     gdrl_nonsense: int
     is_healthy: bool
-    disk_bytes: int  # of the file system of the data path
-    disk_free_bytes: int
+    take_disk: Callable[[], tuple[int, int] | None]  # bytes of the data path's file system, and free ones
 
 
 def exposition(scrape: Scrape) -> Iterator[bytes]:
@@ -118,8 +117,10 @@ def _broker_metrics(scrape: Scrape) -> Iterator[Metric]:
     snapshot = scrape.snapshot
     yield InfoMetricFamily("srtm_broker", "Always 1", value={"name": scrape.name, "version": __version__})
     yield GaugeMetricFamily("srtm_broker_healthy", "1 while it can write what it has to", int(scrape.is_healthy))
-    yield GaugeMetricFamily("srtm_broker_disk_bytes", "Size of the data path's file system", scrape.disk_bytes)
-    yield GaugeMetricFamily("srtm_broker_disk_free_bytes", "What is free of it", scrape.disk_free_bytes)
+    disk = scrape.take_disk()
+    if disk is not None:
+        yield GaugeMetricFamily("srtm_broker_disk_bytes", "Size of the data path's file system", disk[0])
+        yield GaugeMetricFamily("srtm_broker_disk_free_bytes", "What is free of it", disk[1])
     yield CounterMetricFamily(
         "srtm_broker_gdrl_rounds", "Rounds in which it asked another broker for tokens", scrape.gdrl_rounds
     )

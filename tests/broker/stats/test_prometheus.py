@@ -74,6 +74,13 @@ async def test_a_broker_that_cannot_write_says_so_and_how_full_its_disk_is():
     assert (await samples(admin))["srtm_broker_healthy",] == 0
 
 
+async def test_a_disk_that_does_not_answer_costs_its_own_series_alone(tmp_path):
+    admin = Admin(config=BrokerConfig(name="b1", data_path=str(tmp_path / "gone")))
+    found = await samples(admin)
+    assert ("srtm_broker_disk_bytes",) not in found
+    assert found["srtm_broker_connections",] == 0
+
+
 @pytest.mark.parametrize("number", [-1, 1_000_001])
 def test_a_number_of_topics_that_makes_no_sense_is_refused(number):
     with pytest.raises(BadInput, match="metrics_topics"):
