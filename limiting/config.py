@@ -34,6 +34,7 @@ class LimitConfig:
     cluster_key_file: str | None = None
     mode: Mode | None = None  # of contracts that name none; None: local on one node, replicated on several
     new_cluster: bool = False  # nothing was taken before; False: what this node may have forgotten counts as taken
+    metrics_contracts: int = 1_000  # with series of their own in /metrics, three for each policy
     max_body_bytes: int = 4 << 20  # 1,000 checks with the longest subjects are 1.2 MB; 10,000 contracts some 3 MB
     body_timeout_s: float = 10.0
 
@@ -49,6 +50,8 @@ class LimitConfig:
             raise BadInput("mode", self.mode, "must be local on one node: give node and peers")
         if self.peers_ca is not None and self.tls_cert is None:
             raise BadInput("tls_cert", None, "must be given with peers_ca: nodes show this certificate to each other")
+        if not 0 <= self.metrics_contracts <= 1_000_000:
+            raise BadInput("metrics_contracts", self.metrics_contracts, "must be 0 to 1,000,000 contracts")
         if not 1_000 <= self.max_subjects <= 100_000_000:
             raise BadInput("max_subjects", self.max_subjects, "must be 1,000 to 100,000,000")
 

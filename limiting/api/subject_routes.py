@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from heapq import nlargest
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Response
@@ -11,10 +12,10 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from limiting.api.bodies import verdict_json
 from limiting.api.parts import Parts
-from srtm.limiting.limiter import MOST_COST
+from srtm.limiting.limiter import MOST_COST, PolicyCounts
 from srtm.version import __version__
 from srtm.web.bodies import json_answer
-from srtm.web.exposition import family_text, service_metrics
+from srtm.web.exposition import family_text, left_out, service_metrics
 
 _Most = Annotated[int, Query(ge=1, le=1_000)]
 
@@ -92,19 +93,28 @@ def metrics_text(parts: Parts) -> bytes:
     return b"".join(map(family_text, (*service_metrics("limit"), *_counts(parts))))
 
 
+def _checks(counted: tuple[tuple[str, str], Sequence[PolicyCounts]]) -> int:
+    """How often a contract was checked: each check counts at every policy."""
+    first = counted[1][0]
+    return first.allowed + max(count.refused for count in counted[1])
+
+
 def _counts(parts: Parts) -> Iterator[Metric]:
-    """A subject is never a label: series are as many as policies, which operators write."""
+    """A subject is never a label. Of at most ``metrics_contracts`` contracts there are series: those most checked."""
     labels = ["namespace", "contract", "policy"]
     families = [
         CounterMetricFamily("srtm_limit_allowed", "Checks that the contract allowed.", labels=labels),
         CounterMetricFamily("srtm_limit_refused", "Checks that this policy refused.", labels=labels),
         CounterMetricFamily("srtm_limit_cost", "Tokens of allowed checks.", labels=labels),
     ]
-    for versioned in parts.contracts.all():
-        for count in parts.decisions.counts(versioned.contract):
-            values = [*versioned.contract.key, count.name]
+    contracts = [versioned.contract for versioned in parts.contracts.all()]
+    counted = [(contract.key, parts.decisions.counts(contract)) for contract in contracts]
+    shown = nlargest(parts.config.metrics_contracts, counted, key=_checks)
+    for key, counts in shown:
+        for count in counts:
             for family, value in zip(families, count[1:], strict=True):
-                family.add_metric(values, value)
+                family.add_metric([*key, count.name], value)
+    yield left_out({"contract": len(counted) - len(shown)})
     yield from families
     subjects = GaugeMetricFamily("srtm_limit_subjects", "Subjects in memory.", labels=["namespace"])
     for namespace, known in parts.decisions.subjects().items():

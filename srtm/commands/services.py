@@ -181,6 +181,9 @@ def limit_serve(
         str, typer.Option(metavar="LIST", help="Headers of answers to gateways, of these three; or none.")
     ] = "ratelimit,x-ratelimit,retry-after",
     max_subjects: Annotated[int, typer.Option(metavar="N", help="Subjects of a namespace; more share.")] = 1_000_000,
+    metrics_contracts: Annotated[
+        int, typer.Option(metavar="N", help="Contracts with series of their own in /metrics, the busiest.")
+    ] = 1_000,
     token: TokenOption = None,
     tokens: TokensOption = None,
     tls_cert: CertificateOption = None,
@@ -221,6 +224,7 @@ def limit_serve(
         data=data,
         headers=header_families(headers),
         max_subjects=max_subjects,
+        metrics_contracts=metrics_contracts,
         tokens=_tokens(token, tokens),
         tls_cert=tls_cert,
         tls_key=tls_key,

@@ -23,9 +23,11 @@ def service_metrics(service: str) -> Iterator[Metric]:
 
 
 def left_out(counts: dict[str, int]) -> Metric:
-    """How many of each kind have no series of their own, because of ``metrics_topics``: {kind: number}."""
+    """How many of each kind have no series of their own, because a setting bounds them: {kind: number}."""
     gauge = GaugeMetricFamily(
-        "srtm_metrics_left_out", "Topics or channels without series of their own: see --metrics-topics", labels=["kind"]
+        "srtm_metrics_left_out",
+        "What has no series of its own: see --metrics-topics, --metrics-contracts",
+        labels=["kind"],
     )
     for kind, count in counts.items():
         gauge.add_metric([kind], count)

@@ -10,6 +10,7 @@ import pytest
 from limiting.api.app import make_app
 from limiting.api.parts import Parts
 from limiting.config import LimitConfig
+from srtm.errors import BadInput
 from srtm.net.tokens import Tokens
 
 POLICY = {"name": "burst", "rate": 5, "burst": 7}
@@ -69,6 +70,20 @@ async def test_what_happened_is_counted(client: httpx.AsyncClient) -> None:
         await client.post("/limit/v1/check", json={"namespace": "api", "subject": "heavy"})
     found = (await client.get("/limit/v1/subjects/api?most=1")).json()
     assert (found["in_memory"], found["heaviest"][0]["subject"]) == (2, "heavy")
+
+
+async def test_contracts_have_series_up_to_the_setting_the_busiest(parts: Parts) -> None:
+    few = Parts(parts.decisions, parts.contracts, LimitConfig(metrics_contracts=1))
+    transport = httpx.ASGITransport(app=make_app(few))
+    async with httpx.AsyncClient(transport=transport, base_url="http://limit") as asking:
+        for namespace in ("api", "jobs", "jobs"):
+            await asking.post("/limit/v1/check", json={"namespace": namespace, "subject": "a"})
+        text = (await asking.get("/metrics")).text
+    assert 'srtm_limit_allowed_total{contract="*",namespace="jobs",policy="open"} 2.0' in text
+    assert 'srtm_limit_allowed_total{contract="*",namespace="api"' not in text
+    assert 'srtm_metrics_left_out{kind="contract"} 1.0' in text
+    with pytest.raises(BadInput, match="metrics_contracts"):
+        LimitConfig(metrics_contracts=-1)
 
 
 @pytest.mark.parametrize(
