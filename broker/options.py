@@ -222,8 +222,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--trace-entries", default="1000000", metavar="N", help="length of a topic's trace (default: %(default)s)"
     )
-    parser.add_argument("--log-level", default="info", choices=LEVELS, help="lowest that is written (default: info)")
-    parser.add_argument("--log-format", default="text", choices=FORMATS, help="of log lines (default: text)")
+    for flag, words, what in (("--log-level", LEVELS, "lowest that is written"), ("--log-format", FORMATS, "of lines")):
+        default = getattr(BrokerConfig, flag[2:].replace("-", "_"))
+        parser.add_argument(flag, default=default, metavar="|".join(words), help=f"{what} (default: %(default)s)")
     parser.add_argument(
         "--metrics-topics",
         default="1000",

@@ -23,7 +23,7 @@ from srtm.cluster.supervisor import Cluster, cluster
 from srtm.commands.fitting import Fitting, ScalerKind
 from srtm.console.output import DistributorOption, JsonOption, TokenOption, show
 from srtm.console.running import run_service
-from srtm.log import Log
+from srtm.log import PROCESS, Log
 from srtm.net.failover import connected
 from srtm.net.renewals import Renewals
 from srtm.net.tls_trust import ca_file, trusting
@@ -340,7 +340,10 @@ async def _up(
 
 
 def _tell(line: str) -> None:
-    print(f"srtm up: {line}", file=sys.stderr, flush=True)
+    if PROCESS.format == "json":
+        Log("up").warning(line)
+    else:
+        print(f"srtm up: {line}", file=sys.stderr, flush=True)
 
 
 def _announce(state: ClusterFile, console: Console) -> None:

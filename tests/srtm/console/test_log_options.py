@@ -13,6 +13,7 @@ from broker.options import parse_arguments, parse_config
 from broker.service import log_of
 from srtm.console.log_options import add_log_options
 from srtm.console.running import no_services
+from srtm.errors import BadInput
 from srtm.log import PROCESS
 
 VARIABLES = [f"SRTM_{service}_LOG_{what}" for service in ("BROKER", "DISTRIBUTOR") for what in ("LEVEL", "FORMAT")]
@@ -69,3 +70,9 @@ def test_a_broker_takes_them_too() -> None:
     config = parse_config(parse_arguments(["--name", "b1", "--log-level", "warn", "--log-format", "json"]))
     settings = log_of(config).settings
     assert (settings.level, settings.format) == ("warn", "json")
+
+
+@pytest.mark.parametrize(("flag", "field"), [("--log-level", "log_level"), ("--log-format", "log_format")])
+def test_a_broker_refuses_what_does_not_exist_by_the_name_of_the_setting(flag: str, field: str) -> None:
+    with pytest.raises(BadInput, match=f"{field}: 'loud': must be one of"):
+        parse_config(parse_arguments(["--name", "b1", flag, "loud"]))
