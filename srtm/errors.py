@@ -115,6 +115,17 @@ class PublishRefused(SrtmError):
         self.retry_after_ms = retry_after_ms
 
 
+class LimitReached(SrtmError):
+    """A contract refused a call. ``retry_after_s``: when it may pass; None: never."""
+
+    title = "quota exceeded"
+    http_status = 429
+
+    def __init__(self, message: str, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
 class Unavailable(SrtmError):
     """Something needed cannot be reached or is full now. Trying again may help."""
 

@@ -9,7 +9,9 @@ import subprocess
 import sys
 import threading
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,7 @@ README = (ROOT / "README.md").read_text()
 PATIENCE_S = 60
 PROGRAMS = {
     "asyncio_worker.py",
+    "fastapi_limits.py",
     "fastapi_service.py",
     "http_publish.py",
     "http_submit.py",
@@ -120,6 +123,37 @@ def test_a_web_service_publishes_what_it_is_sent(cluster: dict[str, str], tmp_pa
         finally:
             service.terminate()
     assert run(cluster, "-m", "srtm", "subscribe", "web", "archive", "--count", "1").split() == ["19.5"]
+
+
+@contextmanager
+def running(environment: dict[str, str], *command: str) -> Iterator[None]:
+    with subprocess.Popen([sys.executable, *command], cwd=ROOT, env=environment) as process:
+        try:
+            yield
+        finally:
+            process.terminate()
+
+
+def statuses(port: int, times: int) -> Counter[int]:
+    """What a client is answered that asks so often."""
+    return Counter(ask_http(port, "GET", "/readings")[0] for _ in range(times))
+
+
+@pytest.mark.parametrize("where", ["here", "service"])
+def test_a_web_service_holds_its_clients_to_a_contract(where: str) -> None:
+    web, limit = (int(address.rpartition(":")[2]) for address in pick_addresses(2, {}))
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with ExitStack() as stack:
+        if where == "service":
+            environment["SRTM_LIMIT"] = f"http://127.0.0.1:{limit}"
+            command = ["-m", "srtm", "limit", "serve", "--http-address", f"127.0.0.1:{limit}"]
+            stack.enter_context(running(environment, *command, "--contracts", "examples/contracts.toml"))
+            wait_until("the limit service answers", lambda: answers(limit))
+        stack.enter_context(running(environment, "examples/fastapi_limits.py", str(web)))
+        wait_until("the web service answers", lambda: answers(web))
+        found = statuses(web, 300)
+        assert found.keys() == {200, 429}
+        assert found[200] >= 39, "the question whether it answers took one of 40"
 
 
 def answers(port: int) -> bool:

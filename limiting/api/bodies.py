@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ import msgspec
 from limiting.checks import Checked
 from srtm.contracts.verdict import PolicyVerdict, Verdict
 from srtm.errors import BadInput
-from srtm.limiting.headers import limit_field, policy_field
+from srtm.limiting.headers import Family, headers, limit_field, policy_field
 from srtm.limiting.limiter import GRANT_BYTES
 
 MOST_CHECKS = 1_000  # of one request
@@ -91,6 +92,13 @@ def checked_json(checked: Checked) -> dict[str, Any]:
     }
 
 
+def with_headers(checked: Checked, families: Collection[Family]) -> dict[str, Any]:
+    """The answer to a check of a program, with the headers for its own client, by family."""
+    verdict = checked.decisive
+    found = {family: dict(headers(verdict, [family])) for family in families}
+    return {**checked_json(checked), "headers": found}
+
+
 def verdict_json(subject: str, verdict: Verdict) -> dict[str, Any]:
     """A verdict of one subject."""
     contract = verdict.contract
@@ -104,7 +112,13 @@ def verdict_json(subject: str, verdict: Verdict) -> dict[str, Any]:
         "wait_s": _seconds(verdict.wait_ns),
         "violated": list(verdict.violated),
         "policies": [
-            {**_policy_json(said), "policy_header": policy_field(policy), "ratelimit_header": limit_field(said)}
+            {
+                **_policy_json(said),
+                "kind": policy.kind,
+                "quota": policy.quota,
+                "policy_header": policy_field(policy),
+                "ratelimit_header": limit_field(said),
+            }
             for policy, said in named
         ],
     }

@@ -19,6 +19,7 @@ from limiting.api.bodies import (
     ReleaseBody,
     checked_json,
     grants_of,
+    with_headers,
 )
 from limiting.api.parts import Parts
 from limiting.checks import Checked
@@ -30,6 +31,7 @@ from srtm.web.bodies import documented, json_answer
 
 _STATUSES = (403, 429)
 _PLACE = re.compile(r"\{([A-Za-z0-9-]+)\}")
+_Headers = Annotated[bool, Query(description="The answer has the headers for the client of the one who asks.")]
 _Status = Annotated[int | None, Query(description="403 or 429: the status of a refusal, for gateways.")]
 
 
@@ -38,10 +40,13 @@ def add_check_routes(app: FastAPI, parts: Parts) -> None:
     decisions, limiter = parts.decisions, parts.limiter
 
     @app.post("/limit/v1/check", openapi_extra=documented('`{"namespace", "subject" or "subjects", "cost", "peek"}`'))
-    async def check_body(request: Request, status: _Status = None) -> Response:
+    async def check_body(request: Request, status: _Status = None, headers: _Headers = False) -> Response:
         """Ask for `cost` tokens of a subject, or of several at once: all or none. 200 in any case, but see `status`."""
         body = await parts.body(request, CheckBody)
-        return _answer(await decisions.check(body.namespace, body.names(), body.cost, peek=body.peek), status, parts)
+        checked = await decisions.check(body.namespace, body.names(), body.cost, peek=body.peek)
+        if headers:
+            return json_answer(with_headers(checked, parts.config.headers))
+        return _answer(checked, status, parts)
 
     @app.get("/limit/v1/check")
     async def check_query(

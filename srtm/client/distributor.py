@@ -80,19 +80,25 @@ def http_client(
     timeout_s: float,
     transport: httpx.AsyncBaseTransport | None,
 ) -> httpx.AsyncClient:
-    """Return a client for services at ``urls``. Without ``token`` and ``ca_file``: $SRTM_TOKEN and $SRTM_CA_FILE.
+    """Return a client for services at ``urls``; the rest is as ``http_options`` has it."""
+    return httpx.AsyncClient(
+        **http_options(urls, token=token, ca_file=ca_file, timeout_s=timeout_s), transport=transport
+    )
+
+
+def http_options(urls: Sequence[str], *, token: str | None, ca_file: str | None, timeout_s: float) -> dict[str, Any]:
+    """Return the options of a client of httpx. Without ``token`` and ``ca_file``: $SRTM_TOKEN and $SRTM_CA_FILE.
 
     Raises BadInput.
     """
     token = token or os.environ.get(TOKEN_VARIABLE) or None
     secure = any(url.startswith("https:") for url in urls)
-    return httpx.AsyncClient(
-        headers={"Authorization": f"Bearer {checked_token('token', token)}"} if token else {},
-        timeout=timeout_s,
-        trust_env=False,  # the control plane is never behind a web proxy
-        verify=trusting(trusted_file(ca_file)) if secure else False,
-        transport=transport,
-    )
+    return {
+        "headers": {"Authorization": f"Bearer {checked_token('token', token)}"} if token else {},
+        "timeout": timeout_s,
+        "trust_env": False,  # the control plane is never behind a web proxy
+        "verify": trusting(trusted_file(ca_file)) if secure else False,
+    }
 
 
 class DistributorClient:

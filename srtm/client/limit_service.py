@@ -1,4 +1,4 @@
-"""HTTP client of the limit service. A refusal raises the same exception here as there."""
+"""HTTP clients of the limit service, for event loops and for threads. Refusals raise the same exceptions as there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 import httpx
 import msgspec
 
-from srtm.client.distributor import Json, checked_url, http_client, path_part, unreachable
+from srtm.client.distributor import Json, checked_url, http_client, http_options, path_part, unreachable
 from srtm.errors import PeerError, Unavailable
 from srtm.net.problem_json import refusal
 
@@ -36,7 +36,7 @@ class LimitClient:
         timeout_s: float = 10.0,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self.url = checked_url("url", url or os.environ.get(URL_VARIABLE, "") or DEFAULT_URL, DEFAULT_URL)
+        self.url = _url(url)
         self._http = http_client([self.url], token=token, ca_file=ca_file, timeout_s=timeout_s, transport=transport)
 
     async def __aenter__(self) -> Self:
@@ -48,10 +48,19 @@ class LimitClient:
     ) -> None:
         await self._http.__aexit__(kind, error, trace)
 
-    async def check(self, namespace: str, subjects: Sequence[str], cost: int = 1, *, peek: bool = False) -> Json:
-        """Ask for ``cost`` tokens of all subjects, or of none. Raises BadInput, NotFound."""
+    async def aclose(self) -> None:
+        """Close its connections."""
+        await self._http.aclose()
+
+    async def check(
+        self, namespace: str, subjects: Sequence[str], cost: int = 1, *, peek: bool = False, headers: bool = False
+    ) -> Json:
+        """Ask for ``cost`` tokens of all subjects, or of none. Raises BadInput, NotFound.
+
+        ``headers``: the answer has those for the client of the one who asks.
+        """
         body = {"namespace": namespace, "subjects": list(subjects), "cost": cost, "peek": peek}
-        return await self._call("POST", "/limit/v1/check", Json, body)
+        return await self._call("POST", _check(headers), Json, body)
 
     async def correct(self, grant: str, cost: int) -> None:
         """Replace the cost of a check by what it came to. Raises BadInput."""
@@ -111,12 +120,64 @@ class LimitClient:
             answer = await self._http.request(method, self.url + path, content=content, headers=headers)
         except httpx.TransportError as error:
             raise Unavailable(unreachable(self.url, error)) from error
-        if not answer.is_success:
-            raise refusal(self.url + path, answer.status_code, answer.content)
+        return _read(answer, kind)
+
+
+class BlockingLimitClient:
+    """What a program asks of the limit service, for threads: any number may share one. Errors as ``LimitClient``."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        ca_file: str | None = None,
+        timeout_s: float = 10.0,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self.url = _url(url)
+        options = http_options([self.url], token=token, ca_file=ca_file, timeout_s=timeout_s)
+        self._http = httpx.Client(**options, transport=transport)
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._http.close()
+
+    def check(self, namespace: str, subjects: Sequence[str], cost: int = 1, *, headers: bool = False) -> Json:
+        """As ``LimitClient.check``."""
+        return self._call(_check(headers), Json, {"namespace": namespace, "subjects": list(subjects), "cost": cost})
+
+    def correct(self, grant: str, cost: int) -> None:
+        """As ``LimitClient.correct``."""
+        self._call("/limit/v1/correct", Any, {"grant": grant, "cost": cost})
+
+    def release(self, grant: str) -> None:
+        """As ``LimitClient.release``."""
+        self._call("/limit/v1/release", Any, {"grant": grant})
+
+    def _call(self, path: str, kind: type[_T], body: object) -> _T:
         try:
-            return msgspec.json.decode(answer.content or b"null", type=kind)
-        except msgspec.DecodeError as error:
-            raise PeerError(f"the answer of {answer.url} cannot be read: {error}") from error
+            answer = self._http.post(self.url + path, content=msgspec.json.encode(body))
+        except httpx.TransportError as error:
+            raise Unavailable(unreachable(self.url, error)) from error
+        return _read(answer, kind)
+
+
+def _read(answer: httpx.Response, kind: type[_T]) -> _T:
+    if not answer.is_success:
+        raise refusal(str(answer.url), answer.status_code, answer.content)
+    try:
+        return msgspec.json.decode(answer.content or b"null", type=kind)
+    except msgspec.DecodeError as error:
+        raise PeerError(f"the answer of {answer.url} cannot be read: {error}") from error
+
+
+def _url(given: str | None) -> str:
+    return checked_url("url", given or os.environ.get(URL_VARIABLE, "") or DEFAULT_URL, DEFAULT_URL)
+
+
+def _check(headers: bool) -> str:
+    return "/limit/v1/check" + ("?headers=true" if headers else "")
 
 
 def _contract(namespace: str, pattern: str) -> str:

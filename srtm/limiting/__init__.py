@@ -1,4 +1,4 @@
-"""Owns limits inside a program: a limiter of contracts, and the headers and problems of answers.
+"""Owns limits inside a program: a limiter of contracts, middleware, and the headers and problems of answers.
 
-May import ``contracts`` and the extension. Begin with ``limiter``.
+May import ``contracts``, ``client`` and the extension. Begin with ``answers``; ``limiter`` is the core.
 """
