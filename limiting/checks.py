@@ -27,17 +27,25 @@ class Checked(NamedTuple):
         return [verdict.grant for _, verdict in self.verdicts if verdict.grant is not None]
 
 
-def check(limiter: Limiter, namespace: str, subjects: Sequence[str], cost: int, *, peek: bool = False) -> Checked:
-    """Take ``cost`` from all subjects, or from none. Raises BadInput, NotFound.
+def each_cost(subjects: Sequence[str], cost: int | Sequence[int]) -> list[tuple[str, int]]:
+    """Return each subject with its cost: the same for all, or one for each."""
+    return list(zip(subjects, [cost] * len(subjects) if isinstance(cost, int) else cost, strict=True))
+
+
+def check(
+    limiter: Limiter, namespace: str, subjects: Sequence[str], cost: int | Sequence[int], *, peek: bool = False
+) -> Checked:
+    """Take ``cost``, the same or one for each, from all subjects, or from none. Raises BadInput, NotFound.
 
     It is atomic among the tasks of one event loop, because it does not wait.
     """
-    if len(subjects) == 1 and not peek:
-        (subject,) = subjects
-        verdict = limiter.check(namespace, subject, cost)
+    costs = each_cost(subjects, cost)
+    if len(costs) == 1 and not peek:
+        ((subject, tokens),) = costs
+        verdict = limiter.check(namespace, subject, tokens)
         return Checked(verdict.allowed, [(subject, verdict)])
-    looked = [(subject, limiter.peek(namespace, subject, cost)) for subject in subjects]
+    looked = [(subject, limiter.peek(namespace, subject, tokens)) for subject, tokens in costs]
     allowed = all(verdict.allowed for _, verdict in looked)
     if peek or not allowed:
         return Checked(allowed, looked)
-    return Checked(True, [(subject, limiter.check(namespace, subject, cost)) for subject in subjects])
+    return Checked(True, [(subject, limiter.check(namespace, subject, tokens)) for subject, tokens in costs])

@@ -20,6 +20,8 @@ class LimitConfig:
 
     http_address: str = "127.0.0.1:4196"  # loopback: nothing is exposed by accident; port 0: any free one
     resp_address: str | None = None  # None: no Redis protocol
+    grpc_address: str | None = None  # None: no gRPC for Envoy
+    most_connections: int = 1_000  # of each of these two: a process may usually open 1,024 files
     data: Path | None = None  # directory of the contracts that were submitted; None: they end with the process
     contracts: Path | None = None  # a contract file, read at every start
     tokens: Tokens | None = field(default=None, repr=False)  # None: no token is needed
@@ -52,6 +54,8 @@ class LimitConfig:
             raise BadInput("tls_cert", None, "must be given with peers_ca: nodes show this certificate to each other")
         if not 0 <= self.metrics_contracts <= 1_000_000:
             raise BadInput("metrics_contracts", self.metrics_contracts, "must be 0 to 1,000,000 contracts")
+        if not 1 <= self.most_connections <= 1_000_000:
+            raise BadInput("most_connections", self.most_connections, "must be 1 to 1,000,000")
         if not 1_000 <= self.max_subjects <= 100_000_000:
             raise BadInput("max_subjects", self.max_subjects, "must be 1,000 to 100,000,000")
 

@@ -42,6 +42,7 @@ class ContractStore:
         self._decisions = decisions
         self._file = None if data is None else data / _FILE
         self._all: dict[tuple[str, str], Versioned] = {}
+        self._namespaces: set[str] = set()
         self._version = 0
         if self._file is not None:
             self._load(self._file)
@@ -60,6 +61,7 @@ class ContractStore:
     def _enforce(self, versioned: Versioned) -> None:
         self._decisions.put(versioned.contract)
         self._all[versioned.contract.key] = versioned
+        self._namespaces.add(versioned.contract.namespace)
 
     def all(self) -> list[Versioned]:
         """All contracts, by namespace and pattern."""
@@ -98,7 +100,7 @@ class ContractStore:
         self._save(after, version)
         for contract in changed:
             self._decisions.put(contract)
-        self._all, self._version = after, version
+        self._use(after, version)
 
     def remove(self, namespace: str, pattern: str, expected: str | None = None) -> None:
         """Remove a contract and its subjects. Raises NotFound, Conflict, Unavailable."""
@@ -107,7 +109,15 @@ class ContractStore:
         after = {key: each for key, each in self._all.items() if key != known.contract.key}
         self._save(after, self._version + 1)
         self._decisions.remove(namespace, pattern)
-        self._all, self._version = after, self._version + 1
+        self._use(after, self._version + 1)
+
+    def _use(self, contracts: dict[tuple[str, str], Versioned], version: int) -> None:
+        self._all, self._version = contracts, version
+        self._namespaces = {namespace for namespace, _ in contracts}
+
+    def knows(self, namespace: str) -> bool:
+        """Whether a namespace has contracts."""
+        return namespace in self._namespaces
 
     def _check_tag(self, known: Versioned | None, expected: str | None) -> None:
         if expected is None or (expected == "*" and known is not None):

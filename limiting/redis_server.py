@@ -11,6 +11,7 @@ from srtm.limiting.limiter import system_clocks
 from srtm.net.tokens import Scope, Tokens
 
 _READ_BYTES = 64 << 10
+TOO_MANY = b"-ERR max number of clients reached\r\n"  # as Redis says it
 _SCOPES: tuple[Scope, ...] = ("client",)
 
 

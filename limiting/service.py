@@ -1,4 +1,4 @@
-"""The limit service: contracts, the limiter, and HTTP and the Redis protocol around them.
+"""The limit service: contracts, the limiter, and HTTP, the Redis protocol and gRPC around them.
 
 When it is cancelled it takes no new requests and gives those under way a second to end. What subjects have used ends
 with the process.
@@ -16,9 +16,13 @@ from limiting.api.app import make_app
 from limiting.api.parts import Parts
 from limiting.config import LimitConfig
 from limiting.contract_store import ContractStore
+from limiting.envoy.rate_limits import RateLimitRequest, RateLimitResponse
+from limiting.envoy_checks import should_rate_limit
+from limiting.grpc_server import GrpcServer
+from limiting.listeners import Door
 from limiting.nodes.decisions import Decisions
 from limiting.nodes.links import Links, nodes_of
-from limiting.redis_server import RedisServer
+from limiting.redis_server import TOO_MANY, RedisServer
 from srtm.concurrency.background import background_nursery
 from srtm.contracts.contract_file import read_contract_file
 from srtm.limiting.limiter import Limiter
@@ -35,6 +39,7 @@ class BoundAddresses(NamedTuple):
 
     http: str
     resp: str | None
+    grpc: str | None
 
 
 async def serve(
@@ -62,32 +67,39 @@ async def serve(
     with bound(config.http_address) as listener:
         http = format_address(*listener.getsockname()[:2])
         async with background_nursery() as nursery:
-            resp = None
+            resp = grpc = None
             if config.resp_address is not None:
-                resp = await nursery.start(_serve_redis, redis, config.resp_address)
+                door = Door("resp_address", config.most_connections, redis.serve, TOO_MANY)
+                resp = await nursery.start(door.listen, config.resp_address)
+            if config.grpc_address is not None:
+                door = _grpc_door(config, certificate, decisions, contracts)
+                grpc = await nursery.start(door.listen, config.grpc_address)
             if links is not None and decisions.mesh is not None:
                 await nursery.start(links.serve, decisions.mesh)
             nursery.start_soon(decisions.run)
             nursery.start_soon(_sweep, [limiter.sweep, redis.sweep])
             app = make_app(Parts(decisions, contracts, config))
-            ready = partial(_ready, BoundAddresses(http, resp), config, task_status)
+            ready = partial(_ready, BoundAddresses(http, resp, grpc), config, task_status)
             await serve_app(app, listener, certificate, Log("limit"), ready)
 
 
 def _ready(addresses: BoundAddresses, config: LimitConfig, task_status: trio.TaskStatus[BoundAddresses]) -> None:
-    facts = {"http" if config.tls_cert is None else "https": addresses.http, "resp": addresses.resp}
+    facts = {
+        "http" if config.tls_cert is None else "https": addresses.http,
+        "resp": addresses.resp,
+        "grpc": addresses.grpc,
+    }
     Log("limit").info("ready", **{name: address for name, address in facts.items() if address is not None})
     task_status.started(addresses)
 
 
-async def _serve_redis(
-    redis: RedisServer, address: str, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED
-) -> None:
-    with bound(address, "resp_address") as listener:
-        name = format_address(*listener.getsockname()[:2])
-        sockets = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
-        task_status.started(name)
-        await trio.serve_listeners(redis.serve, [sockets])
+def _grpc_door(config: LimitConfig, certificate: Certificate, decisions: Decisions, contracts: ContractStore) -> Door:
+    async def decide(request: RateLimitRequest) -> RateLimitResponse:
+        return await should_rate_limit(decisions, contracts, request, config.headers)
+
+    server = GrpcServer(decide, lambda: decisions.may_wait, config.tokens)
+    tls = None if config.tls_cert is None else certificate.context(["h2"])
+    return Door("grpc_address", config.most_connections, server.serve, tls=tls)
 
 
 async def _sweep(sweeps: list[Callable[[], None]]) -> None:

@@ -8,7 +8,7 @@ from srtm.net.tokens import SCOPES, Scope, Tokens
 
 _OPEN = {"/healthz"}
 _CHECKS = "/limit/v1/check"
-_CLIENTS = {_CHECKS, "/limit/v1/check-many", "/limit/v1/correct", "/limit/v1/release"}
+_CLIENTS = {_CHECKS, "/json", "/limit/v1/check-many", "/limit/v1/correct", "/limit/v1/release"}
 _ANY = {"/metrics", "/openapi.json", "/docs"}
 
 

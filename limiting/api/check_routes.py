@@ -23,6 +23,8 @@ from limiting.api.bodies import (
 )
 from limiting.api.parts import Parts
 from limiting.checks import Checked
+from limiting.envoy.rate_limits import OVER_LIMIT, JsonRequest, response_json
+from limiting.envoy_checks import should_rate_limit
 from srtm.errors import BadInput, SrtmError
 from srtm.limiting.headers import headers
 from srtm.limiting.limiter import checked_cost
@@ -63,6 +65,13 @@ def add_check_routes(app: FastAPI, parts: Parts) -> None:
         if len(body.checks) > MOST_CHECKS:
             raise BadInput("checks", len(body.checks), f"must be at most {MOST_CHECKS}")
         return json_answer({"results": [await _one_of_many(parts, each) for each in body.checks]})
+
+    @app.post("/json", openapi_extra=documented("A RateLimitRequest of Envoy's rate limit service v3, as ProtoJSON."))
+    async def json(request: Request) -> Response:
+        """The answer to a RateLimitRequest, a RateLimitResponse: 429 if it is OVER_LIMIT."""
+        asked = (await parts.body(request, JsonRequest)).request()
+        said = await should_rate_limit(decisions, parts.contracts, asked, parts.config.headers)
+        return json_answer(response_json(said), 429 if said.code == OVER_LIMIT else 200)
 
     @app.post("/limit/v1/correct", status_code=204, openapi_extra=documented('`{"grant", "cost"}`'))
     async def correct(request: Request) -> Response:

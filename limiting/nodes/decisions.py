@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import trio
 
-from limiting.checks import Checked, check
+from limiting.checks import Checked, check, each_cost
 from limiting.nodes.group import NODE_MODES, Clocks, Group, check_grouped
 from limiting.nodes.members import Members
 from limiting.nodes.mesh import Connect, Mesh
@@ -176,25 +176,39 @@ class Decisions:
         contract = contract_for(self._contracts, namespace, subject)
         return None if contract is None else self._groups.get(contract.key)
 
-    async def check(self, namespace: str, subjects: Sequence[str], cost: int, *, peek: bool = False) -> Checked:
-        """Take ``cost`` from all subjects, or from none. Raises BadInput, NotFound, Unavailable.
+    def is_limited(self, namespace: str, subject: str) -> bool:
+        """Whether a contract is for a subject."""
+        return contract_for(self._contracts, namespace, subject) is not None
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether a check may wait for another node."""
+        return any(group.mode == "exact" for group in self._groups.values())
+
+    async def check(
+        self, namespace: str, subjects: Sequence[str], cost: int | Sequence[int], *, peek: bool = False
+    ) -> Checked:
+        """Take ``cost``, the same or one for each, from all subjects, or from none.
+
+        Raises BadInput, NotFound, Unavailable.
 
         Where every subject is decided here, no other task runs in between.
         """
         groups = [self._group_of(namespace, subject) for subject in subjects]
         if not any(groups):
             return check(self.limiter, namespace, subjects, cost, peek=peek)
+        costs = each_cost(subjects, cost)
         if len(subjects) == 1 and not peek:
-            return _checked([(subjects[0], await self._take(groups[0], namespace, subjects[0], cost))])
+            return _checked([(subjects[0], await self._take(groups[0], namespace, *costs[0]))])
         if not peek and any(group is not None and group.mode == "exact" for group in groups):
             raise BadInput("subjects", list(subjects), 'must be one where the mode is "exact": owners decide apart')
-        looked = [(subject, self.peek(namespace, subject, cost)) for subject in subjects]
+        looked = [(subject, self.peek(namespace, subject, tokens)) for subject, tokens in costs]
         if peek or not all(verdict.allowed for _, verdict in looked):
             return _checked(looked)
         return _checked(
             [
-                (each, await self._take(group, namespace, each, cost))
-                for each, group in zip(subjects, groups, strict=True)
+                (subject, await self._take(group, namespace, subject, tokens))
+                for (subject, tokens), group in zip(costs, groups, strict=True)
             ]
         )
 

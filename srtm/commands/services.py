@@ -171,6 +171,12 @@ def limit_serve(
     resp_address: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Answer CL.THROTTLE here, in the Redis protocol.")
     ] = None,
+    grpc_address: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Answer Envoy's rate limit service here, by gRPC.")
+    ] = None,
+    most_connections: Annotated[
+        int, typer.Option(metavar="N", help="Connections at once in the Redis protocol, and as many by gRPC.")
+    ] = 1_000,
     contracts: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Contracts (TOML) that are put in force at the start.")
     ] = None,
@@ -220,6 +226,8 @@ def limit_serve(
     config = LimitConfig(
         http_address=http_address,
         resp_address=resp_address,
+        grpc_address=grpc_address,
+        most_connections=most_connections,
         contracts=contracts,
         data=data,
         headers=header_families(headers),

@@ -53,16 +53,20 @@ def limit_field(policy: PolicyVerdict) -> str:
     return f'"{policy.name}";r={policy.remaining}' + ("" if wait is None else f";t={seconds(wait)}")
 
 
-def _x_headers(verdict: Verdict) -> Headers:
-    """Of the policy that refuses with the longest wait, else of the one with the least left."""
+def tightest(verdict: Verdict) -> tuple[Policy, PolicyVerdict]:
+    """Return the policy that refuses with the longest wait, else the one with the least left."""
 
     def tightness(number: int) -> tuple[bool, float]:
         policy = verdict.policies[number]
         wait = float("inf") if policy.wait_ns is None else policy.wait_ns
         return (policy.allowed, policy.remaining if policy.allowed else -wait)
 
-    tightest = min(range(len(verdict.policies)), key=tightness)
-    said, policy = verdict.policies[tightest], verdict.contract.policies[tightest]
+    number = min(range(len(verdict.policies)), key=tightness)
+    return verdict.contract.policies[number], verdict.policies[number]
+
+
+def _x_headers(verdict: Verdict) -> Headers:
+    policy, said = tightest(verdict)
     reset = said.reset_ns if said.allowed else said.wait_ns
     found = [("X-RateLimit-Limit", str(policy.quota)), ("X-RateLimit-Remaining", str(said.remaining))]
     return found if reset is None else [*found, ("X-RateLimit-Reset", str(seconds(reset)))]

@@ -39,6 +39,14 @@ class Certificate:
         """Note a context of connections; ``renew`` gives it another certificate."""
         self._served.append(context)
 
+    def context(self, protocols: list[str]) -> ssl.SSLContext:
+        """Return a context for connections that are not HTTP/1.1, by ALPN; ``renew`` gives it another certificate."""
+        made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        made.load_cert_chain(self.certificate or "", self.key)
+        made.set_alpn_protocols(protocols)
+        self.serve_by(made)
+        return made
+
     def renew(self) -> None:
         """Read the files again: connections that begin from now on get what they hold.
 

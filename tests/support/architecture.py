@@ -141,14 +141,19 @@ ARROWS = {
     "limiting.config": "srtm.contracts srtm.limiting srtm.net",
     "limiting.checks": "srtm.contracts srtm.limiting",
     "limiting.contract_store": "limiting.nodes srtm.contracts srtm.net",
+    "limiting.envoy": "srtm.contracts srtm.limiting",
+    "limiting.envoy_checks": "limiting.contract_store limiting.envoy limiting.nodes srtm.limiting",
+    "limiting.grpc_server": "limiting.envoy srtm.net",
+    "limiting.listeners": "srtm.net srtm.web",
     "limiting.redis_server": "srtm._native srtm.limiting srtm.net",
     "limiting.api": (
-        "limiting.checks limiting.config limiting.contract_store limiting.nodes srtm.contracts srtm.limiting srtm.net "
-        "srtm.web"
+        "limiting.checks limiting.config limiting.contract_store limiting.envoy limiting.envoy_checks limiting.nodes "
+        "srtm.contracts srtm.limiting srtm.net srtm.web"
     ),
     "limiting.service": (
-        "limiting.api limiting.config limiting.contract_store limiting.nodes limiting.redis_server srtm.concurrency "
-        "srtm.contracts srtm.limiting srtm.net srtm.web"
+        "limiting.api limiting.config limiting.contract_store limiting.envoy limiting.envoy_checks "
+        "limiting.grpc_server limiting.listeners limiting.nodes limiting.redis_server srtm.concurrency srtm.contracts "
+        "srtm.limiting srtm.net srtm.web"
     ),
     "limiting.nodes": (
         "limiting.checks limiting.config limiting.replication limiting.replication.gossiped limiting.wire "
@@ -244,6 +249,7 @@ PURE = (
     "adaptor.policies",
     "adaptor.policy",
     "adaptor.topics",
+    "limiting.envoy",
     "limiting.replication",
     "limiting.replication.gossiped",
     "limiting.wire",

@@ -1,0 +1,81 @@
+"""Listens for connections that are not HTTP, and bounds how many there are at once."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from srtm.net.address import format_address
+from srtm.web.serving import bound
+
+_HANDSHAKE_S = 10.0
+
+
+class Door:
+    """Where clients of one protocol come in. ``refusal``: what one too many is told. ``tls``: None: in clear."""
+
+    def __init__(
+        self,
+        option: str,
+        most: int,
+        serve: Callable[[trio.abc.Stream], Awaitable[None]],
+        refusal: bytes = b"",
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._option = option
+        self._most = most
+        self._serve = serve
+        self._refusal = refusal
+        self._tls = tls
+        self.connections = 0
+
+    async def listen(self, address: str, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled. Starts with the address, its port the real one. Raises BadInput, Unavailable."""
+        with bound(address, self._option) as listener:
+            name = format_address(*listener.getsockname()[:2])
+            sockets = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
+            task_status.started(name)
+            await trio.serve_listeners(self._accept, [sockets])
+
+    async def _accept(self, stream: trio.SocketStream) -> None:
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a client whose host is gone leaves its place
+        await self.admit(stream)
+
+    async def admit(self, stream: trio.abc.Stream) -> None:
+        """Serve one connection, or refuse it."""
+        if self.connections >= self._most:
+            await self._refuse(stream)
+            return
+        self.connections += 1
+        try:
+            secured = await self._secured(stream)
+            if secured is not None:
+                await self._serve(secured)
+        finally:
+            self.connections -= 1
+            await trio.aclose_forcefully(stream)
+
+    async def _secured(self, stream: trio.abc.Stream) -> trio.abc.Stream | None:
+        """The stream in TLS, where that is asked for. None: the handshake failed."""
+        if self._tls is None:
+            return stream
+        secured = trio.SSLStream(stream, self._tls, server_side=True, https_compatible=True)
+        with trio.move_on_after(_HANDSHAKE_S) as handshake:
+            try:
+                await secured.do_handshake()
+            except trio.BrokenResourceError:
+                return None
+        return None if handshake.cancelled_caught else secured
+
+    async def _refuse(self, stream: trio.abc.Stream) -> None:
+        try:
+            if self._refusal and self._tls is None:
+                with trio.move_on_after(1):
+                    await stream.send_all(self._refusal)
+        except trio.BrokenResourceError:
+            return
+        finally:
+            await trio.aclose_forcefully(stream)
