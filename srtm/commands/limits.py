@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -17,10 +17,15 @@ from srtm.console.output import JsonOption, TokenOption, show, table
 from srtm.console.running import run_trio
 from srtm.errors import BadInput
 
+if TYPE_CHECKING:
+    from srtm.contracts.contract import Contract
+
 _T = TypeVar("_T")
 app = typer.Typer(no_args_is_help=True, help="Limits: contracts, checks, subjects.", rich_markup_mode=None)
 contract_app = typer.Typer(no_args_is_help=True, help="Contracts: submit, show, set, remove.", rich_markup_mode=None)
+import_app = typer.Typer(no_args_is_help=True, help="Contracts of other limiters.", rich_markup_mode=None)
 app.add_typer(contract_app, name="contract")
+app.add_typer(import_app, name="import")
 
 UrlOption = Annotated[
     str | None, typer.Option("--url", metavar="URL", help=f"Limit service. Default: $SRTM_LIMIT, else {DEFAULT_URL}.")
@@ -156,6 +161,44 @@ def set_values(
 def remove(namespace: Namespace, pattern: Pattern, url: UrlOption = None, token: TokenOption = None) -> None:
     """Remove a contract and its subjects."""
     ask(url, token, lambda client: client.remove(namespace, pattern))
+
+
+@import_app.command("envoy")
+def import_envoy(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE.yaml...")],
+    slices: Annotated[
+        int,
+        typer.Option(min=1, max=60, help="1: windows are fixed, as Envoy counts; more: they roll in so many slices."),
+    ] = 1,
+    output: Annotated[Path | None, typer.Option(metavar="FILE.toml", help="Write the contracts here.")] = None,
+) -> None:
+    """Turn configurations of envoyproxy/ratelimit into a contract file. What cannot be mapped is refused."""
+    from srtm.contracts.contract import read_contracts
+    from srtm.contracts.contract_text import contract_file_text
+
+    found = [contract for file in files for contract in _envoy_contracts(file, slices)]
+    read_contracts([contract.to_json() for contract in found])  # two files may limit the same
+    text = contract_file_text(found)
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadInput("output", str(output), f"must be a file that can be written ({error.strerror})") from None
+
+
+def _envoy_contracts(file: Path, slices: int) -> list[Contract]:
+    from srtm.contracts.envoy_config import read_envoy_config
+
+    try:
+        return read_envoy_config(file.read_text(encoding="utf-8"), slices)
+    except OSError as error:
+        raise BadInput("file", str(file), f"must be a file that can be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise BadInput("file", str(file), "must be UTF-8") from None
+    except BadInput as error:
+        raise BadInput(f"{file}: {error.field}", error.value, error.rule) from None
 
 
 def changed(document: Json, changes: list[str]) -> Json:

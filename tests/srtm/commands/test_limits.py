@@ -90,3 +90,40 @@ def test_a_service_that_is_away_is_named(capsys: pytest.CaptureFixture[str], mon
     assert main(["limit", "contract", "show", "--url", "http://127.0.0.1:1"]) == 1
     assert "http://127.0.0.1:1" in capsys.readouterr().err
     assert main(["limit", "contract", "show", "--url", "nowhere"]) == 2
+
+
+ENVOY = """
+domain: edge
+descriptors:
+  - key: remote_address
+    rate_limit: {unit: minute, requests_per_unit: 5}
+"""
+
+
+def test_a_configuration_of_envoy_becomes_a_contract_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    config, contracts = tmp_path / "config.yaml", tmp_path / "edge.toml"
+    config.write_text(ENVOY)
+    assert main(["limit", "import", "envoy", str(config), "--output", str(contracts)]) == 0
+    assert main(["limit", "contract", "submit", str(contracts)]) == 0
+    assert main(["limit", "check", "edge", "remote_address=10.0.0.1", "--cost", "5"]) == 0
+    assert main(["limit", "check", "edge", "remote_address=10.0.0.1"]) == 1
+    capsys.readouterr()
+    assert main(["limit", "import", "envoy", str(config), "--slices", "60"]) == 0
+    assert capsys.readouterr().out == contracts.read_text().replace("slices = 1, ", "slices = 60, ").replace(
+        "weighted = false, aligned = true", "weighted = true, aligned = false"
+    )
+
+
+def test_what_cannot_be_imported_is_told_with_its_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(ENVOY.replace("minute", "moment"))
+    assert main(["limit", "import", "envoy", str(config)]) == 2
+    assert f"{config}: descriptors[0].rate_limit.unit: 'moment': must be second" in capsys.readouterr().err
+    config.write_text(ENVOY)
+    assert main(["limit", "import", "envoy", str(config), str(config)]) == 2
+    assert "remote_address=*" in capsys.readouterr().err
+    assert main(["limit", "import", "envoy", str(tmp_path)]) == 2
+    config.write_bytes(b"\xff")
+    assert main(["limit", "import", "envoy", str(config)]) == 2
+    config.write_text(ENVOY)
+    assert main(["limit", "import", "envoy", str(config), "--output", str(tmp_path)]) == 2
