@@ -8,7 +8,7 @@ from limiting.envoy.rate_limits import OK, OVER_LIMIT, RateLimitRequest, RateLim
 from srtm.contracts.envoy import rate_limit_of, subject_of
 from srtm.contracts.verdict import Verdict
 from srtm.limiting.headers import Family, headers, tightest
-from srtm.limiting.problem import quota_exceeded
+from srtm.limiting.problem import MEDIA_TYPE, quota_exceeded
 
 
 def costs_of(request: RateLimitRequest) -> list[tuple[str, int]]:
@@ -24,8 +24,10 @@ def response_of(
     statuses = tuple(_status(verdicts.get(subject_of(each.entries))) for each in request.descriptors)
     if decisive is None:
         return RateLimitResponse(statuses)
-    body = b"" if decisive.allowed else quota_exceeded(decisive)
-    return RateLimitResponse(statuses, headers(decisive, families), body)
+    found = headers(decisive, families)
+    if decisive.allowed:
+        return RateLimitResponse(statuses, found)
+    return RateLimitResponse(statuses, [*found, ("Content-Type", MEDIA_TYPE)], quota_exceeded(decisive))
 
 
 def _status(verdict: Verdict | None) -> Status:
