@@ -180,7 +180,7 @@ ARROWS = {
     "bench.demo": "bench.console bench.data bench.harness.cluster_runs bench.harness.load bench.harness.results",
     "bench.experiments.steps": "bench.harness.cluster_runs bench.harness.load bench.harness.results",
     "bench.limiting": "",
-    "bench.limit_cluster": "",
+    "bench.limit_cluster": "bench.harness.results",
     "bench.scenarios": "bench.console bench.harness.load bench.harness.results bench.harness.systems",
     "bench.simulation": "bench.data bench.harness.cluster_runs bench.harness.results",
     "bench.testbed.probes": "bench.harness.cluster_runs bench.harness.load bench.harness.machine bench.testbed.net",
@@ -218,7 +218,7 @@ ARROWS = {
         "bench.comparisons.hostile bench.comparisons.nsqd bench.comparisons.peers bench.comparisons.rows "
         "bench.console bench.experiments bench.experiments.lab bench.experiments.steps "
         "bench.experiments.table1 bench.harness.machine bench.harness.results bench.harness.systems "
-        "bench.scenarios bench.testbed"
+        "bench.limit_cluster bench.scenarios bench.testbed"
     ),
 }
 
