@@ -130,13 +130,27 @@ class WindowMeter(Meter):
         self._taken: list[tuple[int, int]] = []  # (number of the slice, cost)
         self.longest_ns = policy.window_ns + 2 * self._slice_ns
 
+    def _slice(self, now: Now) -> tuple[int, int]:
+        """The slice of now, and the ns of it that have passed.
+
+        A wall clock that was set back by little goes on in the newest slice, until it is there again.
+        """
+        current, passed = divmod(now.wall if self._policy.aligned else now.mono, self._slice_ns)
+        newest = self._newest(current)
+        return (newest, 0) if newest > current else (current, passed)
+
+    def _newest(self, current: int) -> int:
+        """The newest slice with something in it; after a clock that was set back by more than a window: now."""
+        newest = max((number for number, _ in self._taken), default=current)
+        return current if newest - current > self._policy.slices + self._policy.weighted else newest
+
     def _used(self, now: Now) -> int:
         """Tokens in the window, times the length of a slice in ns: an exact product."""
-        current, passed = divmod(now.wall if self._policy.aligned else now.mono, self._slice_ns)
+        current, passed = self._slice(now)
         used = 0
         for number, cost in self._taken:
             back = current - number
-            if back < self._policy.slices:
+            if 0 <= back < self._policy.slices:
                 used += cost * self._slice_ns
             elif back == self._policy.slices and self._policy.weighted:
                 used += cost * (self._slice_ns - passed)
@@ -146,7 +160,11 @@ class WindowMeter(Meter):
         return self._used(now) + cost * self._slice_ns <= self._policy.quota * self._slice_ns
 
     def take(self, cost: int, now: Now) -> None:
-        self._taken.append(((now.wall if self._policy.aligned else now.mono) // self._slice_ns, cost))
+        if cost:
+            current, _ = self._slice(now)
+            oldest = current - self._policy.slices
+            self._taken = [(number, taken) for number, taken in self._taken if oldest <= number <= current]
+            self._taken.append((current, cost))
 
     def remaining(self, now: Now) -> int:
         return max(0, self._policy.quota * self._slice_ns - self._used(now)) // self._slice_ns

@@ -244,8 +244,8 @@ impl Rule {
     fn count(&self, words: &mut [u32], more: i64, now: Now) {
         let (number, ..) = self.slice_at(now);
         let kept = words.len() - 1;
-        // A wall clock that was set back counts in the newest slice that there is.
-        let number = if number.wrapping_sub(words[0]) as i32 >= 0 { number } else { words[0] };
+        words[0] = newest(words, number);
+        let number = if is_behind(words[0], number) { words[0] } else { number };
         let gone = (number.wrapping_sub(words[0]) as usize).min(kept);
         words.copy_within(1..=kept - gone, 1 + gone); // newest first
         words[1..=gone].fill(0);
@@ -260,6 +260,20 @@ impl Rule {
             }
         }
     }
+}
+
+/// Whether the slice of now is before the newest that was counted in: the wall clock was set back.
+fn is_behind(newest: u32, now: u32) -> bool {
+    (now.wrapping_sub(newest) as i32) < 0
+}
+
+/// The number of the newest slice that was counted in. After a wall clock that was set back by little, counting goes on
+/// there until the clock is there again. After more than a window that may be years: then the window is a new one, as
+/// after a clock that was set ahead.
+fn newest(words: &[u32], now: u32) -> u32 {
+    let kept = words.len() as u32 - 1;
+    let is_far = is_behind(words[0], now) && words[0].wrapping_sub(now) > kept;
+    if is_far { now.wrapping_sub(kept) } else { words[0] }
 }
 
 /// The fill and instant that `save` left.
@@ -337,6 +351,7 @@ fn look_open(open: Option<&Vec<(u64, Nanos, u32)>>, quota: u32, cost: u32, now: 
 /// The slices of a window as of now, newest first.
 struct Window<'a> {
     words: &'a [u32],
+    newest: u32, // number of the first slice in `words`
     number: u32, // of the slice of now
     slices: u32, // that count whole
     weighted: bool,
@@ -349,14 +364,14 @@ impl<'a> Window<'a> {
         let (Rule::Window { slices, weighted, .. }, (number, passed, length)) = (rule, rule.slice_at(now)) else {
             unreachable!("only windows have slices")
         };
-        let is_behind = (number.wrapping_sub(words[0]) as i32) < 0; // the wall clock was set back
-        let (number, passed) = if is_behind { (words[0], 0) } else { (number, passed) };
-        Self { words, number, slices: u32::from(*slices), weighted: *weighted, passed, length }
+        let newest = newest(words, number);
+        let (number, passed) = if is_behind(newest, number) { (newest, 0) } else { (number, passed) };
+        Self { words, newest, number, slices: u32::from(*slices), weighted: *weighted, passed, length }
     }
 
     /// The count of the slice so many before that of now, or after it where negative.
     fn count(&self, back: i64) -> u64 {
-        let since_newest = i64::from(self.number.wrapping_sub(self.words[0]));
+        let since_newest = i64::from(self.number.wrapping_sub(self.newest));
         let counts = &self.words[1..];
         usize::try_from(back - since_newest)
             .ok()

@@ -279,7 +279,7 @@ fn a_shadow_contract_counts_and_refuses_nobody() {
 }
 
 #[test]
-fn a_clock_that_steps_back_mints_nothing() {
+fn a_wall_clock_that_steps_back_mints_nothing() {
     let mut limiter = limiter(vec![
         bucket(1, 2),
         Rule::Window { quota: 3, window_ns: 10 * S, slices: 1, weighted: false, aligned: true },
@@ -288,11 +288,26 @@ fn a_clock_that_steps_back_mints_nothing() {
         limiter.check("api", "user:1", 1, Now { mono: 0, wall }).expect("a contract").allowed
     };
     assert!(ask(&mut limiter, 95 * S));
-    assert!(ask(&mut limiter, 5 * S), "the wall clock was set back: it counts in the newest slice");
+    assert!(ask(&mut limiter, 85 * S), "the wall clock was set back: it counts in the newest slice");
     assert!(!ask(&mut limiter, 95 * S), "the bucket is empty");
     let left =
         limiter.peek("api", "user:1", 1, Now { mono: 0, wall: 95 * S }).expect("a contract").policies[1].remaining;
     assert_eq!(left, 1);
+}
+
+#[test]
+fn a_wall_clock_that_was_far_ahead_stops_nobody_when_it_is_set_back() {
+    for (slices, weighted) in [(1, false), (5, true)] {
+        let rule = Rule::Window { quota: 2, window_ns: 10 * S, slices, weighted, aligned: true };
+        let mut limiter = limiter(vec![rule]);
+        let year = 366 * 86_400 * S;
+        for wall in [100 * S, year, 100 * S, 105 * S, 99 * S] {
+            let is_new = wall == year || wall == 100 * S;
+            let allowed = (0..3)
+                .filter(|_| limiter.check("api", "user:1", 1, Now { mono: 0, wall }).expect("a contract").allowed);
+            assert_eq!(allowed.count(), if is_new { 2 } else { 0 }, "{wall} in {slices} slices");
+        }
+    }
 }
 
 #[test]

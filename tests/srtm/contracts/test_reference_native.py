@@ -65,6 +65,23 @@ def test_core_and_reference_say_the_same(
         assert (theirs.grant is not None) == (not theirs.violated)
 
 
+wall_steps = st.lists(st.tuples(st.integers(0, 3 * S), st.integers(-40 * S, 40 * S)), min_size=1, max_size=25)
+
+
+@settings(max_examples=100, deadline=None)
+@given(policy=windows, asked=wall_steps)
+def test_core_and_reference_count_the_same_while_the_wall_clock_steps(
+    policy: Window, asked: list[tuple[int, int]]
+) -> None:
+    agreed = contract([policy])
+    now = Now(5 * S, 1_000 * S + 77)
+    core, reference = Limiter([agreed], clocks=lambda: now), ReferenceLimiter(agreed)
+    for pause, step in asked:
+        now = Now(now.mono + pause, now.wall + pause + step)
+        ours, theirs = reference.check("user:1", 1, now), core.check("api", "user:1", 1)
+        assert (theirs.allowed, theirs.policies[0].remaining) == (ours.allowed, ours.policies[0].remaining)
+
+
 @settings(max_examples=60, deadline=None)
 @given(policy=buckets, asked=st.lists(st.tuples(st.integers(0, S), st.integers(0, 30)), min_size=1, max_size=20))
 def test_core_and_reference_correct_the_same(policy: Bucket, asked: list[tuple[int, int]]) -> None:
