@@ -24,6 +24,7 @@ class LimitConfig:
     most_connections: int = 1_000  # of each of these two: a process may usually open 1,024 files
     data: Path | None = None  # directory of the contracts that were submitted; None: they end with the process
     contracts: Path | None = None  # a contract file, read at every start
+    plans: Path | None = None  # CSV file of the plans of subjects; None: no subject has one
     tokens: Tokens | None = field(default=None, repr=False)  # None: no token is needed
     tls_cert: str | None = None  # PEM files; None: HTTP in clear
     tls_key: str | None = field(default=None, repr=False)

@@ -25,6 +25,7 @@ from limiting.nodes.links import Links, nodes_of
 from limiting.redis_server import TOO_MANY, RedisServer
 from srtm.concurrency.background import background_nursery
 from srtm.contracts.contract_file import read_contract_file
+from srtm.contracts.subject_plans import Plans
 from srtm.limiting.limiter import Limiter
 from srtm.log import Log
 from srtm.net.address import format_address
@@ -54,12 +55,16 @@ async def serve(
     """
     certificate = Certificate(config.tls_cert, config.tls_key)
     certificate.check()
+    plans = Plans() if config.plans is None else Plans.of_file(config.plans)
     if renewals is not None:
         add_renewals(renewals, certificate, config.tokens)
+        if config.plans is not None:
+            renewals.add("plans", plans.renew)
     limiter = Limiter(max_subjects=config.max_subjects)
     nodes = nodes_of(config)
     links = None if nodes is None else Links(nodes.members, config)
-    decisions = Decisions(limiter, nodes, None if links is None else links.connect, most_subjects=config.max_subjects)
+    connect = None if links is None else links.connect
+    decisions = Decisions(limiter, nodes, connect, most_subjects=config.max_subjects, plans=plans)
     contracts = ContractStore(decisions, config.data)
     if config.contracts is not None:
         contracts.put_all(read_contract_file(config.contracts))

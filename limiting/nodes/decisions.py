@@ -21,6 +21,7 @@ from limiting.replication.replicated import NEVER_NS
 from limiting.wire.cluster_key import ClusterKey, number_of
 from limiting.wire.codec import decode, encode
 from srtm.contracts.contract import Contract, Mode, contract_for
+from srtm.contracts.subject_plans import Plans
 from srtm.contracts.verdict import Verdict
 from srtm.errors import BadInput, NotFound, Unavailable
 from srtm.limiting.limiter import Limiter, PolicyCounts, checked_cost, checked_subject, system_clocks
@@ -61,8 +62,10 @@ class Decisions:
         *,
         clocks: Callable[[], Clocks] = system_clocks,
         most_subjects: int = 1_000_000,
+        plans: Plans | None = None,
     ) -> None:
         self.limiter = limiter
+        self._plans = plans or Plans()
         self._nodes = nodes
         self._clocks = clocks
         self._most_subjects = most_subjects
@@ -194,6 +197,7 @@ class Decisions:
 
         Where every subject is decided here, no other task runs in between.
         """
+        subjects = [self._plans.named(namespace, subject) for subject in subjects]
         groups = [self._group_of(namespace, subject) for subject in subjects]
         if not any(groups):
             return check(self.limiter, namespace, subjects, cost, peek=peek)
@@ -214,6 +218,7 @@ class Decisions:
 
     def peek(self, namespace: str, subject: str, cost: int = 1) -> Verdict:
         """Say what ``check`` would say, by what this node knows. Raises BadInput, NotFound."""
+        subject = self._plans.named(namespace, subject)
         group = self._group_of(namespace, subject)
         if group is None:
             return self.limiter.peek(namespace, subject, cost)
@@ -265,6 +270,7 @@ class Decisions:
 
     def charge(self, namespace: str, subject: str, cost: int) -> None:
         """Charge a subject without a check; below 0: give back. Raises BadInput, NotFound."""
+        subject = self._plans.named(namespace, subject)
         group = self._group_of(namespace, subject)
         if group is None:
             self.limiter.charge(namespace, subject, cost)
@@ -274,6 +280,7 @@ class Decisions:
 
     def reset(self, namespace: str, subject: str) -> None:
         """Make a subject a new one, with nothing used. Raises BadInput."""
+        subject = self._plans.named(namespace, subject)
         group = self._group_of(namespace, subject)
         if group is None:
             self.limiter.reset(namespace, subject)

@@ -180,6 +180,9 @@ def limit_serve(
     contracts: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Contracts (TOML) that are put in force at the start.")
     ] = None,
+    plans: Annotated[
+        Path | None, typer.Option(metavar="FILE.csv", help="Plans of subjects: namespace,subject,plan a line.")
+    ] = None,
     data: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Directory that keeps submitted contracts. Default: none.")
     ] = None,
@@ -229,6 +232,7 @@ def limit_serve(
         grpc_address=grpc_address,
         most_connections=most_connections,
         contracts=contracts,
+        plans=plans,
         data=data,
         headers=header_families(headers),
         max_subjects=max_subjects,
@@ -244,7 +248,7 @@ def limit_serve(
         mode=None if mode is None else mode_named(mode),
         new_cluster=new_cluster,
     )
-    renewals = Renewals(Log("limit")) if tokens or tls_cert else None
+    renewals = Renewals(Log("limit")) if tokens or tls_cert or plans else None
     return run_service(partial(serve, config, renewals), renewals)
 
 

@@ -9,6 +9,7 @@ from typing import Self, cast
 
 from srtm.contracts.contract import Contract
 from srtm.contracts.contract_file import read_contract_file
+from srtm.contracts.subject_plans import Plans
 from srtm.limiting.answers import Answer, answer_of
 from srtm.limiting.headers import FAMILIES, Family
 from srtm.limiting.limiter import Limiter
@@ -26,18 +27,20 @@ class LocalLimits:
         self,
         contracts: Iterable[Contract] | Limiter,
         *,
+        plans: Plans | None = None,
         families: Collection[Family] = FAMILIES,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.limiter = contracts if isinstance(contracts, Limiter) else Limiter(contracts)
+        self._plans = plans or Plans()
         self._families = families
         self._clock_s = clock_s
         self._sweep_at = 0.0
 
     @classmethod
-    def of_file(cls, path: str | Path, *, families: Collection[Family] = FAMILIES) -> Self:
+    def of_file(cls, path: str | Path, *, plans: Plans | None = None, families: Collection[Family] = FAMILIES) -> Self:
         """Decide by a contract file. Raises BadInput."""
-        return cls(read_contract_file(Path(path)), families=families)
+        return cls(read_contract_file(Path(path)), plans=plans, families=families)
 
     def check(self, namespace: str, subject: str, cost: int = 1) -> Answer:
         """As ``Limits.check``."""
@@ -45,6 +48,7 @@ class LocalLimits:
         if now >= self._sweep_at:  # subjects come by checks alone, so this bounds memory
             self._sweep_at = now + _SWEEP_S
             self.limiter.sweep()
+        subject = self._plans.named(namespace, subject)
         return answer_of(self.limiter.check(namespace, subject, cost), self._families)
 
     def correct(self, grant: str | bytes, cost: int) -> None:

@@ -11,6 +11,8 @@ from limiting.config import LimitConfig, header_families
 from limiting.service import BoundAddresses, serve
 from srtm.client.limit_service import LimitClient
 from srtm.errors import BadInput, NotFound, Unavailable
+from srtm.log import Log
+from srtm.net.renewals import Renewals
 from srtm.net.tokens import Tokens
 
 pytestmark = pytest.mark.slow
@@ -20,6 +22,12 @@ FILE = """
 namespace = "api"
 subject = "user:*"
 policies = [{name = "burst", rate = 0.001, burst = 2}]
+"""
+PLANS = """
+[[contracts]]
+namespace = "plans"
+subject = "*"
+policies = [{name = "burst", rate = 1, burst = 2}]
 """
 
 
@@ -99,3 +107,22 @@ def test_families_of_headers_are_read() -> None:
         header_families("ratelimit,x")
     with pytest.raises(BadInput, match="must be of ratelimit"):
         header_families("ratelimit,ratelimit")
+
+
+async def test_plans_are_read_again_on_demand(tmp_path: Path) -> None:
+    plans = tmp_path / "plans.csv"
+    plans.write_text("namespace,subject,plan\nplans,1,gold\n")
+    renewals = Renewals(Log("limit"))
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            settings = config(tmp_path, plans=plans)
+            (tmp_path / "contracts.toml").write_text(PLANS)
+            bound: BoundAddresses = await nursery.start(serve, settings, renewals)
+            async with LimitClient(f"http://{bound.http}") as client:
+                assert (await client.check("plans", ["{plan}/1"]))["subjects"][0]["subject"] == "gold/1"
+                plans.write_text("namespace,subject,plan\nplans,1,silver\n")
+                renewals.take_all()
+                assert (await client.check("plans", ["{plan}/1"]))["subjects"][0]["subject"] == "silver/1"
+            nursery.cancel_scope.cancel()
+    with pytest.raises(BadInput, match="plans"):
+        await serve(config(tmp_path, plans=tmp_path / "none.csv"))

@@ -9,8 +9,15 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Message
 
+from limiting.api.app import make_app
 from limiting.api.parts import Parts
+from limiting.config import LimitConfig
+from limiting.contract_store import ContractStore
+from limiting.nodes.decisions import Decisions
+from srtm.contracts.contract import read_contract
+from srtm.contracts.subject_plans import Plans
 from srtm.errors import BadInput
+from srtm.limiting.limiter import Limiter
 
 CHECK = "/limit/v1/check"
 S = 10**9
@@ -135,3 +142,23 @@ async def test_a_gateway_that_asks_wrongly_is_told(client: httpx.AsyncClient) ->
     assert (await client.get(CHECK, params=query)).json()["rule"] == "the request has no header x-user"
     wrong = await client.get(CHECK, params={**query, "subject": "a", "status": 500})
     assert (wrong.status_code, wrong.json()["field"]) == (400, "status")
+
+
+async def test_a_subjects_plan_decides_its_contract(clock: Any) -> None:
+    plans = Plans({("api", "user:1"): "gold", ("api", "*"): "free"})
+    decisions = Decisions(Limiter(clocks=clock), plans=plans)
+    store = ContractStore(decisions)
+    for plan, burst in (("gold", 3), ("free", 1)):
+        policies = [{"name": "burst", "rate": 1, "burst": burst}]
+        store.put(read_contract({"namespace": "api", "subject": f"{plan}/user:*", "policies": policies}))
+    app = make_app(Parts(decisions, store, LimitConfig()))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://limit") as asking:
+        for subject, passes in (("user:1", 3), ("user:2", 1)):
+            body = {"namespace": "api", "subject": f"{{plan}}/{subject}"}
+            said = [(await asking.post(CHECK, json=body)).json()["allowed"] for _ in range(4)]
+            assert sum(said) == passes
+        shown = await asking.get("/limit/v1/subjects/api/{plan}/user:1")
+        assert shown.json()["contract"] == "gold/user:*"
+        body = {"namespace": "other", "subject": "{plan}/user:1"}
+        answer = await asking.post(CHECK, json=body)
+        assert (answer.status_code, answer.json()["field"]) == (404, "plan")

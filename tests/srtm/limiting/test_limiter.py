@@ -98,3 +98,15 @@ def test_a_ban_is_paid_by_time_and_a_pardon_is_at_once(limiter: Limiter, clock: 
     assert limiter.reset("api", "a")
     assert not limiter.reset("api", "a")
     assert limiter.check("api", "a").allowed
+
+
+def test_a_flood_of_new_subjects_costs_those_who_come_later_never_memory(clock: Clock) -> None:
+    limiter = Limiter([contract()], max_subjects=1_000, clocks=clock)
+    for number in range(1_000):
+        limiter.check("api", f"old {number}")
+    before = limiter.bytes
+    flood = [limiter.check("api", f"new {number}") for number in range(20_000)]
+    assert sum(verdict.allowed for verdict in flood) <= 2 * 1_024
+    assert all(verdict.shared for verdict in flood)
+    assert limiter.bytes <= before + 200_000
+    assert limiter.check("api", "old 7").allowed, "those that were there keep what they have"
