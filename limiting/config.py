@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from limiting.store.address import checked_store
 from srtm.contracts.contract import Mode
 from srtm.errors import BadInput
 from srtm.limiting.headers import FAMILIES, Family
 from srtm.limiting.limiter import MOST_SUBJECTS
 from srtm.net.tokens import Tokens
 
-SERVED_MODES: tuple[Mode, ...] = ("local", "replicated", "exact", "auto", "counter", "queue")
+SERVED_MODES: tuple[Mode, ...] = ("local", "replicated", "exact", "auto", "store", "counter", "queue")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,7 @@ class LimitConfig:
     peers_ca: str | None = None  # PEM file of who signed the nodes' certificates; None: links in clear, with MACs
     cluster_key_file: str | None = None
     mode: Mode | None = None  # of contracts that name none; None: local on one node, replicated on several
+    store: str | None = field(default=None, repr=False)  # address of a Redis or Valkey, for mode ``store``
     new_cluster: bool = False  # nothing was taken before; False: what this node may have forgotten counts as taken
     metrics_contracts: int = 1_000  # with series of their own in /metrics, three for each policy
     max_body_bytes: int = 4 << 20  # 1,000 checks with the longest subjects are 1.2 MB; 10,000 contracts some 3 MB
@@ -49,8 +51,12 @@ class LimitConfig:
             raise BadInput("node" if self.node is None else "peers", None, "node and peers must be given together")
         if self.peers is not None and self.cluster_key_file is None:
             raise BadInput("cluster_key_file", None, "must be given with peers: nodes prove themselves by this key")
-        if self.peers is None and self.mode not in (None, "local"):
-            raise BadInput("mode", self.mode, "must be local on one node: give node and peers")
+        if self.store is not None:
+            checked_store(self.store)
+        elif self.mode == "store":
+            raise BadInput("store", None, 'must be given with mode "store"')
+        if self.peers is None and self.mode not in (None, "local", "store"):
+            raise BadInput("mode", self.mode, "must be local or store on one node: give node and peers")
         if self.peers_ca is not None and self.tls_cert is None:
             raise BadInput("tls_cert", None, "must be given with peers_ca: nodes show this certificate to each other")
         if not 0 <= self.metrics_contracts <= 1_000_000:

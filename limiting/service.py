@@ -6,7 +6,8 @@ with the process.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from limiting.listeners import Door
 from limiting.nodes.decisions import Decisions
 from limiting.nodes.links import Links, nodes_of
 from limiting.redis_server import TOO_MANY, RedisServer
+from limiting.store.shared import SharedStore
 from srtm.concurrency.background import background_nursery
 from srtm.contracts.contract_file import read_contract_file
 from srtm.contracts.subject_plans import Plans
@@ -61,10 +63,42 @@ async def serve(
         if config.plans is not None:
             renewals.add("plans", plans.renew)
     limiter = Limiter(max_subjects=config.max_subjects)
+    async with _shared_store(config, limiter) as store:
+        await _serve(config, certificate, limiter, store, plans, task_status)
+
+
+@asynccontextmanager
+async def _shared_store(config: LimitConfig, limiter: Limiter) -> AsyncIterator[SharedStore | None]:
+    if config.store is None:
+        yield None
+        return
+    from limiting.store.redis import opened  # its library takes as long to load as half of the service
+
+    async with opened(config.store) as store:
+        shared = SharedStore(store, limiter)
+        await shared.probe()
+        yield shared
+
+
+async def _serve(
+    config: LimitConfig,
+    certificate: Certificate,
+    limiter: Limiter,
+    store: SharedStore | None,
+    plans: Plans,
+    task_status: trio.TaskStatus[BoundAddresses],
+) -> None:
     nodes = nodes_of(config)
     links = None if nodes is None else Links(nodes.members, config)
-    connect = None if links is None else links.connect
-    decisions = Decisions(limiter, nodes, connect, most_subjects=config.max_subjects, plans=plans)
+    decisions = Decisions(
+        limiter,
+        nodes,
+        None if links is None else links.connect,
+        store=store,
+        mode=config.mode or "local",
+        most_subjects=config.max_subjects,
+        plans=plans,
+    )
     contracts = ContractStore(decisions, config.data)
     if config.contracts is not None:
         contracts.put_all(read_contract_file(config.contracts))

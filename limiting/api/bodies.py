@@ -85,6 +85,7 @@ def checked_json(checked: Checked) -> dict[str, Any]:
     return {
         "allowed": checked.allowed,
         "mode": verdict.mode,
+        "degraded": any(each.degraded for _, each in checked.verdicts),
         "wait_s": _seconds(verdict.wait_ns),
         "violated": sorted({name for _, each in checked.verdicts for name in each.violated}),
         "grant": grant_text(checked.grants),

@@ -39,7 +39,7 @@ _Status = Annotated[int | None, Query(description="403 or 429: the status of a r
 
 def add_check_routes(app: FastAPI, parts: Parts) -> None:
     """Add the routes that clients use."""
-    decisions, limiter = parts.decisions, parts.limiter
+    decisions = parts.decisions
 
     @app.post("/limit/v1/check", openapi_extra=documented('`{"namespace", "subject" or "subjects", "cost", "peek"}`'))
     async def check_body(request: Request, status: _Status = None, headers: _Headers = False) -> Response:
@@ -79,7 +79,7 @@ def add_check_routes(app: FastAPI, parts: Parts) -> None:
         body = await parts.body(request, CorrectBody)
         checked_cost(body.cost)
         for grant in grants_of(body.grant):
-            limiter.correct(grant, body.cost)
+            await decisions.correct(grant, body.cost)
         return Response(status_code=204)
 
     @app.post("/limit/v1/release", status_code=204, openapi_extra=documented('`{"grant"}`'))
@@ -87,7 +87,7 @@ def add_check_routes(app: FastAPI, parts: Parts) -> None:
         """End an open request of policies of kind `concurrency`: once."""
         body = await parts.body(request, ReleaseBody)
         for grant in grants_of(body.grant):
-            limiter.release(grant)
+            await decisions.release(grant)
         return Response(status_code=204)
 
 

@@ -34,18 +34,18 @@ def add_subject_routes(app: FastAPI, parts: Parts) -> None:
     @app.get("/limit/v1/subjects/{namespace}/{subject:path}")
     async def show_subject(namespace: str, subject: str) -> Response:
         """What a subject has left. Nothing is taken."""
-        return json_answer(verdict_json(subject, decisions.peek(namespace, subject, 1)))
+        return json_answer(verdict_json(subject, await decisions.peek(namespace, subject, 1)))
 
     @app.put("/limit/v1/subjects/{namespace}/{subject:path}")
     async def ban_subject(namespace: str, subject: str) -> Response:
         """Ban a subject: windows are full, and buckets owe their `max_debt`. Time pays it, or `DELETE`."""
-        decisions.charge(namespace, subject, MOST_COST)
-        return json_answer(verdict_json(subject, decisions.peek(namespace, subject, 1)))
+        await decisions.charge(namespace, subject, MOST_COST)
+        return json_answer(verdict_json(subject, await decisions.peek(namespace, subject, 1)))
 
     @app.delete("/limit/v1/subjects/{namespace}/{subject:path}", status_code=204)
     async def reset_subject(namespace: str, subject: str) -> Response:
         """Make a subject a new one, with nothing used."""
-        decisions.reset(namespace, subject)
+        await decisions.reset(namespace, subject)
         return Response(status_code=204)
 
     @app.get("/limit/v1/nodes")

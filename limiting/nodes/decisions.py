@@ -1,4 +1,4 @@
-"""Decides for every contract: by the limiter of this process, or by a group where several nodes hold it together.
+"""Decides for every contract: by the limiter of this process, by a group where several nodes hold it, or by a store.
 
 Groups tell each other by a mesh of links. On one node, without a mesh, every contract is ``local``.
 """
@@ -18,6 +18,8 @@ from limiting.replication.exact import Asked
 from limiting.replication.node import SECOND_NS
 from limiting.replication.refill import Verdict as Said
 from limiting.replication.replicated import NEVER_NS
+from limiting.store.rules import rules_of
+from limiting.store.shared import SharedStore
 from limiting.wire.cluster_key import ClusterKey, number_of
 from limiting.wire.codec import decode, encode
 from srtm.contracts.contract import Contract, Mode, contract_for
@@ -52,7 +54,10 @@ class NodeState(NamedTuple):
 
 
 class Decisions:
-    """All contracts in force. ``connect``: opens a stream to a node by its name."""
+    """All contracts in force. ``connect``: opens a stream to a node by its name. ``store``: decides in mode ``store``.
+
+    ``mode``: of contracts that name none, on one node.
+    """
 
     def __init__(
         self,
@@ -60,12 +65,16 @@ class Decisions:
         nodes: Nodes | None = None,
         connect: Connect | None = None,
         *,
+        store: SharedStore | None = None,
+        mode: Mode = "local",
         clocks: Callable[[], Clocks] = system_clocks,
         most_subjects: int = 1_000_000,
         plans: Plans | None = None,
     ) -> None:
         self.limiter = limiter
         self._plans = plans or Plans()
+        self._store = store
+        self._mode = mode if nodes is None else nodes.mode
         self._nodes = nodes
         self._clocks = clocks
         self._most_subjects = most_subjects
@@ -90,17 +99,22 @@ class Decisions:
 
     def mode_of(self, contract: Contract) -> Mode:
         """How a contract is decided: as it says, else as the service is told."""
-        return contract.mode or ("local" if self._nodes is None else self._nodes.mode)
+        return contract.mode or self._mode
 
     def check_served(self, contract: Contract) -> None:
         """Raises BadInput for a contract that this service cannot decide by."""
         mode = self.mode_of(contract)
         if mode == "local":
             return
+        if mode == "store":
+            if self._store is None:
+                raise BadInput("mode", mode, "needs a store: this service has none (--store)")
+            rules_of(contract)
+            return
         if self._nodes is None:
             raise BadInput("mode", mode, 'must be "local": this service has no peers (--node, --peers)')
         if mode not in NODE_MODES:
-            raise BadInput("mode", mode, f"must be local, {', '.join(NODE_MODES)}")
+            raise BadInput("mode", mode, f"must be local, store, {', '.join(NODE_MODES)}")
         check_grouped(contract, mode)
 
     def put(self, contract: Contract) -> None:
@@ -108,8 +122,15 @@ class Decisions:
         self.check_served(contract)
         mode = self.mode_of(contract)
         known = self._groups.get(contract.key)
+        before = self._contracts.get(contract.key)
+        if before is not None and self.mode_of(before) == "store" != mode:
+            self._stored.remove(contract.key)
+            del self._contracts[contract.key]
         if mode == "local":
             self.limiter.put(contract)
+            self._drop(contract.key)
+        elif mode == "store":
+            self._stored.put(contract)
             self._drop(contract.key)
         elif known is None or known.mode != mode or not known.change(contract, self._clocks()):
             self._make(contract, mode)
@@ -149,6 +170,9 @@ class Decisions:
     def remove(self, namespace: str, pattern: str) -> None:
         """Remove a contract and its subjects. Raises NotFound."""
         key = namespace, pattern
+        if self._store is not None and self._store.remove(key):
+            self._contracts.pop(key)
+            return
         if key not in self._groups:
             self.limiter.remove(namespace, pattern)
         self._drop(key)
@@ -156,6 +180,8 @@ class Decisions:
 
     def counts(self, contract: Contract) -> tuple[PolicyCounts, ...]:
         """What was asked of each policy of a contract in force, at this node. Raises NotFound."""
+        if self.mode_of(contract) == "store":
+            return self._stored.counts(contract)
         group = self._groups.get(contract.key)
         if group is None:
             return self.limiter.counts(contract)
@@ -170,6 +196,19 @@ class Decisions:
         return found
 
     # checks
+
+    @property
+    def _stored(self) -> SharedStore:
+        assert self._store is not None
+        return self._store
+
+    def _stored_contract(self, namespace: str, subject: str) -> Contract | None:
+        """The contract of a subject that the store holds. None: it does not."""
+        if self._store is None:
+            return None
+        checked_subject(subject)
+        contract = contract_for(self._contracts, namespace, subject)
+        return contract if contract is not None and self.mode_of(contract) == "store" else None
 
     def _group_of(self, namespace: str, subject: str) -> Group | None:
         """The group of a subject's contract. None: the limiter decides."""
@@ -198,15 +237,21 @@ class Decisions:
         Where every subject is decided here, no other task runs in between.
         """
         subjects = [self._plans.named(namespace, subject) for subject in subjects]
-        groups = [self._group_of(namespace, subject) for subject in subjects]
-        if not any(groups):
-            return check(self.limiter, namespace, subjects, cost, peek=peek)
+        stored = [self._stored_contract(namespace, subject) for subject in subjects]
         costs = each_cost(subjects, cost)
+        if stored[0] is not None and len(subjects) == 1:
+            verdict = await self._stored.check(stored[0], subjects[0], checked_cost(costs[0][1]), peek=peek)
+            return _checked([(subjects[0], verdict)])
+        if not peek and any(stored):
+            raise BadInput("subjects", list(subjects), 'must be one where the mode is "store": it decides each apart')
+        groups = [self._group_of(namespace, subject) for subject in subjects]
+        if not any(groups) and not any(stored):
+            return check(self.limiter, namespace, subjects, cost, peek=peek)
         if len(subjects) == 1 and not peek:
             return _checked([(subjects[0], await self._take(groups[0], namespace, *costs[0]))])
         if not peek and any(group is not None and group.mode == "exact" for group in groups):
             raise BadInput("subjects", list(subjects), 'must be one where the mode is "exact": owners decide apart')
-        looked = [(subject, self.peek(namespace, subject, tokens)) for subject, tokens in costs]
+        looked = [(subject, await self.peek(namespace, subject, tokens)) for subject, tokens in costs]
         if peek or not all(verdict.allowed for _, verdict in looked):
             return _checked(looked)
         return _checked(
@@ -216,9 +261,12 @@ class Decisions:
             ]
         )
 
-    def peek(self, namespace: str, subject: str, cost: int = 1) -> Verdict:
-        """Say what ``check`` would say, by what this node knows. Raises BadInput, NotFound."""
+    async def peek(self, namespace: str, subject: str, cost: int = 1) -> Verdict:
+        """Say what ``check`` would say, by what this node knows, or the store. Raises BadInput, NotFound."""
         subject = self._plans.named(namespace, subject)
+        stored = self._stored_contract(namespace, subject)
+        if stored is not None:
+            return await self._stored.check(stored, subject, checked_cost(cost), peek=True)
         group = self._group_of(namespace, subject)
         if group is None:
             return self.limiter.peek(namespace, subject, cost)
@@ -268,9 +316,23 @@ class Decisions:
             del self._asked[key]
             self._answers.pop(key, None)
 
-    def charge(self, namespace: str, subject: str, cost: int) -> None:
-        """Charge a subject without a check; below 0: give back. Raises BadInput, NotFound."""
+    async def correct(self, grant: bytes, cost: int) -> None:
+        """Replace the cost of a check by what it came to. Raises BadInput, NotFound, Unavailable."""
+        if self._store is None or not await self._store.correct(grant, checked_cost(cost)):
+            self.limiter.correct(grant, cost)
+
+    async def release(self, grant: bytes) -> None:
+        """End an open request of policies of kind ``concurrency``. Raises BadInput, NotFound, Unavailable."""
+        if self._store is None or not await self._store.release(grant):
+            self.limiter.release(grant)
+
+    async def charge(self, namespace: str, subject: str, cost: int) -> None:
+        """Charge a subject without a check; below 0: give back. Raises BadInput, NotFound, Unavailable."""
         subject = self._plans.named(namespace, subject)
+        stored = self._stored_contract(namespace, subject)
+        if stored is not None:
+            await self._stored.charge(stored, subject, cost)
+            return
         group = self._group_of(namespace, subject)
         if group is None:
             self.limiter.charge(namespace, subject, cost)
@@ -278,9 +340,13 @@ class Decisions:
         group.charge(self._place(group, namespace, subject)[0], cost, self._clocks())
         self._flush(group)
 
-    def reset(self, namespace: str, subject: str) -> None:
-        """Make a subject a new one, with nothing used. Raises BadInput."""
+    async def reset(self, namespace: str, subject: str) -> None:
+        """Make a subject a new one, with nothing used. Raises BadInput, Unavailable."""
         subject = self._plans.named(namespace, subject)
+        stored = self._stored_contract(namespace, subject)
+        if stored is not None:
+            await self._stored.reset(stored, subject)
+            return
         group = self._group_of(namespace, subject)
         if group is None:
             self.limiter.reset(namespace, subject)
@@ -352,12 +418,13 @@ class Decisions:
     async def run(self) -> None:
         """Keep the links, and tell what is due, until cancelled."""
         self._runs = True
-        if self.mesh is None:
-            await trio.sleep_forever()
-            return
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.mesh.run)
-            await self._tick()
+            if self._store is not None:
+                nursery.start_soon(self._store.run)
+            if self.mesh is not None:
+                nursery.start_soon(self.mesh.run)
+                nursery.start_soon(self._tick)
+            await trio.sleep_forever()
 
     async def _tick(self) -> None:
         """Groups that have news tell it when it is due; all are asked once a second."""

@@ -214,8 +214,14 @@ def limit_serve(
         str | None,
         typer.Option(
             metavar="MODE",
-            help="How contracts that name no mode are held: local, replicated, exact or auto; or, for comparison only, "
-            "counter or queue. Default: replicated with --peers.",
+            help="How contracts that name no mode are held: local, replicated, exact, auto or store; or, for "
+            "comparison only, counter or queue. Default: replicated with --peers.",
+        ),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", envvar="SRTM_STORE", help="Redis or Valkey for mode store: redis://HOST:PORT, or rediss://."
         ),
     ] = None,
     new_cluster: Annotated[
@@ -246,6 +252,7 @@ def limit_serve(
         peers_ca=peers_ca,
         cluster_key_file=cluster_key_file,
         mode=None if mode is None else mode_named(mode),
+        store=store,
         new_cluster=new_cluster,
     )
     renewals = Renewals(Log("limit")) if tokens or tls_cert or plans else None

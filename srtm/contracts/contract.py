@@ -16,6 +16,7 @@ from srtm.topics.schema import Schema, parsed
 
 Mode = Literal["local", "shares", "replicated", "exact", "auto", "store", "counter", "queue"]
 OnPartition = Literal["go on", "share"]
+OnFailure = Literal["local", "open", "closed"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 LONGEST_NAME = 255  # bytes of a namespace or pattern
 LONGEST_SUBJECT = 1_024  # bytes
@@ -30,6 +31,7 @@ class Contract:
     policies: tuple[Policy, ...]
     mode: Mode | None = None  # None: as the service is told
     on_partition: OnPartition = "go on"  # ``replicated``, ``auto``: what nodes do that reach only some of the others
+    on_failure: OnFailure = "local"  # ``store``: what nodes do that cannot reach it; local: each by its part
     shadow: bool = False  # decides and counts, and refuses nobody
     starts_full: bool = True  # whether a new subject has its burst at once
 
@@ -53,6 +55,7 @@ class Contract:
             "subject": self.subject,
             "mode": self.mode,
             "on_partition": self.on_partition,
+            "on_failure": self.on_failure,
             "shadow": self.shadow,
             "starts": "full" if self.starts_full else "empty",
             "policies": [policy.to_json() for policy in self.policies],
@@ -78,6 +81,7 @@ class ContractTable(Schema):
     subject: Annotated[str, AfterValidator(_pattern)]
     mode: Mode | None = None
     on_partition: OnPartition = "go on"
+    on_failure: OnFailure = "local"
     shadow: bool = False
     starts: Literal["full", "empty"] = "full"
     policies: list[Any] = Field(default_factory=list)
@@ -100,6 +104,7 @@ def read_contract(document: object, place: str = "") -> Contract:
         policies=policies,
         mode=table.mode,
         on_partition=table.on_partition,
+        on_failure=table.on_failure,
         shadow=table.shadow,
         starts_full=table.starts == "full",
     )

@@ -7,7 +7,7 @@ bisection. Nothing here is fast.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from srtm.contracts.contract import Contract
@@ -124,10 +124,10 @@ class PaceMeter(BucketMeter):
 class WindowMeter(Meter):
     """Counts by slice. ``weighted``: the slice that leaves counts by the part that is still inside."""
 
-    def __init__(self, policy: Window) -> None:
+    def __init__(self, policy: Window, taken: Iterable[tuple[int, int]] = ()) -> None:
         self._policy = policy
         self._slice_ns = policy.window_ns // policy.slices
-        self._taken: list[tuple[int, int]] = []  # (number of the slice, cost)
+        self._taken = list(taken)  # (number of the slice, cost)
         self.longest_ns = policy.window_ns + 2 * self._slice_ns
 
     def _slice(self, now: Now) -> tuple[int, int]:

@@ -28,6 +28,7 @@ class Verdict(NamedTuple):
     shared: bool = False  # the namespace has no room for another subject: this one shares with others
     shadowed: bool = False  # a shadow contract refuses, and lets it pass
     mode: Mode = "local"  # how it was decided
+    degraded: bool = False  # without the store, which did not answer: as the contract's ``on_failure`` says
 
     @property
     def violated(self) -> tuple[str, ...]:

@@ -138,7 +138,7 @@ ARROWS = {
     "adaptor.service": "adaptor.topics srtm.concurrency srtm.control",
     # limiting
     "limiting": "",
-    "limiting.config": "srtm.contracts srtm.limiting srtm.net",
+    "limiting.config": "limiting.store srtm.contracts srtm.limiting srtm.net",
     "limiting.checks": "srtm.contracts srtm.limiting",
     "limiting.contract_store": "limiting.nodes srtm.contracts srtm.net",
     "limiting.envoy": "srtm.contracts srtm.limiting",
@@ -152,15 +152,16 @@ ARROWS = {
     ),
     "limiting.service": (
         "limiting.api limiting.config limiting.contract_store limiting.envoy limiting.envoy_checks "
-        "limiting.grpc_server limiting.listeners limiting.nodes limiting.redis_server srtm.concurrency srtm.contracts "
-        "srtm.limiting srtm.net srtm.web"
+        "limiting.grpc_server limiting.listeners limiting.nodes limiting.redis_server limiting.store "
+        "srtm.concurrency srtm.contracts srtm.limiting srtm.net srtm.web"
     ),
     "limiting.nodes": (
-        "limiting.checks limiting.config limiting.replication limiting.replication.gossiped limiting.wire "
-        "srtm.concurrency srtm.contracts srtm.limiting srtm.net srtm.token_bucket srtm.web"
+        "limiting.checks limiting.config limiting.replication limiting.replication.gossiped limiting.store "
+        "limiting.wire srtm.concurrency srtm.contracts srtm.limiting srtm.net srtm.token_bucket srtm.web"
     ),
     "limiting.replication": "srtm.token_bucket",
     "limiting.replication.gossiped": "limiting.replication srtm.token_bucket",
+    "limiting.store": "srtm.contracts srtm.limiting",
     "limiting.wire": "limiting.replication limiting.replication.gossiped",
     # bench
     "bench": "",
@@ -272,6 +273,10 @@ PURE_MODULES = (
     "distributor.sync.measurement_messages",
     "distributor.sync.misplaced_publishers",
     "distributor.sync.release_rates",
+    "limiting.store.address",
+    "limiting.store.breaker",
+    "limiting.store.grants",
+    "limiting.store.rules",
     "bench.harness.load.histogram_files",
     "bench.harness.load.validity",
     "bench.harness.load.workload",

@@ -62,4 +62,4 @@ def test_the_mode_of_several_nodes_is_replicated_unless_said(tmp_path: Path) -> 
         nodes_of(LimitConfig(node="a", peers="a=h:1,b=h:2", cluster_key_file=str(tmp_path / "none")))
     assert mode_named("exact") == "exact"
     with pytest.raises(BadInput, match="mode"):
-        mode_named("store")
+        mode_named("shares")
