@@ -108,6 +108,28 @@ def list_subjects(
     show("limit subjects", found, json_file, partial(_show_heaviest, found))
 
 
+@app.command()
+def bench(
+    namespace: Namespace,
+    rate: Annotated[float, typer.Option(min=1, max=100_000, help="Checks a second, at random instants.")] = 500.0,
+    seconds: Annotated[float, typer.Option(min=0.1, max=3_600, help="How long.")] = 10.0,
+    connections: Annotated[int, typer.Option(min=1, max=1_000, help="Each has one check under way.")] = 16,
+    subjects: Annotated[int, typer.Option(min=1, help="So many, bench-0 and on, in random order.")] = 1_000,
+    resp: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Ask by CL.THROTTLE here, not by HTTP; without contract.")
+    ] = None,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    json_file: JsonOption = None,
+) -> None:
+    """Measure a running service: decisions a second, and latencies since each check was due."""
+    from srtm.operations.limit_load import Plan, bench_service
+
+    plan = Plan(rate=rate, seconds=seconds, connections=connections, subjects=subjects)
+    found = run_trio(partial(bench_service, url, resp, namespace, token, plan))
+    show("limit bench", found, json_file, partial(_show_bench, found))
+
+
 @contract_app.command()
 def submit(
     file: Annotated[Path, typer.Argument(metavar="FILE.toml")],
@@ -231,6 +253,13 @@ def _show_check(found: Json, console: Console) -> None:
         console.print(f"refused by {', '.join(found['violated'])}; may pass {later}")
     for subject in found["subjects"]:
         console.print(_policies(subject))
+
+
+def _show_bench(found: Json, console: Console) -> None:
+    rows = [[name.replace("_", " "), value] for name, value in found.items()]
+    console.print(table("", ["what", "figure"], rows, left=1))
+    if found["errors"]:
+        console.print("errors are answers other than 200 and 429: ask one check by hand to see why")
 
 
 def _policies(subject: Json) -> Any:

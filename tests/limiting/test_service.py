@@ -14,6 +14,7 @@ from srtm.errors import BadInput, NotFound, Unavailable
 from srtm.log import Log
 from srtm.net.renewals import Renewals
 from srtm.net.tokens import Tokens
+from srtm.operations.limit_load import Plan, bench_service
 
 pytestmark = pytest.mark.slow
 
@@ -98,6 +99,27 @@ async def test_a_client_without_a_known_token_is_refused(tmp_path: Path) -> None
     async with LimitClient(f"http://{bound.http}") as client:
         with pytest.raises(Unavailable):
             await client.contracts()
+
+
+async def test_it_is_measured_by_both_protocols(tmp_path: Path) -> None:
+    plan = Plan(rate=100, seconds=0.5, connections=2, subjects=3)
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            bound: BoundAddresses = await nursery.start(serve, config(tmp_path, tokens=Tokens.of_one("secret")))
+            await put_for_all(bound)
+            for url, resp in ((f"http://{bound.http}", None), (None, bound.resp)):
+                found = await bench_service(url, resp, "api", "secret", plan)
+                assert (found["decisions"], found["errors"]) == (len(list(plan.instants())), 0)
+                assert found["p50_ms"] <= found["p99_ms"] <= found["max_ms"]
+                wrong = await bench_service(url, resp, "api", "wrong", plan)
+                assert (wrong["decisions"], wrong["errors"]) == (0, found["decisions"])
+            nursery.cancel_scope.cancel()
+
+
+async def put_for_all(bound: BoundAddresses) -> None:
+    document = {"namespace": "api", "subject": "bench-*", "policies": [{"name": "p", "rate": 1, "burst": 1}]}
+    async with LimitClient(f"http://{bound.http}", token="secret") as client:
+        await client.put(document)
 
 
 def test_families_of_headers_are_read() -> None:
