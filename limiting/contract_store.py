@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+import trio
 
 from limiting.nodes.decisions import Decisions
 from srtm.contracts.contract import Contract, read_contracts
 from srtm.errors import BadInput, Conflict, NotFound, Unavailable
 from srtm.net.json_file import read_json
+from srtm.web.bodies import in_portions
 
 _FILE = "contracts.json"
 MOST_CONTRACTS = 100_000
+_PORTION = 20  # contracts between two turns of other tasks: some ms
 
 
 class Versioned(NamedTuple):
-    """A contract in force. Its version grows with every change of any contract."""
+    """A contract in force. Its version grows with every change of any contract. ``document``: itself, as JSON."""
 
     contract: Contract
     version: int
+    document: msgspec.Raw
 
     @property
     def etag(self) -> str:
@@ -30,9 +34,20 @@ class Versioned(NamedTuple):
         return f'"{self.version}"'
 
 
+def _versioned(contract: Contract, version: int) -> Versioned:
+    return Versioned(contract, version, msgspec.Raw(msgspec.json.encode(contract.to_json())))
+
+
 class _Saved(msgspec.Struct):
     version: int
     contracts: list[tuple[int, dict[str, object]]]
+
+
+class _Written(msgspec.Struct):
+    """``_Saved``, of documents that are JSON already."""
+
+    version: int
+    contracts: list[tuple[int, msgspec.Raw]]
 
 
 class ContractStore:
@@ -43,6 +58,7 @@ class ContractStore:
         self._file = None if data is None else data / _FILE
         self._all: dict[tuple[str, str], Versioned] = {}
         self._namespaces: set[str] = set()
+        self._kept: dict[tuple[str, str], Versioned] = {}  # with those of ``submit`` that are not in force yet
         self._version = 0
         if self._file is not None:
             self._load(self._file)
@@ -56,7 +72,8 @@ class ContractStore:
         for contract, (version, _) in zip(
             read_contracts([document for _, document in saved.contracts]), saved.contracts, strict=True
         ):
-            self._enforce(Versioned(contract, version))
+            self._enforce(_versioned(contract, version))
+        self._kept = dict(self._all)
 
     def _enforce(self, versioned: Versioned) -> None:
         self._decisions.put(versioned.contract)
@@ -79,41 +96,70 @@ class ContractStore:
 
         ``expected``: the entity tag that the present one must have; ``*``: any. Raises BadInput, Conflict, Unavailable.
         """
-        known = self._all.get(contract.key)
+        known = self._kept.get(contract.key)
         self._check_tag(known, expected)
-        if known is not None and known.contract == contract:
-            return known
-        self.put_all([contract])
+        if known is None or known.contract != contract:
+            self.put_all([contract])
+        elif self._all.get(contract.key) is not known:  # a submission has not come to it yet
+            self._enforce(known)
         return self._all[contract.key]
 
     def put_all(self, contracts: Iterable[Contract]) -> None:
         """Put several in force and keep them: all, or none if one cannot be. Raises BadInput, Unavailable."""
-        changed = [each for each in contracts if (known := self._all.get(each.key)) is None or known.contract != each]
-        for contract in changed:
+        changed = {each.key: each for each in contracts if self._changes(each)}
+        for contract in changed.values():
             self._decisions.check_served(contract)
-        if len(self._all.keys() | {contract.key for contract in changed}) > MOST_CONTRACTS:
-            raise BadInput("contracts", len(self._all) + len(changed), f"must be at most {MOST_CONTRACTS} in all")
-        if not changed:
-            return
-        version = self._version + 1
-        after = self._all | {contract.key: Versioned(contract, version) for contract in changed}
-        self._save(after, version)
-        for contract in changed:
-            self._decisions.put(contract)
-        self._use(after, version)
+        made = [_versioned(contract, self._version + 1) for contract in changed.values()]
+        self._keep(made)
+        for versioned in made:
+            self._enforce(versioned)
+
+    async def submit(self, contracts: Iterable[Contract]) -> list[Versioned]:
+        """As ``put_all``, of many: other tasks get their turns. A change that comes meanwhile stays.
+
+        Returns the contracts as they are kept. Raises BadInput, Unavailable.
+        """
+        wanted = list(contracts)
+        made = await in_portions(self._served(each) for each in wanted if self._changes(each))
+        self._keep([each._replace(version=self._version + 1) for each in made])
+        kept = [self._kept[contract.key] for contract in wanted]
+        for number, versioned in enumerate(kept):
+            if self._kept.get(versioned.contract.key) is versioned is not self._all.get(versioned.contract.key):
+                self._enforce(versioned)
+                if number % _PORTION == 0:
+                    await trio.lowlevel.checkpoint()
+        return kept
+
+    def _changes(self, contract: Contract) -> bool:
+        known = self._kept.get(contract.key)
+        return known is None or known.contract != contract
+
+    def _served(self, contract: Contract) -> Versioned:
+        self._decisions.check_served(contract)
+        return _versioned(contract, 0)
+
+    def _keep(self, made: Collection[Versioned]) -> None:
+        """Write contracts to the file before they are in force. Raises BadInput, Unavailable."""
+        after = self._kept | {versioned.contract.key: versioned for versioned in made}
+        if len(after) > MOST_CONTRACTS:
+            raise BadInput("contracts", len(after), f"must be at most {MOST_CONTRACTS} in all")
+        if made:
+            self._save(after, self._version + 1)
+            self._kept, self._version = after, self._version + 1
 
     def remove(self, namespace: str, pattern: str, expected: str | None = None) -> None:
         """Remove a contract and its subjects. Raises NotFound, Conflict, Unavailable."""
-        known = self.get(namespace, pattern)
+        key = namespace, pattern
+        known = self._kept.get(key)
+        if known is None:
+            raise NotFound("contract", f"{namespace} {pattern}")
         self._check_tag(known, expected)
-        after = {key: each for key, each in self._all.items() if key != known.contract.key}
+        after = {each: versioned for each, versioned in self._kept.items() if each != key}
         self._save(after, self._version + 1)
-        self._decisions.remove(namespace, pattern)
-        self._use(after, self._version + 1)
-
-    def _use(self, contracts: dict[tuple[str, str], Versioned], version: int) -> None:
-        self._all, self._version = contracts, version
-        self._namespaces = {namespace for namespace, _ in contracts}
+        if self._all.pop(key, None) is not None:
+            self._decisions.remove(namespace, pattern)
+        self._kept, self._version = after, self._version + 1
+        self._namespaces = {name for name, _ in self._all}
 
     def knows(self, namespace: str) -> bool:
         """Whether a namespace has contracts."""
@@ -130,7 +176,7 @@ class ContractStore:
         """Replace the file, which is complete or not changed. Raises Unavailable."""
         if self._file is None:
             return
-        saved = _Saved(version, [(each.version, each.contract.to_json()) for each in contracts.values()])
+        saved = _Written(version, [(each.version, each.document) for each in contracts.values()])
         fresh = self._file.with_suffix(".new")
         try:
             with fresh.open("wb") as file:

@@ -297,8 +297,8 @@ class Limiter:
         """Make a subject a new one. False: it was."""
     def sweep(self, slots: int, clocks: _Clocks) -> None:
         """Look at the next ``slots`` slots, and forget subjects that have nothing used."""
-    def counts(self) -> list[tuple[int, list[tuple[int, int, int]]]]:
-        """Return for each contract's number the (allowed, refused, cost) of its policies."""
+    def counts(self, contract: int) -> list[tuple[int, int, int]] | None:
+        """Return the (allowed, refused, cost) of a contract's policies, by its number. None: there is none."""
     def heaviest(self, namespace: str, most: int) -> list[tuple[str, int, int]]:
         """Return the most checked subjects: (subject, checks, at most so many too many), heaviest first."""
     def subjects(self) -> list[tuple[str, int]]:

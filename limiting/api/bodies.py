@@ -58,9 +58,9 @@ class ReleaseBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ContractsBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Contracts, as in a contract file."""
+    """Contracts, as in a contract file. There may be many: each is decoded apart."""
 
-    contracts: list[dict[str, Any]]
+    contracts: list[msgspec.Raw]
 
 
 def grant_text(grants: list[bytes]) -> str | None:

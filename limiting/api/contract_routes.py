@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
+import msgspec
 from fastapi import FastAPI, Header, Request, Response
 
 from limiting.api.bodies import ContractsBody
 from limiting.api.parts import Parts
 from limiting.contract_store import Versioned
-from srtm.contracts.contract import read_contract, read_contracts
+from srtm.contracts.contract import check_distinct, read_contract
 from srtm.errors import BadInput
-from srtm.web.bodies import documented, json_answer
+from srtm.web.bodies import decoded, documented, in_portions, json_answer
 
 _Match = Annotated[str | None, Header(description="The contract's ETag: 409 if it was changed since.")]
 
@@ -24,15 +26,18 @@ def add_contract_routes(app: FastAPI, parts: Parts) -> None:
     @app.get("/limit/v1/contracts")
     async def list_contracts() -> Response:
         """All contracts with what was asked of their policies, by namespace and pattern."""
-        return json_answer([_view(each, parts) for each in store.all()])
+        return await _listed(store.all(), parts)
 
     @app.post("/limit/v1/contracts", openapi_extra=documented('`{"contracts": [...]}`: a contract file as JSON.'))
     async def submit(request: Request) -> Response:
         """Put several contracts in force, all or none. Others stay."""
         body = await parts.body(request, ContractsBody)
-        contracts = read_contracts(body.contracts)
-        store.put_all(contracts)
-        return json_answer([_view(store.get(*contract.key), parts) for contract in contracts])
+        contracts = await in_portions(
+            read_contract(decoded(bytes(raw), object), f"contracts[{number}]")
+            for number, raw in enumerate(body.contracts)
+        )
+        check_distinct(contracts)
+        return await _listed(await store.submit(contracts), parts)
 
     @app.get("/limit/v1/contracts/{namespace}/{pattern:path}")
     async def show_contract(namespace: str, pattern: str) -> Response:
@@ -53,6 +58,10 @@ def add_contract_routes(app: FastAPI, parts: Parts) -> None:
         """Remove a contract and its subjects."""
         store.remove(namespace, pattern, if_match)
         return Response(status_code=204)
+
+
+async def _listed(contracts: Iterable[Versioned], parts: Parts) -> Response:
+    return json_answer(await in_portions(msgspec.Raw(msgspec.json.encode(_view(each, parts))) for each in contracts))
 
 
 def _answer(versioned: Versioned, parts: Parts) -> Response:

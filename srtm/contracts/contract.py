@@ -113,12 +113,17 @@ def read_contract(document: object, place: str = "") -> Contract:
 def read_contracts(documents: Sequence[object], place: str = "contracts") -> list[Contract]:
     """Read a list of contracts. Raises BadInput, also for two of one pattern."""
     contracts = [read_contract(document, f"{place}[{i}]") for i, document in enumerate(documents)]
+    check_distinct(contracts, place)
+    return contracts
+
+
+def check_distinct(contracts: Sequence[Contract], place: str = "contracts") -> None:
+    """Raises BadInput for two contracts of one pattern."""
     first: dict[tuple[str, str], int] = {}
     for number, contract in enumerate(contracts):
         if first.setdefault(contract.key, number) != number:
             where = f"{place}[{first[contract.key]}]"
             raise BadInput(f"{place}[{number}].subject", contract.subject, f"is that of {where} in this namespace")
-    return contracts
 
 
 def contract_for(contracts: Mapping[tuple[str, str], Contract], namespace: str, subject: str) -> Contract | None:

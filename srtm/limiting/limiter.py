@@ -62,6 +62,7 @@ class Limiter:
         self._core = Core(key or secrets.token_bytes(16), max_subjects)
         self._clocks = clocks
         self._contracts: dict[int, Contract] = {}  # by the core's number
+        self._numbers: dict[tuple[str, str], int] = {}
         for contract in contracts:
             self.put(contract)
 
@@ -80,12 +81,13 @@ class Limiter:
         except ValueError as error:
             raise BadInput("contract", contract.subject, str(error)) from None
         self._contracts[number] = contract
+        self._numbers[contract.key] = number
 
     def remove(self, namespace: str, pattern: str) -> None:
         """Remove a contract and its subjects. Raises NotFound."""
         if not self._core.remove_contract(namespace, pattern):
             raise NotFound("contract", f"{namespace} {pattern}")
-        self._contracts = {n: each for n, each in self._contracts.items() if each.key != (namespace, pattern)}
+        del self._contracts[self._numbers.pop((namespace, pattern))]
 
     def check(self, namespace: str, subject: str, cost: int = 1) -> Verdict:
         """Ask all policies for ``cost`` tokens, and take them from all or from none.
@@ -149,10 +151,10 @@ class Limiter:
 
     def counts(self, contract: Contract) -> tuple[PolicyCounts, ...]:
         """What was asked of each policy of a contract in force. Raises NotFound."""
-        number = next((n for n, each in self._contracts.items() if each.key == contract.key), None)
-        if number is None:
+        number = self._numbers.get(contract.key)
+        counts = None if number is None else self._core.counts(number)
+        if number is None or counts is None:
             raise NotFound("contract", f"{contract.namespace} {contract.subject}")
-        counts = dict(self._core.counts())[number]
         named = zip(self._contracts[number].policies, counts, strict=True)
         return tuple(PolicyCounts(policy.name, *count) for policy, count in named)
 

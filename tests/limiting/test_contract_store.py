@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import trio
+import trio.testing
 
 from limiting.contract_store import ContractStore
 from limiting.nodes.decisions import Decisions
@@ -73,3 +75,54 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "contracts.json").write_text(text)
     with pytest.raises(BadInput):
         ContractStore(Decisions(Limiter()), tmp_path)
+
+
+async def test_many_are_put_in_force_between_the_turns_of_others(tmp_path: Path, nursery: trio.Nursery) -> None:
+    store, turns = ContractStore(Decisions(Limiter()), tmp_path), 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    nursery.start_soon(count)
+    wanted = [contract(pattern=f"user:{number}:*") for number in range(1_000)]
+    kept = await store.submit(wanted)
+    assert [each.contract for each in kept] == wanted
+    assert turns >= 90, "once while they are checked, once while they are put in force"
+    assert {each.version for each in kept} == {1}
+    assert store.all() == sorted(kept, key=lambda each: each.contract.key)
+    assert ContractStore(Decisions(Limiter()), tmp_path).all() == store.all()
+    assert await store.submit(wanted) == kept
+    assert store.put(contract(3)).version == 2, "what is the same makes no version"
+
+
+async def test_a_change_while_many_are_submitted_stays(tmp_path: Path, nursery: trio.Nursery) -> None:
+    limiter = Limiter()
+    store = ContractStore(Decisions(limiter), tmp_path)
+    wanted = [contract(pattern=f"user:{number}") for number in range(300)]
+    nursery.start_soon(store.submit, wanted)
+    while not store.all():
+        await trio.lowlevel.checkpoint()
+    newer = contract(9, pattern="user:299")
+    same = contract(pattern="user:298")
+    assert store.put(newer).contract == newer
+    assert store.put(same).version == 1
+    store.remove("api", "user:297")
+    await trio.testing.wait_all_tasks_blocked()
+    assert len(store.all()) == 299
+    assert limiter.peek("api", "user:299").policies[0].remaining == 9
+    with pytest.raises(NotFound):
+        limiter.peek("api", "user:297")
+    assert ContractStore(Decisions(Limiter()), tmp_path).all() == store.all()
+
+
+async def test_a_submission_that_cannot_be_served_or_kept_changes_nothing(tmp_path: Path) -> None:
+    store = ContractStore(Decisions(Limiter()), tmp_path)
+    with pytest.raises(BadInput, match="mode"):
+        await store.submit([contract(), contract(pattern="user:*", mode="store")])
+    (tmp_path / "contracts.new").mkdir()
+    with pytest.raises(Unavailable, match="cannot be kept"):
+        await store.submit([contract()])
+    assert store.all() == []

@@ -140,7 +140,7 @@ ARROWS = {
     "limiting": "",
     "limiting.config": "limiting.store srtm.contracts srtm.limiting srtm.net",
     "limiting.checks": "srtm.contracts srtm.limiting",
-    "limiting.contract_store": "limiting.nodes srtm.contracts srtm.net",
+    "limiting.contract_store": "limiting.nodes srtm.contracts srtm.net srtm.web",
     "limiting.envoy": "srtm.contracts srtm.limiting",
     "limiting.envoy_checks": "limiting.contract_store limiting.envoy limiting.nodes srtm.limiting",
     "limiting.grpc_server": "limiting.envoy srtm.net",

@@ -26,32 +26,69 @@ pub struct Contract {
 pub(crate) struct Contracts {
     pub all: BTreeMap<u32, Contract>,
     last: u32,
-    exact: HashMap<(Box<str>, Box<str>), u32>,
-    prefixes: HashMap<Box<str>, Vec<(Box<str>, u32)>>, // by namespace, longest first
+    namespaces: HashMap<Box<str>, Patterns>,
+}
+
+/// The patterns of a namespace, with the numbers of their contracts.
+#[derive(Debug, Default)]
+struct Patterns {
+    exact: HashMap<Box<str>, u32>,
+    prefixes: HashMap<Box<str>, u32>,
+    lengths: BTreeMap<usize, usize>, // of prefixes, in bytes: how many have it
+}
+
+impl Patterns {
+    fn of_subject(&self, subject: &str) -> Option<u32> {
+        if let Some(number) = self.exact.get(subject) {
+            return Some(*number);
+        }
+        let fits = |length: &usize| subject.get(..*length).and_then(|prefix| self.prefixes.get(prefix));
+        self.lengths.keys().rev().find_map(fits).copied()
+    }
+
+    fn of_pattern(&self, pattern: &str) -> Option<u32> {
+        match pattern.strip_suffix('*') {
+            None => self.exact.get(pattern).copied(),
+            Some(prefix) => self.prefixes.get(prefix).copied(),
+        }
+    }
+
+    fn add(&mut self, pattern: &str, number: u32) {
+        match pattern.strip_suffix('*') {
+            None => {
+                self.exact.insert(pattern.into(), number);
+            }
+            Some(prefix) => {
+                self.prefixes.insert(prefix.into(), number);
+                *self.lengths.entry(prefix.len()).or_default() += 1;
+            }
+        }
+    }
+
+    fn remove(&mut self, pattern: &str) {
+        let Some(prefix) = pattern.strip_suffix('*') else {
+            self.exact.remove(pattern);
+            return;
+        };
+        self.prefixes.remove(prefix);
+        if let Some(count) = self.lengths.get_mut(&prefix.len()) {
+            *count -= 1;
+            if *count == 0 {
+                self.lengths.remove(&prefix.len());
+            }
+        }
+    }
 }
 
 impl Contracts {
     /// The contract with the longest pattern that fits; a pattern without `*` comes first.
     pub fn find(&self, namespace: &str, subject: &str) -> Option<u32> {
-        // A tuple of borrowed strings cannot be looked up among owned ones without a copy; most contracts are patterns.
-        if !self.exact.is_empty()
-            && let Some(number) = self.exact.get(&(namespace.into(), subject.into()))
-        {
-            return Some(*number);
-        }
-        let patterns = self.prefixes.get(namespace)?;
-        patterns.iter().find(|(prefix, _)| subject.starts_with(&**prefix)).map(|(_, number)| *number)
+        self.namespaces.get(namespace)?.of_subject(subject)
     }
 
     /// The number of the contract with exactly this pattern.
     pub fn of_pattern(&self, namespace: &str, pattern: &str) -> Option<u32> {
-        match pattern.strip_suffix('*') {
-            None => self.exact.get(&(namespace.into(), pattern.into())).copied(),
-            Some(prefix) => {
-                let patterns = self.prefixes.get(namespace)?;
-                patterns.iter().find(|(known, _)| **known == *prefix).map(|(_, number)| *number)
-            }
-        }
+        self.namespaces.get(namespace)?.of_pattern(pattern)
     }
 
     /// Adds a contract, or puts it in the place of the one with its pattern. Returns its number, and what it replaced.
@@ -60,27 +97,51 @@ impl Contracts {
             return (number, self.all.insert(number, contract));
         }
         self.last += 1;
-        let namespace = contract.namespace.clone();
-        match contract.subject.strip_suffix('*') {
-            None => {
-                self.exact.insert((namespace, contract.subject.clone()), self.last);
-            }
-            Some(prefix) => {
-                let patterns = self.prefixes.entry(namespace).or_default();
-                patterns.push((prefix.into(), self.last));
-                patterns.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
-            }
-        }
+        self.namespaces.entry(contract.namespace.clone()).or_default().add(&contract.subject, self.last);
         self.all.insert(self.last, contract);
         (self.last, None)
     }
 
     pub fn remove(&mut self, namespace: &str, pattern: &str) -> Option<(u32, Contract)> {
         let number = self.of_pattern(namespace, pattern)?;
-        self.exact.retain(|_, known| *known != number);
-        if let Some(patterns) = self.prefixes.get_mut(namespace) {
-            patterns.retain(|(_, known)| *known != number);
-        }
+        self.namespaces.get_mut(namespace)?.remove(pattern);
         Some((number, self.all.remove(&number)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn contract(pattern: &str) -> Contract {
+        let (namespace, subject) = ("api".into(), pattern.into());
+        Contract { namespace, subject, policies: Vec::new(), shadow: false, starts_full: true }
+    }
+
+    proptest! {
+        #[test]
+        fn it_finds_what_a_look_at_each_pattern_finds(
+            steps in prop::collection::vec(("[aé]{0,3}[*]?", any::<bool>()), 0..40),
+            subject in "[aé]{0,4}",
+        ) {
+            let (mut contracts, mut patterns) = (Contracts::default(), BTreeMap::new());
+            for (pattern, adds) in steps {
+                if adds {
+                    let (number, _) = contracts.put(contract(&pattern));
+                    patterns.insert(pattern, number);
+                } else {
+                    let gone = contracts.remove("api", &pattern).map(|(number, _)| number);
+                    prop_assert_eq!(gone, patterns.remove(&pattern));
+                }
+            }
+            let fits = |pattern: &&String| {
+                pattern.strip_suffix('*').map_or(**pattern == subject, |prefix| subject.starts_with(prefix))
+            };
+            let wanted = patterns.keys().filter(fits).max_by_key(|pattern| (!pattern.ends_with('*'), pattern.len()));
+            prop_assert_eq!(contracts.find("api", &subject), wanted.map(|pattern| patterns[pattern]));
+            prop_assert_eq!(contracts.find("other", &subject), None);
+        }
     }
 }

@@ -166,6 +166,11 @@ impl Limiter {
         true
     }
 
+    /// The counts of a contract's policies. None: there is no such contract.
+    pub fn counts(&self, number: u32) -> Option<&[PolicyCounts]> {
+        self.counts.get(&number).map(Vec::as_slice)
+    }
+
     /// All contracts with the counts of their policies, by number.
     pub fn contracts(&self) -> impl Iterator<Item = (u32, &Contract, &[PolicyCounts])> {
         self.contracts.all.iter().map(|(number, contract)| (*number, contract, self.counts[number].as_slice()))

@@ -109,13 +109,10 @@ impl Limiter {
         lock(&self.0).sweep(slots, now(clocks));
     }
 
-    fn counts(&self) -> Vec<(u32, Vec<Counts>)> {
+    fn counts(&self, contract: u32) -> Option<Vec<Counts>> {
         let limiter = lock(&self.0);
-        let all = limiter.contracts();
-        all.map(|(number, _, counts)| {
-            (number, counts.iter().map(|count| (count.allowed, count.refused, count.cost)).collect())
-        })
-        .collect()
+        let counts = limiter.counts(contract)?;
+        Some(counts.iter().map(|count| (count.allowed, count.refused, count.cost)).collect())
     }
 
     fn heaviest(&self, namespace: &str, most: usize) -> Vec<(String, u64, u64)> {
