@@ -182,6 +182,7 @@ ARROWS = {
     "bench.experiments.steps": "bench.harness.cluster_runs bench.harness.load bench.harness.results",
     "bench.limiting": "",
     "bench.limit_cluster": "bench.harness.results",
+    "bench.limit_peers": "bench.harness.systems",
     "bench.scenarios": "bench.console bench.harness.load bench.harness.results bench.harness.systems",
     "bench.simulation": "bench.data bench.harness.cluster_runs bench.harness.results",
     "bench.testbed.probes": "bench.harness.cluster_runs bench.harness.load bench.harness.machine bench.testbed.net",
@@ -206,7 +207,10 @@ ARROWS = {
     "bench.experiments.figures": (
         "bench.data bench.experiments.lab bench.harness.cluster_runs bench.harness.results bench.simulation"
     ),
-    "bench.experiments.limits": ("bench.experiments.lab bench.harness.results bench.limit_cluster bench.limiting"),
+    "bench.experiments.limits": (
+        "bench.experiments.lab bench.harness.results bench.harness.systems bench.limit_cluster bench.limit_peers "
+        "bench.limiting"
+    ),
     "bench.experiments.table1": (
         "bench.comparisons.rows bench.experiments.lab bench.harness.cluster_runs bench.harness.load "
         "bench.harness.results bench.simulation"
