@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import trio
+import trio.testing
 from trio.testing import memory_stream_pair
 
 from limiting.redis_server import RedisServer
@@ -44,3 +45,31 @@ async def test_a_token_comes_first() -> None:
 async def test_what_is_no_command_ends_the_connection() -> None:
     assert (await talk([b"*1\r\n$5000\r\n"])).startswith(b"-ERR Protocol error")
     assert await talk([b"QUIT\r\n"]) == b"+OK\r\n"
+
+
+async def test_a_slow_reader_gets_every_answer_over_a_real_socket() -> None:
+    server, count = RedisServer(1_000, None), 100_000
+    ours, theirs = (trio.SocketStream(each) for each in trio.socket.socketpair())
+    said = bytearray()
+
+    async def ask() -> None:
+        await ours.send_all(b"PING\r\n" * count)
+        await ours.send_eof()
+
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(server.serve, theirs)
+            nursery.start_soon(ask)
+            await trio.testing.wait_all_tasks_blocked()
+            async for chunk in ours:
+                said += chunk
+    assert said == b"+PONG\r\n" * count
+
+
+async def test_a_client_that_goes_away_ends_its_connection_alone() -> None:
+    server = RedisServer(1_000, None)
+    ours, theirs = (trio.SocketStream(each) for each in trio.socket.socketpair())
+    await ours.send_all(b"PING\r\n")
+    await ours.aclose()
+    with trio.fail_after(10):
+        await server.serve(theirs)
