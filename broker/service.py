@@ -167,14 +167,14 @@ class Broker:
             task_status.started(bound)
 
     def add_renewals(self, renewals: Renewals) -> None:
-        """Add the files that this broker can read again, and the check of those that it cannot."""
+        """Add the files that this broker can read again."""
         for tokens in {id(each): each for each in (self._tokens, self._config.tokens) if each is not None}.values():
             if tokens.is_of_file:
                 renewals.add("tokens", tokens.renew)
         if isinstance(self._authority, TopicAccess):
             renewals.add("topic access", self._authority.renew)
         if self._config.tls_cert:
-            renewals.add("certificate", partial(tls.refuse_changed, self._settings, self._config))
+            renewals.add("certificate", partial(tls.renew, self._engine, self._config))
 
     def _warn_if_open(self, http_address: str) -> None:
         """As nsqd's, the HTTP port takes orders from whoever reaches it, unless a token is asked for."""

@@ -69,6 +69,11 @@ class Engine:
         None: a Unix socket, or switched off. Raises OSError, whose ``filename`` is the setting with the unusable
         address, or "data_path". Raises ValueError if the packet clock (``arrival_clock``) is not possible here.
         """
+    def renew_certificates(self, cert: str, key: str, root_ca: str) -> None:
+        """Take other certificates and their key (PEM) for handshakes that begin from now on.
+
+        Raises ValueError ("FIELD: RULE", as the constructor) for bad ones: those there are stay in force.
+        """
     def stop(self, patience_ms: int) -> bool:
         """Close all connections, save queued messages to ``data_path`` and join the thread. Idempotent.
 

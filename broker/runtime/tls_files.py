@@ -1,4 +1,4 @@
-"""The TLS files: read once at the start, and named if the engine cannot use them."""
+"""The TLS files: read at the start and when told to, and named if the engine cannot use them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from srtm.errors import BadInput
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
+    from srtm._native import Engine
 
 _FILES = {"tls_cert_pem": "tls_cert", "tls_key_pem": "tls_key", "tls_root_ca_pem": "tls_root_ca_file"}
 
@@ -23,23 +24,27 @@ def with_files(settings: EngineConfig, config: BrokerConfig) -> EngineConfig:
     )
 
 
-def refuse_changed(settings: EngineConfig, config: BrokerConfig) -> None:
-    """Check that the files are those that the engine has. Raises BadInput: it reads them at its start alone."""
-    now = with_files(settings, config)
-    for field, option in _FILES.items():
-        if getattr(now, field) != getattr(settings, field):
-            raise BadInput(option, getattr(config, option), "has changed, and is read at the start: restart the broker")
+def renew(engine: Engine, config: BrokerConfig) -> None:
+    """Have new handshakes take the files as they are now. Raises BadInput: the old ones stay in force."""
+    now = with_files(EngineConfig(), config)
+    try:
+        engine.renew_certificates(now.tls_cert_pem, now.tls_key_pem, now.tls_root_ca_pem)
+    except ValueError as error:
+        raise refusal(error, now, config) from None
 
 
 def _read(option: str, name: str) -> str:
     if not name:
         return ""
     try:
-        return Path(name).read_text("ascii")
+        text = Path(name).read_text("ascii")
     except OSError as error:
         raise BadInput(option, name, f"must be a file that can be read ({error.strerror})") from None
     except UnicodeDecodeError:
         raise BadInput(option, name, "must be PEM, which is text") from None
+    if not text.strip():
+        raise BadInput(option, name, "must be PEM, and is empty")
+    return text
 
 
 def refusal(error: ValueError, settings: EngineConfig, config: BrokerConfig) -> BadInput:

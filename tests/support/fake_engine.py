@@ -69,6 +69,9 @@ class FakeEngine:
         given = (port if self.config.get(f"{name}_address") else None for name, port in others.items())
         return None if "/" in self.config.get("tcp_address", "") else 4150, *given
 
+    def renew_certificates(self, cert: str, key: str, root_ca: str) -> None:
+        self.certificates = (cert, key, root_ca)
+
     def stop(self, _patience_ms: int) -> bool:
         if self.unsaved:
             self.emit(type="disk_failed", reason=self.unsaved)

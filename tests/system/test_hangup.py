@@ -1,12 +1,14 @@
-"""SIGHUP to real services: a token that is new counts, one that is removed does not, and a bad file changes nothing."""
+"""SIGHUP to real services: new tokens and certificates count, removed ones do not, and a bad file changes nothing."""
 
 from __future__ import annotations
 
 import signal
+import ssl
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from shutil import copy
 
 import httpx
 import pytest
@@ -14,6 +16,8 @@ import pytest
 from srtm.cluster.cluster_file import pick_addresses
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
+
+CERTIFICATES = Path(__file__).resolve().parents[1] / "certificates"
 
 
 def statuses(url: str) -> list[int]:
@@ -51,6 +55,33 @@ def test_tokens_are_read_again_at_sighup(tmp_path: Path, service: Sequence[str],
             process.send_signal(signal.SIGHUP)
             said_until(process, "the old one stays in force")
             assert statuses(f"http://{address}{path}") == [401, 200]
+            process.terminate()
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+
+
+def test_a_broker_shows_a_renewed_certificate_after_sighup(tmp_path: Path) -> None:
+    address, https = pick_addresses(2, {})
+    host, port = https.split(":")
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    copy(CERTIFICATES / "server.pem", certificate)
+    copy(CERTIFICATES / "server.key", key)
+    words = ["broker", "--name", "b1", "--tcp-address", address, "--http-address", "", "--https-address", https]
+    command = [sys.executable, "-m", "srtm", *words, "--tls-cert", str(certificate), "--tls-key", str(key)]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            said_until(process, "listening")
+            old = ssl.get_server_certificate((host, int(port)), timeout=5)
+            copy(CERTIFICATES / "distributor.pem", certificate)
+            process.send_signal(signal.SIGHUP)
+            said_until(process, "the old one stays in force")  # the key is not there yet
+            assert ssl.get_server_certificate((host, int(port)), timeout=5) == old
+            copy(CERTIFICATES / "distributor.key", key)
+            process.send_signal(signal.SIGHUP)
+            said_until(process, "read again and in force")
+            new = ssl.get_server_certificate((host, int(port)), timeout=5)
+            assert new.strip() == (CERTIFICATES / "distributor.pem").read_text().strip()
             process.terminate()
             assert process.wait(20) == 0
         finally:

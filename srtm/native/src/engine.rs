@@ -8,7 +8,7 @@ use pyo3::types::PyBytes;
 use srtm_engine::engine;
 use srtm_engine::engine::leases::Renewal;
 use srtm_engine::http::answer::Answer;
-use srtm_engine::io::errors::HandleError;
+use srtm_engine::io::errors::{HandleError, RenewError};
 use srtm_engine::io::handle::Handle;
 use srtm_engine::mqtt::managed_names::V3Excess;
 use srtm_engine::protocol::codec;
@@ -73,6 +73,13 @@ impl Engine {
     fn start(&self, py: Python<'_>) -> PyResult<Ports> {
         let ports = py.detach(|| self.0.start()).map_err(start_error)?;
         Ok((ports.tcp, ports.http, ports.https, ports.mqtt, ports.mqtts, ports.mqtt_ws, ports.mqtt_wss))
+    }
+
+    fn renew_certificates(&self, py: Python<'_>, cert: String, key: String, root_ca: String) -> PyResult<()> {
+        py.detach(|| self.0.renew_certificates(cert, key, root_ca)).map_err(|error| match error {
+            RenewError::Setting(error) => bad_value(error),
+            RenewError::NotRunning(error) => not_running(error),
+        })
     }
 
     fn stop(&self, py: Python<'_>, patience_ms: u64) -> bool {

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
+import ssl
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -12,6 +15,7 @@ from broker.config import BrokerConfig, EngineConfig
 from broker.options import _parser, parse_config
 from broker.runtime import tls_files as tls
 from broker.sync.state_file import SyncState
+from srtm._native import Engine
 from srtm.errors import BadInput
 
 CERTIFICATES = Path(__file__).resolve().parents[2] / "certificates"
@@ -97,12 +101,64 @@ def test_a_policy_on_the_command_line_requires_tls_unless_it_says_otherwise() ->
     assert parse_config(_parser().parse_args(files)).engine.tls_required == "false"
 
 
-def test_files_that_changed_are_refused_until_a_restart(tmp_path: Path) -> None:
-    certificate = tmp_path / "server.pem"
-    certificate.write_bytes(Path(SERVER["tls_cert"]).read_bytes())
-    config = BrokerConfig(name="b", tls_cert=str(certificate), tls_key=SERVER["tls_key"])
-    settings = tls.with_files(EngineConfig(), config)
-    tls.refuse_changed(settings, config)
-    certificate.write_text("another")
-    with pytest.raises(BadInput, match=r"tls_cert: .* has changed, and is read at the start: restart the broker"):
-        tls.refuse_changed(settings, config)
+@pytest.fixture
+def serving(tmp_path: Path) -> Iterator[tuple[BrokerConfig, Engine, int]]:
+    """A broker's settings, whose files may be changed, and its engine, which serves HTTPS at the port."""
+    names = {"tls_cert": "certificate.pem", "tls_key": "key.pem"}
+    for option, name in names.items():
+        (tmp_path / name).write_bytes(Path(SERVER[option]).read_bytes())
+    config = BrokerConfig(
+        name="b", https_address="127.0.0.1:0", **{option: str(tmp_path / name) for option, name in names.items()}
+    )
+    settings = tls.with_files(starting.engine_settings(config, SyncState()), config)
+    settings = msgspec.structs.replace(settings, tcp_address="", http_address="", data_path="")
+    engine = starting.make_engine(settings, config)
+    port = starting.start_engine(engine, settings).https
+    engine.open_http()
+    yield config, engine, port
+    engine.stop(1_000)
+
+
+def certificate_of(port: int) -> str:
+    """What a new connection is shown."""
+    return ssl.get_server_certificate(("127.0.0.1", port), timeout=5).strip()
+
+
+def test_renewed_files_are_shown_to_new_connections_and_open_ones_go_on(
+    serving: tuple[BrokerConfig, Engine, int],
+) -> None:
+    config, engine, port = serving
+    first = Path(SERVER["tls_cert"]).read_text().strip()
+    assert certificate_of(port) == first
+    context = ssl.create_default_context(cafile=SERVER["tls_cert"])
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    opened = http.client.HTTPSConnection("127.0.0.1", port, timeout=5, context=context)
+    opened.connect()
+    for option, file in ((config.tls_cert, "distributor.pem"), (config.tls_key, "distributor.key")):
+        Path(option).write_bytes((CERTIFICATES / file).read_bytes())
+    tls.renew(engine, config)
+    assert certificate_of(port) == (CERTIFICATES / "distributor.pem").read_text().strip() != first
+    opened.request("GET", "/ping")
+    assert opened.getresponse().read() == b"OK"
+    opened.close()
+
+
+@pytest.mark.parametrize(
+    ("option", "content", "rule"),
+    [
+        ("tls_cert", "nonsense", "must hold a certificate in PEM"),
+        ("tls_cert", "", "must be PEM, and is empty"),
+        ("tls_key", "", "must be PEM, and is empty"),
+        ("tls_key", (CERTIFICATES / "client.key").read_text(), "must be the key of the certificate"),
+    ],
+)
+def test_bad_files_are_refused_by_name_and_leave_the_old_in_force(
+    serving: tuple[BrokerConfig, Engine, int], option: str, content: str, rule: str
+) -> None:
+    config, engine, port = serving
+    file = Path(getattr(config, option))
+    file.write_text(content)
+    with pytest.raises(BadInput, match=rule) as refused:
+        tls.renew(engine, config)
+    assert (refused.value.field, refused.value.value) == (option, str(file))
+    assert certificate_of(port) == Path(SERVER["tls_cert"]).read_text().strip()

@@ -163,6 +163,11 @@ impl Engine {
         Self { tls: Handshakes::new(tls), ..Self::new(config) }
     }
 
+    /// Other certificates, for handshakes that begin from now on. Sessions of before are not resumed.
+    pub fn renew_tls(&mut self, tls: Arc<ServerConfig>) {
+        self.tls.config = Some(tls);
+    }
+
     // ---- input from the network -----------------------------------------------------------------------------------
 
     pub fn handle_accept(&mut self, remote: &str, now: Nanos) -> ConnKey {

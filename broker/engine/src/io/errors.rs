@@ -24,6 +24,15 @@ impl From<HandleError> for std::io::Error {
     }
 }
 
+/// Why certificates are not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum RenewError {
+    #[error(transparent)]
+    Setting(#[from] BadSetting),
+    #[error(transparent)]
+    NotRunning(#[from] NotRunning),
+}
+
 /// Why an engine does not start. `field`: the setting whose address cannot be listened on, or whose directory cannot be
 /// used.
 #[derive(Debug, thiserror::Error)]

@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustls::ServerConfig;
 use serde::Serialize;
 
-use crate::config::Config;
+use crate::config::{BadSetting, Config};
 use crate::engine::Engine;
 use crate::engine::control::TopicBins;
 use crate::engine::mqtt::inspection::{RetainedView, SessionView};
@@ -21,7 +21,7 @@ use crate::engine::snapshot::Snapshot;
 use crate::event::Event;
 use crate::http::Handed;
 use crate::io::clock::{ClockMap, monotonic};
-use crate::io::errors::{HandleError, NotRunning, StartError};
+use crate::io::errors::{HandleError, NotRunning, RenewError, StartError};
 use crate::io::files::Files;
 use crate::io::host::heap;
 use crate::io::listener::{self, Ports};
@@ -113,6 +113,19 @@ impl Handle {
             return thread.join().is_ok() && !self.shared.unsaved.load(Ordering::Acquire);
         }
         ended && !self.shared.unsaved.load(Ordering::Acquire)
+    }
+
+    /// Take other certificates: handshakes that begin from now on get them. If they are refused, those there are stay.
+    pub fn renew_certificates(&self, cert_pem: String, key_pem: String, root_ca_pem: String) -> Result<(), RenewError> {
+        let config = Config {
+            tls_cert_pem: cert_pem,
+            tls_key_pem: key_pem,
+            tls_root_ca_pem: root_ca_pem,
+            ..self.config.clone()
+        };
+        let none = || BadSetting::new("tls_cert_pem", "must hold a certificate in PEM");
+        let tls = server_config(&config)?.ok_or_else(none)?;
+        Ok(self.call(|engine, _| engine.renew_tls(tls))?)
     }
 
     /// Run `command` between two turns and wait for what it gives.
