@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -49,6 +50,32 @@ class MqttRule(msgspec.Struct, frozen=True, kw_only=True):
     pattern: str
 
 
+AccessAction = Literal["read", "write", "readwrite", "deny"]
+
+
+class TopicRow(msgspec.Struct, frozen=True):
+    """A row of who may do what (``broker.nsqd.topic_access``); ``*`` in identity and pattern: any characters."""
+
+    identity: str
+    action: AccessAction
+    pattern: str
+
+
+class TokenHolder(msgspec.Struct, frozen=True, kw_only=True):
+    """A token by whose name rows judge."""
+
+    sha256: bytes  # base64 on the way to the engine
+    name: str
+    operator: bool  # it may do everything
+
+
+class TopicRules(msgspec.Struct, frozen=True, kw_only=True):
+    """Who may do what by NSQ, HTTP and MQTT."""
+
+    rows: tuple[TopicRow, ...]
+    tokens: tuple[TokenHolder, ...]
+
+
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The engine's settings, as JSON (docs/reference.md, "Configuration"). Made by ``broker.startup``, read by
     ``srtm._native.Engine``."""
@@ -75,6 +102,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     mqtt_max_session_expiry_s: int = 604_800  # 7 days
     http_idle_timeout_ms: int = 0  # 0: for ever
     http_token: str = ""  # that /pub and /mpub ask for; "": none
+    topic_rules: TopicRules | None = None  # set by ``broker.service`` from rows and tokens; None: no rows
     realtime: bool = False  # real-time priority for its thread; needs CAP_SYS_NICE
     node_id: int = 0  # part of message ids; different on each broker of a host
     version: str = "1.3.0"
@@ -228,7 +256,7 @@ class BrokerConfig:
     lookupd_tcp_addresses: tuple[str, ...] = ()
     auth_http_addresses: tuple[str, ...] = ()  # (): AUTH is disabled
     auth_http_request_method: str = "get"
-    topic_acl_file: str = ""  # rows of who may do what, by the names of ``tokens``; "": AUTH asks the servers, if any
+    topic_acl_file: str = ""  # rows of who may do what by NSQ, HTTP and MQTT, by the names of ``tokens``; "": none
     http_client_connect_timeout_ms: int = 2_000
     http_client_request_timeout_ms: int = 5_000
     tls_cert: str = ""  # PEM files; "": no TLS
@@ -323,7 +351,8 @@ class BrokerConfig:
         for name in ("mqtts_address", "mqtt_wss_address"):
             if getattr(self, name) and not self.tls_cert:
                 raise BadInput(name, getattr(self, name), "needs tls_cert and tls_key")
-        is_safe = self.mqtt_allow_anonymous or by_certificate or self.engine.mqtt_users is not None
+        asks = self.engine.mqtt_users is not None or bool(self.topic_acl_file)
+        is_safe = self.mqtt_allow_anonymous or by_certificate or asks
         for name in MQTT_ADDRESSES:
             address: str = getattr(self, name)
             if not address:
@@ -332,7 +361,7 @@ class BrokerConfig:
             if self.auth_http_addresses:
                 raise BadInput(name, address, "must not be given with auth servers, which it cannot ask")
             if not (is_safe or is_loopback(address)):
-                rule = "must be on loopback without --mqtt-password-file; --mqtt-allow-anonymous allows it"
+                rule = "must be on loopback, or with --mqtt-password-file, --topic-acl-file or --mqtt-allow-anonymous"
                 raise BadInput(name, address, rule)
         if not re.fullmatch(r"[.a-zA-Z0-9_-]{1,64}", self.engine.mqtt_topic):
             raise BadInput(

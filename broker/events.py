@@ -116,8 +116,8 @@ class LimitReached(msgspec.Struct, frozen=True, tag="limit_reached"):
         return _CUT_OFF.get(self.limit, "clients meet a limit")
 
 
-class MqttDenied(msgspec.Struct, frozen=True, tag="mqtt_denied"):
-    """MQTT clients were denied something, ``times`` since the last event (at most one in 10 s for each action).
+class Denied(msgspec.Struct, frozen=True, tag="denied"):
+    """Clients were denied something, ``times`` since the last event (at most one in 10 s for each action).
 
     ``client`` was the first, ``name`` that of its message or filter, or of its user.
     """
@@ -150,7 +150,7 @@ Event = (
     | DiskRepaired
     | AcceptFailed
     | LimitReached
-    | MqttDenied
+    | Denied
     | Failed
 )
 

@@ -194,7 +194,7 @@ def _parser() -> argparse.ArgumentParser:
         "--topic-acl-file",
         default="",
         metavar="FILE",
-        help="who may do what (IDENTITY ACTION PATTERN a line), by the token of AUTH; needs --tokens",
+        help="who may do what by NSQ, HTTP and MQTT (IDENTITY ACTION PATTERN a line); needs --tokens",
     )
     _add_tls(parser)
     add_mqtt(parser)

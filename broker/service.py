@@ -28,10 +28,10 @@ from broker.leases.gdrl_agent import GdrlAgent
 from broker.leases.lease_holder import LeaseHolder
 from broker.member import Membership
 from broker.nsqd import metadata
-from broker.nsqd.authorization import Authorizer, authority
+from broker.nsqd.authorization import Authorizer, auth_servers
 from broker.nsqd.metadata_writer import TopicListWriter
 from broker.nsqd.nsqlookupd import Identity, Nsqlookupds, Registration, registrations
-from broker.nsqd.topic_access import TopicAccess
+from broker.nsqd.topic_access import TopicAccess, with_rules
 from broker.runtime import tls_files as tls
 from broker.runtime.acceptance import Acceptance
 from broker.runtime.addresses import BoundAddresses, Ports, bound_addresses, broadcast_address
@@ -77,7 +77,7 @@ async def serve(
         incarnation = stack.enter_context(locked(directory))
         saved = metadata.load(directory)
         state = load_state(directory)
-        settings = tls.with_files(engine_settings(config, state), config)
+        settings = with_rules(tls.with_files(engine_settings(config, state), config), config)
         engine = make_engine(settings, config)
         if config.tls_cert:
             log.info("TLS is offered", oldest=tls.oldest_version(settings))
@@ -113,8 +113,7 @@ class Broker:
         self._health = Health(engine)
         self._acceptance = Acceptance(engine, self._health)
         self._topic_list_writer = TopicListWriter(engine, Path(config.data_path), settings.version, self._health, log)
-        self._authority = authority(config)
-        self._authorizer = Authorizer(engine, self._authority, log)
+        self._authorizer = Authorizer(engine, auth_servers(config), log)
         self._holder = LeaseHolder(engine, self._topic_list_writer.buckets.forget)
         self._lookups = self._make_lookups()
         self._channel_discovery = ChannelDiscovery(config, engine, self._lookups, self._holder.is_managed, log)
@@ -171,8 +170,10 @@ class Broker:
         for tokens in {id(each): each for each in (self._tokens, self._config.tokens) if each is not None}.values():
             if tokens.is_of_file:
                 renewals.add("tokens", tokens.renew)
-        if isinstance(self._authority, TopicAccess):
-            renewals.add("topic access", self._authority.renew)
+        rules = self._settings.topic_rules
+        if rules is not None and self._config.tokens is not None:
+            access = TopicAccess(self._engine, self._config.topic_acl_file, self._config.tokens, rules.rows)
+            renewals.add("topic access", access.renew)
         if self._config.tls_cert:
             renewals.add("certificate", partial(tls.renew, self._engine, self._config))
 
@@ -333,8 +334,8 @@ class Broker:
                 self._log.failure("no room for more connections: those that come now wait", reason=reason)
             case events.LimitReached(limit, client, times):
                 self._log.warning(event.in_words(), limit=limit, first=client, times=times)
-            case events.MqttDenied(action, client, name, times):
-                self._log.warning("MQTT clients are denied", action=action, first=client, name=name, times=times)
+            case events.Denied(action, client, name, times):
+                self._log.warning("clients are denied", action=action, first=client, name=name, times=times)
             case events.Failed(reason):
                 raise InternalError(f"the engine cannot go on: {reason}")
 

@@ -34,7 +34,7 @@ def engine_settings(config: BrokerConfig, state: SyncState) -> EngineConfig:
         mqtts_address=_optional_address("mqtts_address", config.mqtts_address),
         mqtt_ws_address=_optional_address("mqtt_ws_address", config.mqtt_ws_address),
         mqtt_wss_address=_optional_address("mqtt_wss_address", config.mqtt_wss_address),
-        mqtt_anonymous=config.mqtt_allow_anonymous or config.engine.mqtt_users is None,
+        mqtt_anonymous=config.mqtt_allow_anonymous or (config.engine.mqtt_users is None and not config.topic_acl_file),
         http_idle_timeout_ms=config.http_idle_timeout_ms,
         http_token=config.token or "",
         node_id=zlib.crc32(config.name.encode()) % 1024 if config.node_id is None else config.node_id,

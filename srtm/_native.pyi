@@ -200,6 +200,8 @@ class Engine:
 
         Returns why the JSON is invalid, or None.
         """
+    def set_topic_rules(self, rules: bytes) -> None:
+        """Have other rows of who may do what count, at once. ``rules``: ``broker.config.TopicRules`` as JSON."""
     def set_accepting(self, accepting: bool, reason: str) -> None:
         """Set whether publishes are accepted; else they are answered with E_PUB_FAILED and ``reason``.
 

@@ -11,7 +11,6 @@ import trio
 from broker.config import BrokerConfig, parse_auth_address
 from broker.events import AuthAsked
 from broker.nsqd.auth_servers import AuthServers
-from broker.nsqd.topic_access import TopicAccess
 from srtm.concurrency.repeats import Repeats
 from srtm.errors import SrtmError, Unavailable
 from srtm.log import Log
@@ -26,7 +25,7 @@ _MAX_WAITING = 4096  # for one of these: clients at a dead auth server must not 
 class Authorizer:
     """Takes any number of questions at once; some are asked at a time, the others wait."""
 
-    def __init__(self, engine: Engine, servers: AuthServers | TopicAccess, log: Log) -> None:
+    def __init__(self, engine: Engine, servers: AuthServers, log: Log) -> None:
         self._engine = engine
         self._servers = servers
         self._log = log
@@ -54,13 +53,6 @@ class Authorizer:
         times = self._failures.note(trio.current_time())
         if times:
             self._log.warning(what, client=question.remote_ip, reason=reason, times=times)
-
-
-def authority(config: BrokerConfig) -> AuthServers | TopicAccess:
-    """What answers AUTH: the rows of a file, else the auth servers. Raises BadInput for a bad file."""
-    if config.topic_acl_file and config.tokens is not None:
-        return TopicAccess(config.topic_acl_file, config.tokens)
-    return auth_servers(config)
 
 
 def auth_servers(config: BrokerConfig) -> AuthServers:

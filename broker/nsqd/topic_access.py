@@ -1,48 +1,31 @@
-"""Who may publish to and subscribe to which topics, by the token that a client sends with AUTH: rows of a file.
+"""Who may publish to and subscribe to which topics, by NSQ, HTTP and MQTT alike: rows of a file. The engine judges.
 
-One row a line: ``IDENTITY ACTION PATTERN``. IDENTITY is the NAME of a token, ``*`` for every token, or a beginning of
-names with ``*`` behind it. ACTION is ``read`` (subscribe), ``write`` (publish) or ``readwrite``. PATTERN is a topic, in
-which ``*`` stands for any characters. What no row allows is denied. An operator's token may do everything.
+One row a line: ``IDENTITY ACTION PATTERN``. IDENTITY is the NAME of a token or of an MQTT user, ``*`` for everybody, or
+a beginning of names with ``*`` behind it. ACTION is ``read`` (subscribe), ``write`` (publish), ``readwrite`` or
+``deny``. PATTERN is a topic, or an MQTT name, in which ``*`` stands for any characters. What no row allows is denied,
+and ``deny`` comes before all that allow. An operator's token may do everything.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from broker.events import AuthAsked
-from broker.nsqd.auth_servers import Answer, Authorization, normalize
-from srtm.errors import BadInput, Unauthorized
-from srtm.net.tokens import OPERATOR, Holder, Tokens, read_text
+from broker.config import AccessAction, BrokerConfig, EngineConfig, TokenHolder, TopicRow, TopicRules
+from srtm.errors import BadInput
+from srtm.net.tokens import OPERATOR, Tokens, read_text
 
-TTL_S = 60  # until the engine asks again: how soon changed rows and tokens count for connections that are open
-_ACTIONS: dict[str, list[str]] = {
-    "read": ["subscribe"],
-    "write": ["publish"],
-    "readwrite": ["subscribe", "publish"],
-}
-_PATTERN = re.compile(r"[.a-zA-Z0-9_*-]+(#ephemeral)?")
+if TYPE_CHECKING:
+    from srtm._native import Engine
+
+_ACTIONS: dict[str, AccessAction] = {"read": "read", "write": "write", "readwrite": "readwrite", "deny": "deny"}
+_PATTERN = re.compile(r"[!-~]+")
+_WILDCARDS = re.compile(r"\+|#(?!ephemeral$)")
 
 
-@dataclass(frozen=True)
-class Row:
-    """One row."""
-
-    identity: str
-    action: str
-    pattern: str
-
-    def is_of(self, name: str) -> bool:
-        """Whether the row counts for the token of this name."""
-        if self.identity.endswith("*"):
-            return name.startswith(self.identity[:-1])
-        return name == self.identity
-
-
-def read_rows(path: str) -> tuple[Row, ...]:
+def read_rows(path: str) -> tuple[TopicRow, ...]:
     """Read a file of rows. Raises BadInput, which names the line."""
     rows = []
     for number, line in enumerate(read_text("topic_acl_file", path).splitlines(), start=1):
@@ -54,45 +37,44 @@ def read_rows(path: str) -> tuple[Row, ...]:
             raise BadInput(place, line, "must be IDENTITY ACTION PATTERN")
         identity, action, pattern = words
         if action not in _ACTIONS:
-            raise BadInput(place, action, "must be read, write or readwrite: what no row allows is denied")
+            raise BadInput(place, action, f"must be one of {', '.join(_ACTIONS)}")
         if "*" in identity[:-1]:
             raise BadInput(place, identity, "must have a * at its end alone")
-        if _PATTERN.fullmatch(pattern) is None:
-            raise BadInput(place, pattern, "must be the name of a topic, with * for any characters")
-        rows.append(Row(identity, action, pattern))
+        if _PATTERN.fullmatch(pattern) is None or _WILDCARDS.search(pattern):
+            rule = "must be a topic or an MQTT name, with * for any characters, and without + and #"
+            raise BadInput(place, pattern, rule)
+        rows.append(TopicRow(identity, _ACTIONS[action], pattern))
     return tuple(rows)
 
 
-class TopicAccess:
-    """Answers AUTH by the rows of a file, in the place of an auth server. Raises BadInput for a bad file."""
+def rules_of(rows: tuple[TopicRow, ...], tokens: Tokens) -> TopicRules:
+    """The rows, and the tokens by whose names they judge, as the engine takes them."""
+    holders = (
+        TokenHolder(sha256=sha256, name=holder.name, operator=holder.scope == OPERATOR)
+        for sha256, holder in tokens.holders()
+    )
+    return TopicRules(rows=rows, tokens=tuple(holders))
 
-    def __init__(self, path: str, tokens: Tokens) -> None:
+
+def with_rules(settings: EngineConfig, config: BrokerConfig) -> EngineConfig:
+    """The settings with rows and tokens, where there are rows. Raises BadInput."""
+    if not config.topic_acl_file or config.tokens is None:
+        return settings
+    return msgspec.structs.replace(settings, topic_rules=rules_of(read_rows(config.topic_acl_file), config.tokens))
+
+
+class TopicAccess:
+    """Rows and tokens that count in ``engine``, which may be read again."""
+
+    def __init__(self, engine: Engine, path: str, tokens: Tokens, rows: tuple[TopicRow, ...]) -> None:
+        self._engine = engine
         self._path = path
         self._tokens = tokens
-        self._rows: Sequence[Row] = read_rows(path)
+        self._rows = rows
 
     def renew(self) -> None:
-        """Read the file again. Raises BadInput; then the old rows stay in force."""
-        self._rows = read_rows(self._path)
-
-    async def ask(self, question: AuthAsked) -> bytes:
-        """Return what the client may do. Raises Unauthorized for a token that is not known."""
-        holder = self._tokens.holder(question.secret.decode(errors="replace"))
-        if holder is None:
-            raise Unauthorized
-        answer = Answer(ttl=TTL_S, identity=holder.name, authorizations=self._granted(holder))
-        return normalize(msgspec.json.encode(answer))
-
-    def _granted(self, holder: Holder) -> list[Authorization]:
-        rows = [Row("*", "readwrite", "*")] if holder.scope == OPERATOR else self._rows
-        return [
-            msgspec.convert(
-                {"topic": _regex(row.pattern), "channels": [".*"], "permissions": _ACTIONS[row.action]}, Authorization
-            )
-            for row in rows
-            if row.is_of(holder.name)
-        ]
-
-
-def _regex(pattern: str) -> str:
-    return f"^{'.*'.join(map(re.escape, pattern.split('*')))}$"
+        """Read the rows again, and have them and the tokens count. Raises BadInput; then the old rows stay in force."""
+        try:
+            self._rows = read_rows(self._path)
+        finally:  # a token that is gone must not count on because rows are bad
+            self._engine.set_topic_rules(msgspec.json.encode(rules_of(self._rows, self._tokens)))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
@@ -122,6 +122,10 @@ class Tokens:
     def holder(self, token: str) -> Holder | None:
         """The holder of ``token``; None: it is not known."""
         return self._found(token)
+
+    def holders(self) -> Iterator[tuple[bytes, Holder]]:
+        """The SHA-256 of each token, and its holder."""
+        yield from self._digests.items()
 
     def allows(self, token: str, scopes: Collection[Scope]) -> bool:
         """Whether ``token`` is one of these, and its scope is ``operator`` or in ``scopes``."""

@@ -275,6 +275,9 @@ class FakeEngine:
         self.calls.append(("set_authorization", connection, answer))
         return None
 
+    def set_topic_rules(self, rules: bytes) -> None:
+        self.calls.append(("set_topic_rules", msgspec.json.decode(rules)))
+
     def set_accepting(self, accepting: bool, reason: str) -> None:
         self.calls.append(("set_accepting", accepting, reason))
         self.accepting, self.reason = accepting, reason

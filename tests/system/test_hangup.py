@@ -88,6 +88,32 @@ def test_a_broker_shows_a_renewed_certificate_after_sighup(tmp_path: Path) -> No
             process.kill()
 
 
+def test_rows_of_who_may_do_what_are_read_again_at_sighup(tmp_path: Path) -> None:
+    address, web = pick_addresses(2, {})
+    rows, tokens = tmp_path / "rows", tmp_path / "tokens"
+    rows.write_text("cars write roads-*\ncars deny roads-secret\n")
+    tokens.write_text("client cars c\n")
+    words = ["broker", "--name", "b1", "--tcp-address", address, "--http-address", web, "--tokens", str(tokens)]
+    command = [sys.executable, "-m", "srtm", *words, "--topic-acl-file", str(rows)]
+
+    def published(topic: str) -> int:
+        headers = {"Authorization": "Bearer c"}
+        return httpx.post(f"http://{web}/pub?topic={topic}", content=b"x", headers=headers, trust_env=False).status_code
+
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            said_until(process, "listening")
+            assert [published(topic) for topic in ("roads-7", "roads-secret", "lanes")] == [200, 403, 403]
+            rows.write_text("cars write lanes\n")
+            process.send_signal(signal.SIGHUP)
+            said_until(process, "renewed='topic access'")
+            assert [published(topic) for topic in ("roads-7", "lanes")] == [403, 200]
+            process.terminate()
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+
+
 def said_until(process: subprocess.Popen[str], words: str) -> None:
     assert process.stderr is not None
     for line in process.stderr:

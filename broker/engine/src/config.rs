@@ -42,7 +42,7 @@ pub enum TlsRequired {
 /// What a rule of the access file says of the names of its pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum MqttAction {
+pub enum AccessAction {
     Read,
     Write,
     ReadWrite,
@@ -55,8 +55,34 @@ pub enum MqttAction {
 pub struct MqttRule {
     pub user: Option<String>, // None: clients without a user name
     pub all: bool,            // a pattern: whoever it is
-    pub action: MqttAction,
+    pub action: AccessAction,
     pub pattern: String,
+}
+
+/// A row of who may do what (`protocol::topic_access`). In identity and pattern `*` stands for any characters.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TopicRow {
+    pub identity: String,
+    pub action: AccessAction,
+    pub pattern: String,
+}
+
+/// A token by whose name rows judge.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenHolder {
+    pub sha256: String, // in base64
+    pub name: String,
+    pub operator: bool, // it may do everything
+}
+
+/// Who may do what by NSQ, HTTP and MQTT.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TopicRules {
+    pub rows: Vec<TopicRow>,
+    pub tokens: Vec<TokenHolder>,
 }
 
 /// A user and the hash of his password.
@@ -129,6 +155,7 @@ pub struct Config {
     pub mqtt_max_session_expiry_s: u32,
     pub http_idle_timeout_ms: u64,
     pub http_token: String,
+    pub topic_rules: Option<TopicRules>, // None: none but AUTH's servers and MQTT's rules
     pub realtime: bool,
     pub node_id: u16,
     pub version: String,
@@ -256,6 +283,7 @@ impl Default for Config {
             mqtt_max_session_expiry_s: 604_800,
             http_idle_timeout_ms: 0,
             http_token: String::new(),
+            topic_rules: None,
             realtime: false,
             node_id: 0,
             version: "1.3.0".into(),

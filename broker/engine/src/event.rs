@@ -80,9 +80,9 @@ pub enum Event {
         client: String,
         times: u64,
     },
-    /// MQTT clients were denied something by passwords or access rules, the first of them `client`, with the `name` of a
-    /// message, a filter or a user; at most once in 10 s for each action.
-    MqttDenied {
+    /// Clients were denied something by passwords, tokens or access rules, the first of them `client`, with the `name` of
+    /// a message, a filter or a user; at most once in 10 s for each action.
+    Denied {
         action: &'static str,
         client: String,
         name: String,

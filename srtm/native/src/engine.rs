@@ -324,6 +324,11 @@ impl Engine {
         self.call(py, move |engine, now| engine.set_authorization(connection, answer.as_deref(), now).err())
     }
 
+    fn set_topic_rules(&self, py: Python<'_>, rules: &[u8]) -> PyResult<()> {
+        let rules = serde_json::from_slice(rules).map_err(bad_value)?;
+        self.call(py, move |engine, _| engine.set_topic_rules(rules))
+    }
+
     fn set_accepting(&self, py: Python<'_>, accepting: bool, reason: String) -> PyResult<()> {
         self.call(py, move |engine, now| engine.set_accepting(accepting, &reason, now))
     }

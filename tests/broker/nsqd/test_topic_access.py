@@ -1,27 +1,27 @@
-"""Rows of who may do what: read, judged by names of tokens, and put to the engine as nsqd's authorizations."""
+"""Rows of who may do what: read from a file, put to the engine, which judges, and read again."""
 
 from __future__ import annotations
 
-import json
-import re
+import hashlib
 from pathlib import Path
 
 import pytest
 
-from broker.config import BrokerConfig
-from broker.events import AuthAsked
-from broker.nsqd.topic_access import TopicAccess, read_rows
-from srtm.errors import BadInput, Unauthorized
+from broker.config import BrokerConfig, EngineConfig, TopicRow
+from broker.nsqd.topic_access import TopicAccess, read_rows, rules_of, with_rules
+from broker.startup import engine_settings
+from broker.sync.state_file import SyncState
+from srtm.errors import BadInput
 from srtm.net.tokens import Tokens
+from tests.support.fake_engine import FakeEngine
 
 ROWS = """
 # the fleet
 cars     write      roads-*
-cars     read       answers
-car-*    readwrite  telemetry.v1
-*        read       news
+car-*    deny       plant/*/secret
+*        read       news#ephemeral
 """
-TOKENS = Tokens.parsed("tokens", "operator ann o\nclient cars c\nclient car-7 7\nclient bikes b\n")
+TOKENS = Tokens.parsed("tokens", "operator ann o\nclient cars c\n")
 
 
 @pytest.fixture
@@ -31,62 +31,52 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def put(file: Path, text: str) -> None:
-    file.write_text(text)
+def test_the_engine_gets_the_rows_and_the_digests_of_the_tokens(file: Path) -> None:
+    config = BrokerConfig(name="b", topic_acl_file=str(file), tokens=TOKENS)
+    rules = with_rules(EngineConfig(), config).topic_rules
+    assert rules is not None
+    assert rules.rows == (
+        TopicRow("cars", "write", "roads-*"),
+        TopicRow("car-*", "deny", "plant/*/secret"),
+        TopicRow("*", "read", "news#ephemeral"),
+    )
+    assert [(holder.name, holder.operator) for holder in rules.tokens] == [("ann", True), ("cars", False)]
+    assert rules.tokens[1].sha256 == hashlib.sha256(b"c").digest()
 
 
-async def may(access: TopicAccess, token: str, permission: str, topic: str) -> bool:
-    question = AuthAsked(connection=1, secret=token.encode(), remote_ip="127.0.0.1", tls=False, common_name="")
-    granted = json.loads(await access.ask(question))["authorizations"]
-    return any(re.search(one["topic"], topic) and permission in one["permissions"] for one in granted)
-
-
-@pytest.mark.parametrize(
-    ("token", "permission", "topic", "allowed"),
-    [
-        ("c", "publish", "roads-7", True),
-        ("c", "subscribe", "roads-7", False),
-        ("c", "publish", "my-roads-7", False),
-        ("c", "subscribe", "answers", True),
-        ("c", "subscribe", "answers2", False),
-        ("c", "publish", "telemetry.v1", False),
-        ("7", "publish", "telemetry.v1", True),
-        ("7", "publish", "telemetryXv1", False),
-        ("b", "subscribe", "news", True),
-        ("b", "publish", "news", False),
-        ("o", "publish", "anything", True),
-    ],
-)
-async def test_a_token_may_do_what_a_row_of_its_name_allows(
-    file: Path, token: str, permission: str, topic: str, allowed: bool
-) -> None:
-    assert await may(TopicAccess(str(file), TOKENS), token, permission, topic) is allowed
-
-
-async def test_an_unknown_token_gets_nothing(file: Path) -> None:
-    with pytest.raises(Unauthorized):
-        await may(TopicAccess(str(file), TOKENS), "x", "publish", "news")
-
-
-async def test_renewed_rows_count_and_bad_ones_leave_the_old(file: Path) -> None:
-    access = TopicAccess(str(file), TOKENS)
-    put(file, "bikes write lanes\n")
+def test_renewed_rows_and_tokens_go_to_the_engine(file: Path, tmp_path: Path) -> None:
+    listed = tmp_path / "tokens"
+    listed.write_text("client cars c\n")
+    engine, tokens = FakeEngine(), Tokens.read("tokens", str(listed))
+    access = TopicAccess(engine, str(file), tokens, read_rows(str(file)))
+    file.write_text("bikes write lanes\n")
     access.renew()
-    assert await may(access, "b", "publish", "lanes")
-    assert not await may(access, "c", "publish", "roads-7")
-    put(file, "bikes\n")
+    assert engine.calls[-1][1]["rows"] == [{"identity": "bikes", "action": "write", "pattern": "lanes"}]
+
+
+def test_bad_rows_leave_the_old_in_force_and_a_removed_token_goes_all_the_same(file: Path, tmp_path: Path) -> None:
+    listed = tmp_path / "tokens"
+    listed.write_text("client cars c\nclient bikes b\n")
+    engine, tokens = FakeEngine(), Tokens.read("tokens", str(listed))
+    access = TopicAccess(engine, str(file), tokens, read_rows(str(file)))
+    file.write_text("bikes\n")
+    listed.write_text("client bikes b\n")
+    tokens.renew()
     with pytest.raises(BadInput, match="topic_acl_file line 1"):
         access.renew()
-    assert await may(access, "b", "publish", "lanes")
+    put = engine.calls[-1][1]
+    assert len(put["rows"]) == 3
+    assert [token["name"] for token in put["tokens"]] == ["bikes"]
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
         ("cars write", "must be IDENTITY ACTION PATTERN"),
-        ("cars deny roads", "'deny': must be read, write or readwrite"),
+        ("cars forbid roads", "'forbid': must be one of read, write, readwrite, deny"),
         ("c*rs write roads", "must have a . at its end alone"),
-        ("cars write roads/7", "must be the name of a topic"),
+        ("cars write plant/+/heat", "must be a topic or an MQTT name"),
+        ("cars write plant/#", "must be a topic or an MQTT name"),
     ],
 )
 def test_a_bad_row_is_named(file: Path, line: str, said: str) -> None:
@@ -99,3 +89,12 @@ def test_rows_need_tokens_and_go_with_no_auth_server() -> None:
     for settings in ({}, {"tokens": TOKENS, "auth_http_addresses": ("127.0.0.1:1",)}):
         with pytest.raises(BadInput, match="topic_acl_file: 'f': needs --tokens"):
             BrokerConfig(name="b", topic_acl_file="f", **settings)
+
+
+def test_an_mqtt_port_beyond_this_machine_is_safe_with_rows_and_takes_nobody_without_a_name(file: Path) -> None:
+    config = BrokerConfig(name="b", topic_acl_file=str(file), tokens=TOKENS, mqtt_address="0.0.0.0:1883")
+    assert not engine_settings(config, SyncState()).mqtt_anonymous
+
+
+def test_the_rules_of_no_token_are_those_of_users_alone(file: Path) -> None:
+    assert rules_of(read_rows(str(file)), Tokens({})).tokens == ()

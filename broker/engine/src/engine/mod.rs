@@ -47,6 +47,7 @@ use crate::mqtt::saved_session::Renewal;
 use crate::protocol::codec;
 use crate::protocol::grants::Patterns;
 use crate::protocol::identify::Identity;
+use crate::protocol::topic_access::TopicAccess;
 use crate::queueing::channel::Channel;
 use crate::queueing::journal::Journal;
 use crate::queueing::message::Builder;
@@ -103,7 +104,8 @@ pub struct Engine {
     pub(crate) ids: IdMaker,
     pub(crate) builder: Builder,
     pub(crate) patterns: Patterns,
-    pub(crate) plain: Vec<u8>, // what a step of decoding gave, used again
+    pub(crate) access: Option<TopicAccess>, // None: none but AUTH's servers and MQTT's rules
+    pub(crate) plain: Vec<u8>,              // what a step of decoding gave, used again
     pub(crate) sampler: u64,
 
     pub(crate) watch_list: WatchList,
@@ -124,6 +126,7 @@ impl Engine {
             refusal: (!config.accepting).then(|| config.not_accepting_reason.clone()),
             ids: IdMaker::new(config.node_id),
             server: Server::new(config.lab_service_time_ns),
+            access: config.topic_rules.clone().map(TopicAccess::new),
             config,
             conns: SlotMap::with_key(),
             topics: SlotMap::with_key(),

@@ -60,7 +60,7 @@ impl Denials {
             let Some((client, name)) = kind.first.take() else { continue };
             let times = std::mem::take(&mut kind.times);
             kind.told_at = Some(now);
-            events.push(Event::MqttDenied { action: action.name(), client: client.into(), name: name.into(), times });
+            events.push(Event::Denied { action: action.name(), client: client.into(), name: name.into(), times });
         }
     }
 }
@@ -76,7 +76,7 @@ mod tests {
         denials.note(Action::Publish, "b", "y");
         denials.note(Action::Connect, "c", "eve");
         denials.tell(0, &mut events);
-        let denied = |action, client: &str, name: &str, times| Event::MqttDenied {
+        let denied = |action, client: &str, name: &str, times| Event::Denied {
             action,
             client: client.into(),
             name: name.into(),

@@ -5,10 +5,12 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::rc::Rc;
 
 use regex::bytes::{Regex, RegexBuilder};
 use serde::Deserialize;
 
+use crate::protocol::topic_access::{Permission, Rights};
 use crate::time::{NS_PER_S, Nanos};
 
 /// Bytes that one compiled pattern may take, and again its caches. Ordinary patterns take a tenth.
@@ -42,13 +44,6 @@ struct Rule {
     permissions: Vec<Permission>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Permission {
-    Subscribe,
-    Publish,
-}
-
 /// What a connection may do until `expires`.
 #[derive(Debug)]
 pub(crate) struct Grant {
@@ -56,7 +51,8 @@ pub(crate) struct Grant {
     identity_url: Box<str>,
     rules: Vec<Rule>,
     pub(crate) expires: Nanos,
-    publishes: Vec<Box<str>>, // topics that the rules cover: no pattern is searched twice
+    publishes: Vec<Box<str>>,   // topics that the rules cover: no pattern is searched twice
+    rights: Option<Rc<Rights>>, // those of a token, in the place of rules
 }
 
 /// A connection that said AUTH. The secret is kept, to ask the server again.
@@ -131,7 +127,20 @@ impl Grant {
             rules: answer.authorizations,
             expires: now.saturating_add(answer.ttl.saturating_mul(NS_PER_S)),
             publishes: Vec::new(),
+            rights: None,
         })
+    }
+
+    /// What the rows of a token grant, as long as they are in force.
+    pub(crate) fn of(rights: Rc<Rights>) -> Self {
+        Self {
+            identity: rights.identity.clone(),
+            identity_url: "".into(),
+            rules: Vec::new(),
+            expires: Nanos::MAX,
+            publishes: Vec::new(),
+            rights: Some(rights),
+        }
     }
 
     pub(crate) fn allows(
@@ -141,6 +150,9 @@ impl Grant {
         channel: &str,
         patterns: &mut Patterns,
     ) -> bool {
+        if let Some(rights) = &self.rights {
+            return rights.may(permission, topic);
+        }
         if permission == Permission::Publish && self.publishes.iter().any(|known| **known == *topic) {
             return true;
         }
@@ -156,12 +168,12 @@ impl Grant {
 
     /// Whether nothing is granted.
     pub(crate) fn is_empty(&self) -> bool {
-        self.rules.is_empty()
+        self.rights.as_ref().map_or(self.rules.is_empty(), |rights| rights.may_nothing())
     }
 
     pub(crate) fn response(&self) -> Vec<u8> {
         let (identity, url) = (serde_json::Value::from(&*self.identity), serde_json::Value::from(&*self.identity_url));
-        format!(r#"{{"identity":{identity},"identity_url":{url},"permission_count":{}}}"#, self.rules.len())
-            .into_bytes()
+        let count = self.rights.as_ref().map_or(self.rules.len(), |rights| rights.count());
+        format!(r#"{{"identity":{identity},"identity_url":{url},"permission_count":{count}}}"#).into_bytes()
     }
 }

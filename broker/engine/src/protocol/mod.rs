@@ -8,4 +8,5 @@ pub mod errors;
 pub mod grants;
 pub mod identify;
 pub mod mqtt;
+pub mod topic_access;
 pub mod verb;

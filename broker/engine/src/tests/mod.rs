@@ -30,6 +30,7 @@ mod reference;
 mod small_reads;
 mod stamps;
 mod tls_first;
+mod topic_access;
 mod work_budget;
 mod zone_preference;
 

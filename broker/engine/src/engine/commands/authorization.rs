@@ -6,12 +6,15 @@ use slotmap::{Key, KeyData};
 
 use crate::clients::pending_input::WaitFor;
 use crate::clients::reply::Reply;
+use crate::config::TopicRules;
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::keys::ConnKey;
+use crate::mqtt::denials::Action;
 use crate::protocol::codec::Command;
 use crate::protocol::errors::{self, WireError, quoted};
-use crate::protocol::grants::{Auth, Grant, Permission};
+use crate::protocol::grants::{Auth, Grant};
+use crate::protocol::topic_access::Permission;
 use crate::time::Nanos;
 
 /// What a command needs: its name, the permission, topic and channel. `None`: it is free.
@@ -35,9 +38,29 @@ impl Engine {
         if !self.config.auth_required {
             return Err(WireError::new(errors::E_AUTH_DISABLED, "AUTH disabled"));
         }
-        conn.auth = Some(Box::new(Auth { secret: secret.into(), grant: None }));
-        self.ask_for_authorization(key);
+        let Some(access) = &self.access else {
+            conn.auth = Some(Box::new(Auth { secret: secret.into(), grant: None }));
+            self.ask_for_authorization(key);
+            return Ok(());
+        };
+        let Some(rights) = access.of_token(secret).cloned() else {
+            let host = conn.remote_host().trim_matches(['[', ']']).to_owned();
+            self.mqtt.denials.note(Action::Connect, &host, "");
+            return Err(WireError::new(errors::E_AUTH_FAILED, "AUTH failed"));
+        };
+        let grant = Grant::of(rights);
+        let (response, empty) = (grant.response(), grant.is_empty());
+        conn.auth = Some(Box::new(Auth { secret: Box::default(), grant: Some(grant) }));
+        if empty {
+            return Err(WireError::new(errors::E_UNAUTHORIZED, "AUTH no authorizations found"));
+        }
+        self.turn.replies.push((key, Reply::Json(response)));
         Ok(())
+    }
+
+    /// Other rows and tokens of who may do what, at once for all who are connected.
+    pub fn set_topic_rules(&mut self, rules: TopicRules) {
+        self.access.get_or_insert_default().replace(rules);
     }
 
     fn ask_for_authorization(&mut self, key: ConnKey) {

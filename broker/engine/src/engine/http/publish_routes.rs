@@ -99,7 +99,9 @@ impl Engine {
     fn is_taken(&self, key: ConnKey, head: &Head<'_, '_>) -> bool {
         let is_safe_enough =
             |conn: &Connection| conn.http.as_ref().is_some_and(|http| http.is_safe_enough(self.config.tls_required));
-        self.conns.get(key).is_some_and(is_safe_enough) && head.method == "POST" && self.is_authorized(head)
+        self.conns.get(key).is_some_and(is_safe_enough)
+            && head.method == "POST"
+            && self.refusal_by_token(head).is_none()
     }
 
     /// The same of many messages: a large one goes in by slices.

@@ -1,5 +1,6 @@
 //! Requests of a connection: which are answered here, which go to Python, and what ends a connection.
 
+use std::borrow::Cow;
 use std::mem::MaybeUninit;
 
 use crate::arrival::stamps::Stamps;
@@ -7,22 +8,26 @@ use crate::clients::connection::{Connection, Phase};
 use crate::clients::pending_input::{InputEvent, WaitFor};
 use crate::clients::reply::Reply;
 use crate::engine::Engine;
-use crate::engine::http::publish_routes::Request;
+use crate::engine::http::publish_routes::{Refusal, Request};
 use crate::http::answer::{self, Answer, Exchange, JSON, NSQ_HEADER, TEXT};
 use crate::http::chunked::{Chunked, Fault};
 use crate::http::date::Date;
 use crate::http::line_body::LineBody;
+use crate::http::query::arguments;
 use crate::http::request::{self, Afterwards, Framing, Head, MAX_HEADERS, Malformed};
 use crate::http::{Chunks, Http, Stage};
 use crate::keys::ConnKey;
 use crate::memory::LARGE_BYTES;
 use crate::protocol::identify::Identity;
+use crate::protocol::topic_access::Permission;
 use crate::scheduling::work_budget::REQUEST_UNITS;
 use crate::time::{Nanos, SHORT_PATIENCE_NS};
 use crate::transport::Layers;
 
 /// Of a chunked request that waits for the next turn, the last byte stays in the input, and its arrival with it.
 const LAST: usize = 1;
+
+const UNAUTHORIZED: Refusal = (401, Cow::Borrowed("UNAUTHORIZED"));
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -249,8 +254,9 @@ impl Engine {
             }
         };
         let is_begun = self.conns.get(key).is_some_and(|conn| conn.sliced.is_some());
-        let taken = if head.path != "/ping" && !self.is_authorized(head) {
-            Err((401, "UNAUTHORIZED".into()))
+        let denied = if head.path == "/ping" { None } else { self.refusal_by_token(head) };
+        let taken = if let Some(denied) = denied {
+            Err(denied)
         } else if head.method != allowed {
             self.answer_other_method(key, head.method, allowed, exchange, now);
             return true;
@@ -309,14 +315,21 @@ impl Engine {
         });
     }
 
-    /// Whether the request carries the token, where there is one. In constant time.
-    pub(crate) fn is_authorized(&self, head: &Head<'_, '_>) -> bool {
-        if self.config.http_token.is_empty() {
-            return true;
-        }
-        let given = head.header("authorization").and_then(|value| value.strip_prefix(b"Bearer ")).unwrap_or_default();
+    /// Why the token of a request does not let it publish, if so: there is none or an unknown one, or no row allows it.
+    pub(crate) fn refusal_by_token(&self, head: &Head<'_, '_>) -> Option<Refusal> {
         let wanted = self.config.http_token.as_bytes();
-        given.len() == wanted.len() && given.iter().zip(wanted).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+        let given = head.header("authorization").and_then(|value| value.strip_prefix(b"Bearer ")).unwrap_or_default();
+        // In constant time.
+        let is_wanted =
+            given.len() == wanted.len() && given.iter().zip(wanted).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0;
+        let Some(access) = &self.access else { return (!wanted.is_empty() && !is_wanted).then_some(UNAUTHORIZED) };
+        if is_wanted && !wanted.is_empty() {
+            return None;
+        }
+        let Some(rights) = access.of_token(given) else { return Some(UNAUTHORIZED) };
+        // Without a valid topic it is refused for that, later.
+        let [topic] = arguments(head.query, ["topic"]).ok()?;
+        (!rights.may(Permission::Publish, topic.as_deref()?)).then_some((403, Cow::Borrowed("FORBIDDEN")))
     }
 
     /// What `GET /ping` says: "OK", or why not.

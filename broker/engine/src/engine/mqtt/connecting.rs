@@ -18,6 +18,7 @@ use crate::protocol::mqtt::packet::Connect;
 use crate::protocol::mqtt::property;
 use crate::protocol::mqtt::reason::{Fault, Reason};
 use crate::protocol::mqtt::version::Version;
+use crate::protocol::topic_access::{Permission, Rights};
 use crate::scheduling::work_budget::IDENTIFY_UNITS;
 use crate::time::{NS_PER_S, Nanos};
 use crate::timer::Timer;
@@ -36,9 +37,13 @@ impl Engine {
         let assigned =
             connect.client_id.is_empty().then(|| format!("srtm-{:016x}", self.ids.next(self.clock.wall(now)).0));
         let client_id = assigned.as_deref().unwrap_or(connect.client_id);
-        let access = self.access_of(client_id, identified.as_ref().and_then(|who| who.user.as_deref()));
-        if connect.will.as_ref().is_some_and(|will| access.as_ref().is_some_and(|access| !access.may_write(will.topic)))
-        {
+        let user = identified.as_ref().and_then(|who| who.user.as_deref());
+        let (access, rights) = (self.access_of(client_id, user), self.rights_of(connect, user));
+        let may_write = |name| {
+            access.as_ref().is_none_or(|access| access.may_write(name))
+                && rights.as_ref().is_none_or(|rights| rights.may(Permission::Publish, self.object_of(name)))
+        };
+        if connect.will.as_ref().is_some_and(|will| !may_write(will.topic)) {
             let topic = connect.will.as_ref().map_or("", |will| will.topic).to_owned();
             self.deny(Action::Publish, client_id, &topic);
             self.refuse_connect(key, version, Reason::NOT_AUTHORIZED, "the client may not publish its will");
@@ -63,7 +68,7 @@ impl Engine {
         }
         let expiry_s = self.agree_on_session(session, key, connect);
         if let Some(session) = self.mqtt.sessions.get_mut(session) {
-            session.access = access;
+            (session.access, session.rights) = (access, rights);
             session.will = connect.will.as_ref().map(|will| Box::new(Will::of(will)));
             session.will_at = Nanos::MAX; // who comes back in time has not died [MQTT-3.1.3-9]
         }
@@ -108,9 +113,13 @@ impl Engine {
         Some(Identified { user, publisher })
     }
 
-    /// Whether this is the user's password. One that was right is known again by a digest, for the real check is dear.
+    /// Whether this is the user's password, or a token of that name. A password that was right is known again by a digest, for the real check is dear.
     fn is_right(&mut self, name: &str, password: &[u8]) -> bool {
-        let Some(users) = &self.config.mqtt_users else { return true };
+        let by_token = self.access.as_ref().and_then(|access| access.of_token(password));
+        if by_token.is_some_and(|rights| *rights.identity == *name) {
+            return true;
+        }
+        let Some(users) = &self.config.mqtt_users else { return self.access.is_none() };
         let Some(user) = users.iter().find(|user| user.name == name) else { return false };
         let digest = access::digest_of(name, password);
         if self.mqtt.verified.get(name) == Some(&digest) {
@@ -127,6 +136,14 @@ impl Engine {
     fn access_of(&self, client_id: &str, user: Option<&str>) -> Option<Rc<Access>> {
         let rules = self.config.mqtt_access.as_ref()?;
         Some(Rc::new(Access::of(rules, client_id, user)))
+    }
+
+    /// What the rows for all protocols let a client do.
+    fn rights_of(&mut self, connect: &Connect<'_>, user: Option<&str>) -> Option<Rc<Rights>> {
+        let (access, name) = (self.access.as_mut()?, user.unwrap_or_default());
+        let by_token = access.of_token(connect.password.unwrap_or_default());
+        let by_token = by_token.filter(|rights| *rights.identity == *name).cloned();
+        Some(by_token.unwrap_or_else(|| access.of_user(name)))
     }
 
     /// Why a CONNECT that is sound is refused, if it is.

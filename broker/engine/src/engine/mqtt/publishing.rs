@@ -32,7 +32,10 @@ impl Engine {
         let name = self.name_of(key, publish)?;
         self.mqtt.counters.published += 1;
         self.mqtt.counters.bytes_in += publish.payload.len() as u64;
-        let may_write = self.mqtt.sessions.get(session).is_none_or(|session| session.may_write(&name));
+        let may_write = self.mqtt.sessions.get(session).is_none_or(|session| {
+            let object = self.object_of(&name);
+            session.may_write(&name, object)
+        });
         if !may_be_published(&name) || !may_write {
             let client = self.mqtt.sessions.get(session).map(|session| session.client_id.clone()).unwrap_or_default();
             self.deny(Action::Publish, &client, &name);
@@ -159,6 +162,16 @@ impl Engine {
         }
         let is_own = codec::name(name.as_bytes()).is_some() && self.topic_names.contains_key(name);
         if is_own { name } else { &self.config.mqtt_topic }
+    }
+
+    /// As what the rows for all protocols know a name: the topic that it belongs to, or itself if that is the topic of
+    /// all other names.
+    pub(crate) fn object_of<'a>(&'a self, name: &'a str) -> &'a str {
+        if self.access.is_none() {
+            return name;
+        }
+        let topic = self.topic_of_name(name);
+        if topic == self.config.mqtt_topic { name } else { topic }
     }
 
     /// Writes the answer to a PUBLISH that was decided.

@@ -34,7 +34,7 @@ impl Engine {
                 if heading.retain {
                     self.retain(heading.name, message);
                 }
-                let heard = self.find_targets(&mut fan, &heading);
+                let heard = self.find_targets(&mut fan, &heading, &topic_name);
                 self.give_to_targets(&mut fan, topic, message, &heading, now);
                 heard
             }
@@ -66,7 +66,8 @@ impl Engine {
 
     /// The sessions whose subscriptions match, each once: overlapping ones give one copy of the highest QoS, with all
     /// their identifiers (section 3.3.4). Each group is one of its own. False: no subscription matches.
-    fn find_targets(&mut self, fan: &mut Fan, heading: &Heading<'_>) -> bool {
+    fn find_targets(&mut self, fan: &mut Fan, heading: &Heading<'_>, topic: &str) -> bool {
+        let object = if topic == self.config.mqtt_topic { heading.name } else { topic };
         let Fan { found, targets, groups, number, .. } = fan;
         found.clear();
         targets.clear();
@@ -83,7 +84,7 @@ impl Engine {
             };
             let Some(session) = self.mqtt.sessions.get_mut(key) else { continue };
             let options = subscriber.options;
-            if options.no_local && session.origin == heading.origin || !session.may_read(heading.name) {
+            if options.no_local && session.origin == heading.origin || !session.may_read(heading.name, object) {
                 continue;
             }
             let qos = options.qos.min(heading.qos);

@@ -40,10 +40,8 @@ impl Engine {
     fn subscribe_one(&mut self, key: SessionKey, wanted: Wanted<'_>, id: u32) -> Reason {
         self.work.note(SUBSCRIPTION_UNITS);
         let Wanted { filter, options } = wanted;
-        let access = self.mqtt.sessions.get(key).and_then(|session| session.access.as_ref());
-        if access.is_some_and(|access| {
-            !access.may_subscribe(filter.pattern) || filter.group.is_some() && !access.may_read(filter.pattern)
-        }) {
+        let object = self.object_of(filter.pattern);
+        if self.mqtt.sessions.get(key).is_some_and(|session| !session.may_subscribe(filter, object)) {
             let client = self.mqtt.sessions.get(key).map(|session| session.client_id.clone()).unwrap_or_default();
             self.deny(Action::Subscribe, &client, filter.pattern);
             return Reason::UNSPECIFIED; // Eclipse Paho's clients of the suite take no other refusal

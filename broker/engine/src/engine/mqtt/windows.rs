@@ -165,7 +165,10 @@ impl Engine {
                 self.forget_retained(&body);
                 continue;
             };
-            if !self.mqtt.sessions.get(key).is_some_and(|session| session.may_read(heading.name)) {
+            if !self.mqtt.sessions.get(key).is_some_and(|session| {
+                let object = self.object_of(heading.name);
+                session.may_read(heading.name, object)
+            }) {
                 continue;
             }
             let qos = options.qos.min(heading.qos);

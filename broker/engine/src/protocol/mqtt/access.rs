@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use ring::{digest, pbkdf2};
 
-use crate::config::{MqttAction as Action, MqttRule as Rule, MqttUser as User};
+use crate::config::{AccessAction as Action, MqttRule as Rule, MqttUser as User};
 use crate::protocol::mqtt::topic_filter::{matches, overlap};
 
 /// Whether this is the user's password. It takes about 1 us an iteration.

@@ -1,12 +1,12 @@
 //! Who may connect, publish and subscribe; and the port inside TLS.
 
-use crate::config::{ClientAuth, Config, MqttAction, MqttIdentity, MqttRule, MqttUser, TlsRequired};
+use crate::config::{AccessAction, ClientAuth, Config, MqttIdentity, MqttRule, MqttUser, TlsRequired};
 use crate::harness::pair::Pair;
 use crate::protocol::mqtt::version::Version;
 use crate::tests::mqtt::client::{Client, connect, packet, publish_5, text};
 use crate::transport::testing::{self, Client as TlsClient, TLS13, tls_config};
 
-fn rule(user: Option<&str>, action: MqttAction, pattern: &str) -> MqttRule {
+fn rule(user: Option<&str>, action: AccessAction, pattern: &str) -> MqttRule {
     MqttRule { user: user.map(Into::into), all: false, action, pattern: pattern.into() }
 }
 
@@ -40,7 +40,7 @@ fn with_users_nobody_connects_without_the_password_of_one() {
 
 #[test]
 fn a_client_gets_no_message_and_publishes_none_that_no_rule_allows() {
-    let rules = vec![rule(None, MqttAction::ReadWrite, "open/#"), rule(None, MqttAction::Deny, "open/secret")];
+    let rules = vec![rule(None, AccessAction::ReadWrite, "open/#"), rule(None, AccessAction::Deny, "open/secret")];
     let mut pair = Pair::with(Config { mqtt_access: Some(rules), ..Config::default() });
     let (mut client, mut other) = (Client::new(&mut pair, "client"), Client::new(&mut pair, "other"));
     assert_eq!(client.subscribe(&mut pair, "open/secret", 0), 0x80);
@@ -59,7 +59,7 @@ fn a_client_inside_tls_is_known_by_its_certificate() {
     let config = Config {
         mqtt_identity: MqttIdentity::CertCn,
         mqtt_anonymous: false,
-        mqtt_access: Some(vec![rule(Some("client"), MqttAction::Write, "own")]),
+        mqtt_access: Some(vec![rule(Some("client"), AccessAction::Write, "own")]),
         tls_root_ca_pem: testing::AUTHORITY.into(),
         tls_client_auth_policy: ClientAuth::RequireVerify,
         tls_required: TlsRequired::True,

@@ -84,7 +84,7 @@ fn what_a_client_is_denied_is_told() {
     client.connect(&mut pair, Version::V5, "client");
     client.send(&mut pair, &publish_5("$SYS/x", 1, 1, "x"));
     let denied = |event: &Event| match event {
-        Event::MqttDenied { action, client, name, times } => Some((*action, client.clone(), name.clone(), *times)),
+        Event::Denied { action, client, name, times } => Some((*action, client.clone(), name.clone(), *times)),
         _ => None,
     };
     let told: Vec<_> = pair.engine.poll_events().iter().filter_map(denied).collect();

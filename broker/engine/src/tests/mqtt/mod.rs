@@ -1,7 +1,7 @@
 //! MQTT: its bytes beside another implementation's, the vectors of Mosquitto's suite, and clients in memory.
 
 mod access;
-mod client;
+pub(crate) mod client;
 mod connections;
 mod delivery;
 mod durable;
