@@ -188,11 +188,14 @@ _DECODER = msgspec.json.Decoder(Snapshot)
 _TOPIC_DECODER = msgspec.json.Decoder(Topic)
 
 
-class _RawTopics(msgspec.Struct, frozen=True):
+class RawTopics(msgspec.Struct, frozen=True):
+    """Topics as the engine's JSON: unchanged ones compare equal. They keep the whole snapshot in memory."""
+
     topics: list[msgspec.Raw]
+    mqtt: Mqtt | None = None
 
 
-_RAW_DECODER = msgspec.json.Decoder(_RawTopics)
+_RAW_DECODER = msgspec.json.Decoder(RawTopics)
 
 
 def take(engine: Engine, topic: str = "", channel: str = "", *, clients: bool = False) -> Snapshot:
@@ -200,12 +203,9 @@ def take(engine: Engine, topic: str = "", channel: str = "", *, clients: bool = 
     return _DECODER.decode(engine.snapshot(topic, channel, clients))
 
 
-def take_raw_topics(engine: Engine, topic: str = "") -> list[msgspec.Raw]:
-    """All topics, or the one named ``topic``, as the engine's JSON: unchanged topics compare equal.
-
-    They keep the whole snapshot in memory. Raises RuntimeError if the engine has stopped.
-    """
-    return _RAW_DECODER.decode(engine.snapshot(topic, "", False)).topics
+def take_raw(engine: Engine, topic: str = "") -> RawTopics:
+    """All topics, or the one named ``topic``. Raises RuntimeError if the engine has stopped."""
+    return _RAW_DECODER.decode(engine.snapshot(topic, "", False))
 
 
 def decode_topic(raw: msgspec.Raw) -> Topic:

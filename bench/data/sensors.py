@@ -62,12 +62,13 @@ def publisher_id(detector: Detector) -> str:
 
 
 def publishers_csv(detectors: list[Detector]) -> str:
-    """The publishers as a topic file names them: ``id,rate,correlation_group``."""
+    """The publishers as a topic file names them: ``id,rate,correlation_group,latitude,longitude``."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(["id", "rate", "correlation_group"])
+    table.writerow(["id", "rate", "correlation_group", "latitude", "longitude"])
     for detector, group in zip(detectors, correlation_groups(detectors), strict=True):
-        table.writerow([publisher_id(detector), f"{RATE_PER_S:g}", f"la-{group:02d}"])
+        place = (f"{detector.latitude}", f"{detector.longitude}")
+        table.writerow([publisher_id(detector), f"{RATE_PER_S:g}", f"la-{group:02d}", *place])
     return text.getvalue()
 
 

@@ -102,6 +102,7 @@ class Synchronizer:
         self._reports_wanted = True  # before they are due
         self._unassigned = UnassignedPublishers()
         self._told = ToldPublishers()
+        self._mqtt_sessions: int | None = None  # when all topics were read last
         self._stayed: list[UnassignedPublisher] = []  # in the request that is under way, or lost
         self._applied: list[str] = []  # topics that the latest answer changed
         self._changed: dict[str, None] = {}  # topics that came, went or have other channels, oldest first
@@ -123,7 +124,7 @@ class Synchronizer:
 
     def note_topic(self, topic: str) -> None:
         """``topic`` or a channel of it came or went: whoever looks it up is to know at once."""
-        if topic not in self._changed and self._reports.differ(topic, snapshot.take_raw_topics(self._engine, topic)):
+        if topic not in self._changed and self._reports.differ(topic, snapshot.take_raw(self._engine, topic).topics):
             self._changed[topic] = None
             self._urgent = True
             self._waiting.cancel()
@@ -271,13 +272,15 @@ class Synchronizer:
             names_peers=True,
         )
         if reports_all:
-            self._reports.note(snapshot.take_raw_topics(self._engine), applied)
+            seen = snapshot.take_raw(self._engine)
+            self._mqtt_sessions = None if seen.mqtt is None else seen.mqtt.sessions
+            self._reports.note(seen.topics, applied)
             self._changed.clear()
         else:
             for topic in [*self._applied, *self._take_changed()]:
-                self._reports.note_one(topic, snapshot.take_raw_topics(self._engine, topic), applied)
+                self._reports.note_one(topic, snapshot.take_raw(self._engine, topic).topics, applied)
         self._applied = []
-        return self._reports.add_to(request)
+        return msgspec.structs.replace(self._reports.add_to(request), mqtt_sessions=self._mqtt_sessions)
 
     def _take_changed(self) -> list[str]:
         """The first of the changed topics. If there are more, the next sync follows at once: thousands of new topics

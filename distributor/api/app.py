@@ -223,7 +223,9 @@ async def _spec(request: Request, config: DistributorConfig, name: str | None = 
 
 def _publisher_routes(app: FastAPI, registry: Registry, syncing: SyncService, layouts: LayoutJobs | None) -> None:
     config = registry.config
-    shape = documented('`{"add": [{"id", "rate", "correlation_group", "process", "batch"}], "remove": [id, ...]}`')
+    shape = documented(
+        '`{"add": [{"id", "rate", "correlation_group", "latitude", "longitude", "process", "batch"}], "remove": [id]}`'
+    )
 
     @app.patch("/v1/topics/{name}/publishers", openapi_extra=shape)
     async def change_publishers(name: str, request: Request) -> Response:

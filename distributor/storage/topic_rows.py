@@ -17,7 +17,7 @@ from distributor.model.columns import Ints
 from distributor.model.leases import MICRO, NOTHING, Amount, Holding, Leases
 from distributor.storage import store
 from distributor.storage.store import Replace
-from srtm.topics.publishers import join
+from srtm.topics.publishers import coordinates, join
 from srtm.topics.spec import LEAST_LATENCY_MS, LONGEST_LATENCY_MS, TopicSpec, parse_topic_json
 
 _CHUNK = 10_000  # publishers a row
@@ -129,7 +129,8 @@ def _place_changes(old: Placement | None, new: Topic) -> Iterator[Replace]:
 
 def _publisher_rows(topic: Topic) -> list[Row]:
     rows = topic.spec.publishers.rows("")
-    columns = (rows.ids, rows.rates, rows.groups, rows.processes, rows.batches)
+    columns = [rows.ids, rows.rates, rows.groups, rows.processes, rows.batches]
+    columns += coordinates(rows.points).values()  # versions that know no places read the first five
     return [
         _chunk_row(topic.name, part, "columns", [list(column[part]) for column in columns])
         for part in _chunks(len(rows.ids))
@@ -183,10 +184,11 @@ def topic_from(
 
 def _spec(row: Row, chunks: Sequence[Row]) -> TopicSpec:
     columns = [msgspec.msgpack.decode(chunk["columns"]) for chunk in chunks]
-    ids, rates, groups, processes, batches = ([value for chunk in columns for value in chunk[i]] for i in range(5))
-    block = {"ids": ids, "rates": rates, "groups": groups, "process": processes, "batch": batches}
+    names = ("ids", "rates", "groups", "process", "batch", "latitudes", "longitudes")
+    width = max(map(len, columns), default=0)  # 5 in older stores, and where nobody said where a publisher is
+    block = {name: [value for chunk in columns for value in chunk[at]] for at, name in enumerate(names[:width])}
     document = _adopted(msgspec.json.decode(row["spec"]))
-    parsed = parse_topic_json({**document, "name": "stored", "publishers": [block] if ids else []})
+    parsed = parse_topic_json({**document, "name": "stored", "publishers": [block] if block.get("ids") else []})
     return dataclasses.replace(parsed, name=document["name"])  # older stores have names that no new topic gets
 
 

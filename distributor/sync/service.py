@@ -460,3 +460,4 @@ def _take_facts(session: BrokerSession, request: SyncRequest) -> None:
     session.lab_service_ns = request.lab_service_time_ns
     session.throttling = request.throttling
     session.machine = request.machine
+    session.mqtt_sessions = request.mqtt_sessions

@@ -33,6 +33,7 @@ class BrokerSession:
     lab_service_ns: int = 0  # service time in the laboratory; 0: not in the laboratory
     throttling: Throttling | None = None
     machine: BrokerMachine | None = None
+    mqtt_sessions: int | None = None  # None: the broker does not say
     reports: BrokerReports | None = None  # None: none has arrived
     reported_s: float = 0.0  # trio time at which all of them were true
     ignored_reports: int = 0  # since this process started

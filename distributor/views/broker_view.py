@@ -59,6 +59,7 @@ class BrokerView(msgspec.Struct, kw_only=True):
     drain: DrainProgress | None
     throttling: Throttling | None
     machine: BrokerMachine | None  # null: the broker has not synced with this process, or does not say
+    mqtt_sessions: int | None  # also of clients that are away; null: likewise
     last_sync_s_ago: float | None
     reports: list[TopicReport]
 
@@ -114,6 +115,7 @@ def broker_view(name: str, registry: Registry, syncing: SyncService) -> BrokerVi
         drain=session.drain,
         throttling=session.throttling,
         machine=session.machine,
+        mqtt_sessions=session.mqtt_sessions,
         last_sync_s_ago=registry.liveness.last_s_ago(name),
         reports=list(session.reports.topics.values()) if session.reports is not None else [],
     )

@@ -25,6 +25,7 @@ from srtm.control import Assignment, ProposedShare, Throttling, TopicReport
 from srtm.errors import NotLeader, Unavailable
 from srtm.topics.adaptation import Adaptation
 from srtm.topics.mqtt_names import MqttNames
+from srtm.topics.publishers import coordinates
 from srtm.topics.spec import Slo
 
 _RETRY_S = 1.0  # for a publisher that has no broker
@@ -123,6 +124,8 @@ class PublisherColumns(msgspec.Struct, kw_only=True):
     processes: list[Literal["poisson", "periodic"]]
     batches: list[int]
     pinned: list[bool]  # true: it does not move when told
+    latitudes: list[float | None] | UnsetType = UNSET  # degrees; left out where nobody said where a publisher is
+    longitudes: list[float | None] | UnsetType = UNSET
 
 
 class DecisionView(msgspec.Struct, kw_only=True):
@@ -281,6 +284,7 @@ def publishers_view(topic: Topic, registry: Registry, broker: str | None) -> Pub
         processes=["periodic" if periodic else "poisson" for periodic in columns.periodic[keep].tolist()],
         batches=columns.batches[keep].tolist(),
         pinned=[columns.ids[i] in pinned for i in keep],
+        **coordinates(columns.points_of(keep)),
     )
 
 

@@ -106,12 +106,10 @@ def _arrivals(body: bytes, place: Json) -> Arrivals:
 
 
 def _declarations(fleet: Json, changes: dict[str, str]) -> list[Json]:
-    columns = zip(fleet["ids"], fleet["rates"], fleet["processes"], fleet["batches"], strict=True)
-    return [
-        {"id": publisher, "rate": rate, "correlation_group": changes[publisher], "process": process, "batch": batch}
-        for publisher, rate, process, batch in columns
-        if publisher in changes
-    ]
+    names = {"ids": "id", "rates": "rate", "processes": "process", "batches": "batch"}
+    names |= {"latitudes": "latitude", "longitudes": "longitude"} if "latitudes" in fleet else {}
+    rows = (dict(zip(names.values(), row, strict=True)) for row in zip(*(fleet[name] for name in names), strict=True))
+    return [{**row, "correlation_group": changes[row["id"]]} for row in rows if row["id"] in changes]
 
 
 def _show(found: Found, changes: dict[str, str], notes: list[str], applied: bool, console: Console) -> None:

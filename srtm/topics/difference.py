@@ -7,7 +7,10 @@ from typing import Any
 
 _SHOWN = 20  # publishers of one kind
 
-_Publisher = tuple[float, str, str, int]  # rate, group, process, batch
+_Publisher = tuple[float, str, str, int, float | None, float | None]  # rate, group, process, batch, where
+
+
+_COLUMNS = ("rates", "groups", "process", "batch", "latitudes", "longitudes")
 
 
 def differences(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
@@ -34,7 +37,7 @@ def _by_id(document: Mapping[str, Any]) -> dict[str, _Publisher]:
     found: dict[str, _Publisher] = {}
     for block in document.get("publishers", []):
         ids = block["ids"]
-        columns = (_column(block.get(key), len(ids)) for key in ("rates", "groups", "process", "batch"))
+        columns = (_column(block.get(key), len(ids)) for key in _COLUMNS)
         found.update(zip(ids, zip(*columns, strict=True), strict=True))
     return found
 
@@ -58,6 +61,7 @@ def _publishers(now: Mapping[str, _Publisher], then: Mapping[str, _Publisher]) -
 
 
 def _described(publisher: _Publisher) -> str:
-    rate, group, process, batch = publisher
+    rate, group, process, batch, north, east = publisher
     parts = [f"{rate:g} msg/s", group and f"group {group}", process, f"{batch} at once" if batch != 1 else ""]
+    parts.append("" if north is None else f"at {north:g}, {east:g}")
     return ", ".join(part for part in parts if part)

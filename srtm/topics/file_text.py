@@ -5,10 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from srtm.topics.publisher_blocks import HEADER, PLACES
+
 _QUOTES = "'''"
+_MISSING = {"latitudes": math.nan, "longitudes": math.nan}  # what stands for null in a list; else an empty text
 
 
 def topic_file_text(document: Mapping[str, Any]) -> str:
@@ -36,18 +40,25 @@ def _csv(block: Mapping[str, Any]) -> str:
     groups: Iterable[str | None] = block.get("groups") or [""] * len(ids)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(("id", "rate", "correlation_group"))
-    rows = zip(ids, block["rates"], groups, strict=True)
-    writer.writerows((one, repr(rate), group or "") for one, rate, group in rows)
+    places = [block[key] for key in ("latitudes", "longitudes") if block.get(key)]
+    writer.writerow((*HEADER, *(PLACES if places else ())))
+    for one, rate, group, *place in zip(ids, block["rates"], groups, *places, strict=True):
+        writer.writerow(
+            (one, repr(rate), group or "", *("" if degrees is None else repr(degrees) for degrees in place))
+        )
     return out.getvalue()
 
 
 def _lines(table: Mapping[str, Any]) -> str:
-    return "".join(f"{key} = {_value(value)}\n" for key, value in table.items() if value is not None)
+    return "".join(
+        f"{key} = {_value(value, _MISSING.get(key, ''))}\n" for key, value in table.items() if value is not None
+    )
 
 
-def _value(value: Any) -> str:
+def _value(value: Any, missing: object = "") -> str:
     """A value in TOML: of texts, numbers, truths and lists it is as in JSON."""
     if isinstance(value, list):
-        return "[" + ", ".join(_value("" if part is None else part) for part in value) + "]"
+        return "[" + ", ".join(_value(missing if part is None else part) for part in value) + "]"
+    if isinstance(value, float) and math.isnan(value):
+        return "nan"
     return json.dumps(value, ensure_ascii=False)

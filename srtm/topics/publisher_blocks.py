@@ -1,7 +1,8 @@
 """Reads the blocks of a topic document that declare publishers into ``Rows``.
 
-A block is a list (``csv_text`` with the header ``id,rate,correlation_group``; ``srtm.topics.file`` fills it from
-``csv``), a model (``count``, ``rate``, ``group_size``, ``id_prefix``) or columns (``ids``, ``rates``, ``groups``).
+A block is a list (``csv_text`` with the header ``id,rate,correlation_group``, which ``latitude,longitude`` may follow;
+``srtm.topics.file`` fills it from ``csv``), a model (``count``, ``rate``, ``group_size``, ``id_prefix``) or columns
+(``ids``, ``rates``, ``groups``, ``latitudes``, ``longitudes``).
 Every refusal names the block, such as ``publishers[0]``, and the line of a CSV.
 """
 
@@ -9,20 +10,29 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator, Field
 
 from srtm.errors import BadInput
-from srtm.topics.publishers import LONGEST, MOST, Process, Rows, refuse_too_many
+from srtm.topics.publishers import LONGEST, MOST, Point, Process, Rows, refuse_too_many
 from srtm.topics.schema import Schema, parsed
 
 HEADER = ["id", "rate", "correlation_group"]
+PLACES = ["latitude", "longitude"]  # columns that may follow
 
 Rate = Annotated[float, Field(ge=1e-6, le=1e9, allow_inf_nan=False)]  # msg/s; the range of ``srtm.units.to_micro``
 Batch = Annotated[int, Field(ge=1, le=1_000_000)]
+Latitude = Annotated[float, Field(ge=-90, le=90, allow_inf_nan=False)]  # degrees north, WGS 84
+Longitude = Annotated[float, Field(ge=-180, le=180, allow_inf_nan=False)]  # degrees east
+
+
+def _is_known(value: object) -> object:
+    """TOML has no null, so that nan stands for it there."""
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def _column(shape: object) -> BeforeValidator:
@@ -58,6 +68,8 @@ class ColumnsBlock(Schema):
     ids: list[str]
     rates: list[Rate]
     groups: list[str | None] | None = None
+    latitudes: list[Annotated[Latitude | None, BeforeValidator(_is_known)]] | None = None
+    longitudes: list[Annotated[Longitude | None, BeforeValidator(_is_known)]] | None = None
     process: Annotated[list[Process], _column(list[Process] | Process)] = Field(default_factory=_POISSON.copy)
     batch: Annotated[list[Batch], _column(list[Batch] | Batch)] = Field(default_factory=lambda: [1])
 
@@ -68,6 +80,8 @@ class PublisherTable(Schema):
     id: str
     rate: Rate
     correlation_group: str = ""
+    latitude: Latitude | None = None
+    longitude: Longitude | None = None
     process: Process = "poisson"
     batch: Batch = 1
 
@@ -124,6 +138,9 @@ def read_change(body: object) -> tuple[Rows, list[str]]:
         groups=[publisher.correlation_group for publisher in added],
         processes=[publisher.process for publisher in added],
         batches=[publisher.batch for publisher in added],
+        points=[
+            _point(publisher.latitude, publisher.longitude, f"add[{index}]") for index, publisher in enumerate(added)
+        ],
         place=lambda index: f"add[{index}]",
     )
     return rows, change.remove
@@ -145,7 +162,15 @@ def _model_rows(block: ModelBlock, place: str) -> Rows:
 def _column_rows(block: ColumnsBlock, place: str) -> Rows:
     count = len(block.ids)
     groups = [""] * count if block.groups is None else [name or "" for name in block.groups]
-    for field, column in (("rates", block.rates), ("groups", groups)):
+    nowhere: list[float | None] = [None] * count
+    latitudes, longitudes = block.latitudes or nowhere, block.longitudes or nowhere
+    columns: dict[str, Sequence[object]] = {
+        "rates": block.rates,
+        "groups": groups,
+        "latitudes": latitudes,
+        "longitudes": longitudes,
+    }
+    for field, column in columns.items():
         if len(column) != count:
             raise BadInput(f"{place}.{field}", f"{len(column)} entries", f"must have one for each of the {count} ids")
     return Rows(
@@ -154,6 +179,10 @@ def _column_rows(block: ColumnsBlock, place: str) -> Rows:
         groups=groups,
         processes=_spread(block.process, count, f"{place}.process"),
         batches=_spread(block.batch, count, f"{place}.batch"),
+        points=[
+            _point(north, east, f"{place}[{index}]")
+            for index, (north, east) in enumerate(zip(latitudes, longitudes, strict=True))
+        ],
         place=lambda index: f"{place}[{index}]",
     )
 
@@ -164,41 +193,76 @@ def _spread(column: list[Any], count: int, field: str) -> list[Any]:
     return column * count if len(column) == 1 else column
 
 
+def _point(latitude: float | None, longitude: float | None, place: str) -> Point | None:
+    if latitude is None or longitude is None:
+        if latitude is not longitude:
+            missing = "latitude" if latitude is None else "longitude"
+            raise BadInput(f"{place}.{missing}", None, "must be given where the other of latitude and longitude is")
+        return None
+    return latitude, longitude
+
+
 def _list_rows(block: ListBlock, place: str) -> Rows:
     rows = list(_csv_rows(block.csv_text, place))
-    lines = [line for line, *_ in rows]
     return Rows(
-        ids=[publisher for _, publisher, _, _ in rows],
-        rates=[rate for _, _, rate, _ in rows],
-        groups=[group for *_, group in rows],
+        ids=[row.id for row in rows],
+        rates=[row.rate for row in rows],
+        groups=[row.group for row in rows],
         processes=[block.process] * len(rows),
         batches=[block.batch] * len(rows),
-        place=lambda index: f"{place} line {lines[index]}",
+        points=[row.point for row in rows],
+        place=lambda index: f"{place} line {rows[index].line}",
     )
 
 
-def _csv_rows(text: str, where: str) -> Iterator[tuple[int, str, float, str]]:
-    """Yield (line, id, rate, group) for every row. Raises BadInput."""
+class _CsvRow(NamedTuple):
+    line: int
+    id: str
+    rate: float
+    group: str
+    point: Point | None
+
+
+def _csv_rows(text: str, where: str) -> Iterator[_CsvRow]:
+    """Raises BadInput."""
     reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
     try:
         header = [cell.strip() for cell in next(reader, [])]
-        if header != HEADER:
-            raise BadInput(f"{where} line 1", ",".join(header), f"must be the header {','.join(HEADER)}")
+        if header not in (HEADER, HEADER + PLACES):
+            rule = f"must be the header {','.join(HEADER)}, which ,{','.join(PLACES)} may follow"
+            raise BadInput(f"{where} line 1", ",".join(header), rule)
         for cells in reader:
             if cells:
-                yield _csv_row(cells, f"{where} line {reader.line_num}", reader.line_num)
+                yield _csv_row(cells, header, f"{where} line {reader.line_num}", reader.line_num)
     except csv.Error as error:
         raise BadInput(f"{where} line {reader.line_num}", None, f"is not CSV: {error}") from error
 
 
-def _csv_row(cells: Sequence[str], where: str, line: int) -> tuple[int, str, float, str]:
-    if len(cells) != len(HEADER):
-        raise BadInput(where, ",".join(cells), f"must have {len(HEADER)} fields: {','.join(HEADER)}")
-    publisher, rate_text, group = (cell.strip() for cell in cells)
-    try:
-        rate = float(rate_text)
-    except ValueError:
-        raise BadInput(f"{where}.rate", rate_text, "must be a number of msg/s") from None
+def _csv_row(cells: Sequence[str], header: Sequence[str], where: str, line: int) -> _CsvRow:
+    if len(cells) != len(header):
+        raise BadInput(where, ",".join(cells), f"must have {len(header)} fields: {','.join(header)}")
+    publisher, rate_text, group, *place = (cell.strip() for cell in cells)
+    rate = _number(f"{where}.rate", rate_text, "must be a number of msg/s")
     if not 1e-6 <= rate <= 1e9:  # false for NaN too
         raise BadInput(f"{where}.rate", rate_text, "must be from 0.000001 to 1e9 msg/s")
-    return line, publisher, rate, group
+    north, east = (
+        _degrees(f"{where}.{name}", cell, most)
+        for name, cell, most in zip(PLACES, place or ["", ""], (90, 180), strict=True)
+    )
+    return _CsvRow(line, publisher, rate, group, _point(north, east, where))
+
+
+def _degrees(field: str, text: str, most: int) -> float | None:
+    if not text:
+        return None
+    value = _number(field, text, "must be a number of degrees")
+    if not -most <= value <= most:  # false for NaN too
+        raise BadInput(field, text, f"must be from -{most} to {most} degrees")
+    return value
+
+
+def _number(field: str, text: str, rule: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise BadInput(field, text, rule) from None

@@ -6,6 +6,7 @@ same group name fire together, whichever block of the topic file declares them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +20,7 @@ from srtm.errors import BadInput, NotFound
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Process = Literal["poisson", "periodic"]
+Point = tuple[float, float]  # latitude and longitude in degrees, WGS 84
 
 ALONE = -1  # in the column of groups: the publisher has no group
 MOST = 10_000_000  # publishers of one topic
@@ -47,6 +49,7 @@ class Rows:
     groups: Sequence[str]  # names, "" for none
     processes: Sequence[Process]
     batches: Sequence[int]
+    points: Sequence[Point | None] | None = None  # where they are; None: nobody said so
     place: Callable[[int], str]  # where row i comes from, for error messages
 
 
@@ -63,6 +66,7 @@ class Publishers:
     group_names: tuple[str, ...]  # in order of first appearance
     periodic: npt.NDArray[np.bool_]  # else Poisson
     batches: Ints
+    points: Floats | None = None  # latitude and longitude of each, NaN where unknown; None: nobody said where one is
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -80,7 +84,8 @@ class Publishers:
         if not isinstance(other, Publishers):
             return NotImplemented
         same = all(np.array_equal(a, b) for a, b in zip(self._numbers(), other._numbers(), strict=True))
-        return same and self.ids == other.ids and self.group_names == other.group_names
+        names = self.ids == other.ids and self.group_names == other.group_names
+        return same and names and _same_points(self.points, other.points)
 
     __hash__ = None  # type: ignore[assignment]  # columns of numbers can be compared, but are no key
 
@@ -117,8 +122,13 @@ class Publishers:
             groups=[self._name(group) for group in self.groups.tolist()],
             processes=["periodic" if periodic else "poisson" for periodic in self.periodic.tolist()],
             batches=self.batches.tolist(),
+            points=self.points_of(slice(None)),
             place=lambda _: place,
         )
+
+    def points_of(self, keep: Sequence[int] | slice) -> list[Point | None] | None:
+        """Where the publishers at these indices are; None: nobody said where one is."""
+        return None if self.points is None else [_point(one) for one in self.points[keep].tolist()]
 
     def changed(self, add: Rows, remove: Iterable[str]) -> Publishers:
         """Return the publishers without ``remove`` and with ``add`` at the end.
@@ -140,6 +150,7 @@ class Publishers:
             "groups": rows.groups,
             "process": _one_if_uniform(rows.processes),
             "batch": _one_if_uniform(rows.batches),
+            **coordinates(rows.points),
         }
 
     def _name(self, group: int) -> str:
@@ -172,7 +183,37 @@ def join(parts: Sequence[Rows]) -> Publishers:
         group_names=tuple(number)[1:],
         periodic=np.array([process == "periodic" for rows in parts for process in rows.processes], dtype=np.bool_),
         batches=np.array([batch for rows in parts for batch in rows.batches], dtype=np.int64),
+        points=_joined_points(parts),
     )
+
+
+def coordinates(points: Sequence[Point | None] | None) -> dict[str, list[float | None]]:
+    """The columns ``latitudes`` and ``longitudes`` of JSON; none where nobody said where a publisher is."""
+    if points is None:
+        return {}
+    return {
+        "latitudes": [one and one[0] for one in points],
+        "longitudes": [one and one[1] for one in points],
+    }
+
+
+def _joined_points(parts: Sequence[Rows]) -> Floats | None:
+    if all(point is None for rows in parts for point in rows.points or ()):
+        return None
+    nowhere = (math.nan, math.nan)
+    points = [point or nowhere for rows in parts for point in rows.points or [None] * len(rows.ids)]
+    return np.array(points, dtype=np.float64).reshape(-1, 2)
+
+
+def _point(pair: Sequence[float]) -> Point | None:
+    latitude, longitude = pair
+    return None if math.isnan(latitude) else (latitude, longitude)
+
+
+def _same_points(one: Floats | None, other: Floats | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return np.array_equal(one, other, equal_nan=True)
 
 
 def refuse_too_many(count: int) -> None:
@@ -205,6 +246,7 @@ def _picked(rows: Rows, keep: Sequence[int]) -> Rows:
         groups=[rows.groups[index] for index in keep],
         processes=[rows.processes[index] for index in keep],
         batches=[rows.batches[index] for index in keep],
+        points=rows.points and [rows.points[index] for index in keep],
         place=lambda index: rows.place(keep[index]),
     )
 

@@ -3,6 +3,7 @@
 import { ask, get, topicPath } from "/page/api.js";
 import { lines, stacked } from "/page/charts.js";
 import { confirmed, field, working } from "/page/forms.js";
+import { map } from "/page/map.js";
 import {
   ago, bar, brokerLink, clock, facts, h, milliseconds, number, right, row, show, table, whole, word,
 } from "/page/dom.js";
@@ -200,6 +201,7 @@ function drawPublishers(place, columns) {
     place,
     h("h2", null, "Publishers"),
     facts(brokers.map((broker) => [broker, `${whole(columns.brokers.filter((one) => one === broker).length)} publishers`])),
+    map(columns, brokers),
     groups.size > 0 && h("p", { class: "note" }, `${whole(groups.size)} groups; publishers of a group send together.`),
     search,
     found,

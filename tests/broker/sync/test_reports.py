@@ -9,7 +9,7 @@ ABOUT = SyncRequest(incarnation="1", srtm_version="0", tcp_address="h:1", http_a
 
 def told(engine, applied):
     reports = Reports()
-    reports.note(snapshot.take_raw_topics(engine), applied)
+    reports.note(snapshot.take_raw(engine).topics, applied)
     return reports.add_to(ABOUT).topics
 
 
@@ -49,9 +49,9 @@ def test_a_topic_differs_once_it_comes_goes_or_gets_a_channel():
     engine, reports = FakeEngine(), Reports()
 
     def differs():
-        found = reports.differ("t", snapshot.take_raw_topics(engine, "t"))
-        reports.note_one("t", snapshot.take_raw_topics(engine, "t"), {})
-        assert not reports.differ("t", snapshot.take_raw_topics(engine, "t"))
+        found = reports.differ("t", snapshot.take_raw(engine, "t").topics)
+        reports.note_one("t", snapshot.take_raw(engine, "t").topics, {})
+        assert not reports.differ("t", snapshot.take_raw(engine, "t").topics)
         return found
 
     assert not differs()

@@ -26,13 +26,13 @@ def engine():
 def reports(engine):
     """Known to a distributor."""
     reports = Reports()
-    reports.note(snapshot.take_raw_topics(engine), {})
+    reports.note(snapshot.take_raw(engine).topics, {})
     assert reports.answered(reports.add_to(ABOUT).number)
     return reports
 
 
 def noted(reports, engine, applied=None):
-    reports.note(snapshot.take_raw_topics(engine), applied or {})
+    reports.note(snapshot.take_raw(engine).topics, applied or {})
     return reports.add_to(ABOUT)
 
 
@@ -61,7 +61,7 @@ def test_a_topic_that_is_no_more_is_said_to_be_gone(reports, engine):
 
 def test_a_look_at_one_topic_tells_that_one_and_the_next_look_at_all_the_others(reports, engine):
     engine.topics["a"].received = engine.topics["b"].received = 7
-    reports.note_one("b", snapshot.take_raw_topics(engine, "b"), {})
+    reports.note_one("b", snapshot.take_raw(engine, "b").topics, {})
     asked = reports.add_to(ABOUT)
     assert [one.topic for one in asked.topics] == ["b"]
     assert reports.answered(asked.number)
@@ -70,7 +70,7 @@ def test_a_look_at_one_topic_tells_that_one_and_the_next_look_at_all_the_others(
 
 def test_a_look_at_one_topic_tells_that_it_is_no_more(reports, engine):
     engine.delete_topic("b")
-    reports.note_one("b", snapshot.take_raw_topics(engine, "b"), {})
+    reports.note_one("b", snapshot.take_raw(engine, "b").topics, {})
     asked = reports.add_to(ABOUT)
     assert (asked.topics, asked.gone) == ([], ["b"])
 
@@ -116,9 +116,9 @@ def test_whatever_is_lost_or_late_and_whoever_leads_an_answer_means_that_all_is_
         looked_at_few = partial and reports.are_known
         if looked_at_few:
             for name, _ in changes:
-                reports.note_one(name, snapshot.take_raw_topics(engine, name), {})
+                reports.note_one(name, snapshot.take_raw(engine, name).topics, {})
         else:
-            reports.note(snapshot.take_raw_topics(engine), {})
+            reports.note(snapshot.take_raw(engine).topics, {})
         asked = reports.add_to(ABOUT)
         if fate == "request lost":
             continue

@@ -48,6 +48,7 @@ async def test_while_nothing_changes_no_report_goes_up_and_all_topics_are_looked
     assert [asked.partial for _, asked in rig.requests] == [False] * 10
     assert [told(asked) for _, asked in rig.requests] == [[]] * 10
     assert rig.looks == [""] * 10
+    assert {asked.mqtt_sessions for _, asked in rig.requests} == {7}
 
 
 async def test_an_acknowledgement_looks_only_at_the_topics_that_were_changed(rig, nursery, mock_clock):

@@ -90,6 +90,17 @@ def test_it_shows_topics_brokers_and_events_and_complains_of_nothing(browser: Br
         assert said == []
 
 
+def test_a_broker_says_how_many_mqtt_sessions_it_has(browser: Browser, url: str) -> None:
+    asked = {**BROKER, "tcp_address": "h:3", "http_address": "h:4", "mqtt_sessions": 1234}
+    httpx.post(f"{url}/v1/brokers/b2/sync", json=asked).raise_for_status()
+    with page(browser) as (it, said):
+        it.goto(f"{url}/#/brokers/b2")
+        expect(it.get_by_text("MQTT sessions", exact=True)).to_be_visible(timeout=PATIENCE_MS)
+        expect(it.get_by_text("1,234")).to_be_visible()
+        expect(it.get_by_text("srtm mqtt sessions --broker h:4")).to_be_visible()
+        assert said == []
+
+
 def test_a_topic_is_planned_changed_and_removed_there(browser: Browser, url: str) -> None:
     httpx.post(f"{url}/v1/brokers/b1/sync", json=BROKER).raise_for_status()  # it is not silent
     httpx.put(f"{url}/v1/topics/vans", json=TOPIC).raise_for_status()
@@ -135,6 +146,22 @@ def test_a_topic_file_is_submitted_with_the_csv_that_it_names(browser: Browser, 
         it.get_by_role("button", name="Submit").click()
         expect(it.get_by_text("Submitted:")).to_be_visible(timeout=PATIENCE_MS)
         assert httpx.get(f"{url}/v1/topics/boats").json()["publishers"] == 2
+
+
+def test_publishers_that_say_where_they_are_are_points_on_a_map(browser: Browser, url: str) -> None:
+    columns = {"ids": ["a", "b", "c"], "rates": [1, 1, 1], "latitudes": [34.05, 34.2, None]}
+    placed = {**columns, "longitudes": [-118.25, -118.4, None]}
+    httpx.put(f"{url}/v1/topics/map", json={**TOPIC, "publishers": [placed]}).raise_for_status()
+    with page(browser) as (it, said):
+        it.goto(f"{url}/#/topics/map")
+        drawn = it.get_by_role("img", name="Where 2 publishers are, coloured by broker")
+        expect(drawn).to_be_visible(timeout=PATIENCE_MS)
+        expect(drawn.locator("circle")).to_have_count(2)
+        expect(it.get_by_text("2 of 3 publishers say where they are.")).to_be_visible()
+        it.goto(f"{url}/#/topics/cars")
+        expect(it.get_by_role("heading", name="Publishers")).to_be_visible()
+        expect(it.locator("figure.map")).to_have_count(0)
+        assert said == []
 
 
 @pytest.mark.parametrize("where", ["#/", "#/topics/cars", "#/brokers/b1", "#/submit"])

@@ -50,6 +50,18 @@ async def test_of_a_large_topic_only_the_chunk_of_places_is_written_in_which_a_p
     assert written(old, other) == [("publishers", {"topic": "cars"}), ("places", {"topic": "cars"})]
 
 
+async def test_where_publishers_are_is_stored_and_only_where_somebody_said_so(distributor):
+    await distributor.brokers("a", mcap=1_000.0)
+    columns = {"ids": ["x", "y"], "rates": [1.0, 1.0]}
+    places = {"latitudes": [52.5, None], "longitudes": [-13.25, None]}
+    for name, block in (("placed", {**columns, **places}), ("plain", columns)):
+        await distributor.submit(spec(name, rate=10, burst=2, publishers=[block]))
+    stored = (await records.load(distributor.store)).topics
+    assert stored["placed"].spec.publishers == distributor.registry.topic("placed").spec.publishers
+    assert stored["placed"].spec.publishers.points_of([0, 1]) == [(52.5, -13.25), None]
+    assert stored["plain"].spec.publishers.points is None
+
+
 async def test_places_that_were_written_in_parts_are_read_as_they_are(distributor):
     topic = await placed(distributor)
     of = topic.spec.publishers.ids

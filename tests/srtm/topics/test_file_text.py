@@ -53,6 +53,15 @@ def test_one_line_a_publisher_where_a_list_can_say_all() -> None:
     assert "batch = 2" in text
 
 
+def test_with_places_of_publishers_of_which_some_are_not_known() -> None:
+    for process in ("poisson", ["poisson", "periodic"]):
+        columns = {"ids": ["a", "b"], "rates": [1.0, 2.0], "process": process}
+        places = {"latitudes": [52.5, None], "longitudes": [-13.25, None]}
+        same([], publishers=[columns | places])
+    text = topic_file_text(document([], publishers=[{"ids": ["a", "b"], "rates": [1.0, 2.0], **places}]))
+    assert "id,rate,correlation_group,latitude,longitude\na,1.0,,52.5,-13.25\nb,2.0,,,\n" in text
+
+
 def test_a_name_with_three_quotes_is_written_in_columns() -> None:
     same([("it'''s", 1.0, "", 1)])
 
@@ -69,6 +78,13 @@ def test_differences_name_settings_and_publishers() -> None:
         "+ c, 3 msg/s",
         "~ a: 1 msg/s, poisson -> 1 msg/s, group g, poisson",
     ]
+
+
+def test_a_publisher_that_was_moved_on_the_map_differs() -> None:
+    columns = {"ids": ["a"], "rates": [1.0]}
+    now = parse_topic_json(document([], publishers=[columns])).to_json()
+    then = parse_topic_json(document([], publishers=[columns | {"latitudes": [1.5], "longitudes": [2]}])).to_json()
+    assert differences(now, then) == ["~ a: 1 msg/s, poisson -> 1 msg/s, poisson, at 1.5, 2"]
 
 
 def test_of_many_differences_the_first_are_shown() -> None:

@@ -72,6 +72,29 @@ def test_publishers_of_one_group_name_are_one_group_in_whatever_block():
     assert parse_topic_json(document(publishers=[block, other])).publishers.groups.tolist() == [0, 0]
 
 
+PLACED = "id,rate,correlation_group,latitude,longitude\n"
+
+
+def test_publishers_may_say_where_they_are():
+    listed = parse_topic_json(document(publishers=[{"csv_text": PLACED + "a,1,g,52.5,-13.25\nb,1,,,\n"}]))
+    columns = {"ids": ["a", "b"], "rates": [1, 1], "groups": ["g", None]}
+    places = {"latitudes": [52.5, None], "longitudes": [-13.25, None]}
+    assert listed == parse_topic_json(document(publishers=[columns | places]))
+    assert listed != parse_topic_json(document(publishers=[columns]))
+    assert listed.publishers.points_of([1, 0]) == [None, (52.5, -13.25)]
+    assert parse_topic_json(listed.to_json()) == listed
+
+
+def test_a_list_with_empty_places_is_as_one_without():
+    listed = parse_topic_json(document(publishers=[{"csv_text": PLACED + "a,1,,,\n"}]))
+    assert listed == parse_topic_json(with_csv("a,1,"))
+    assert "latitudes" not in listed.to_json()["publishers"][0]
+
+
+def placed(line):
+    return document(publishers=[{"csv_text": f"{PLACED}{line}\n"}])
+
+
 names = st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size=12)
 rows = st.lists(
     st.tuples(
@@ -183,6 +206,16 @@ REFUSED = [
     ("publishers[0].csv line 1", document(publishers=[{"csv_text": "id;rate\n"}]), "must be the header id,rate,"),
     ("publishers[0].csv line 1", document(publishers=[{"csv_text": ""}]), "must be the header"),
     ("publishers[0].csv line 3", with_csv("a,1,", "b,1"), "must have 3 fields"),
+    ("publishers[0].csv line 2", placed("a,1,"), "must have 5 fields"),
+    ("publishers[0].csv line 2.latitude", placed("a,1,,north,0"), "must be a number of degrees"),
+    ("publishers[0].csv line 2.latitude", placed("a,1,,90.1,0"), "must be from -90 to 90 degrees"),
+    ("publishers[0].csv line 2.longitude", placed("a,1,,0,nan"), "must be from -180 to 180 degrees"),
+    ("publishers[0].csv line 2.longitude", placed("a,1,,5,"), "must be given where the other"),
+    (
+        "publishers[0].latitudes",
+        document(publishers=[{"ids": ["a"], "rates": [1], "latitudes": [1, 2], "longitudes": [1]}]),
+        "must have one for each of the 1 ids",
+    ),
     ("publishers[0].csv line 3.rate", with_csv("a,1,", "b,-1,"), "must be from 0.000001"),
     ("publishers[0].csv line 2.rate", with_csv("a,nan,"), "must be from 0.000001"),
     ("publishers[0].csv line 2.rate", with_csv("a,ten,"), "must be a number of msg/s"),
