@@ -11,9 +11,11 @@ PACKAGES := srtm broker distributor adaptor limiting bench
 # How many processes share the tests. Most of the slow ones wait: one more than the two processors of a small machine.
 WORKERS ?= 3
 PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
+# Where `make wheels` puts them.
+DIST ?= dist
 PEERS := .peers/nsqd .peers/nsqlookupd .peers/nsqadmin
 
-.PHONY: build check demo test test-full test-pg lint peers floor bench-nsqd figures calibrate figures-real interop soak model fuzz clean
+.PHONY: build wheels check demo test test-full test-pg lint peers floor bench-nsqd figures calibrate figures-real interop soak model fuzz clean
 
 build: .venv/built
 
@@ -28,10 +30,16 @@ build: .venv/built
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	@touch $@
 
-.venv/built: .venv/installed pyproject.toml $(RUST)
+.venv/built: .venv/installed pyproject.toml wheels/client/pyproject.toml $(RUST)
 	@echo "building the extension in release mode"
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable wheels/client
 	@source $(BIN)/activate && PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1 maturin develop --quiet --release --locked
 	@touch $@
+
+# What `pip install` takes: the client, and the server for machines of this kind.
+wheels: .venv/installed
+	@$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir $(DIST) wheels/client
+	@source $(BIN)/activate && maturin build --quiet --release --locked --strip --out $(DIST)
 
 demo: build
 	@$(BIN)/srtm demo
@@ -120,4 +128,4 @@ fuzz:
 	@broker/fuzz/fuzz.sh run
 
 clean:
-	rm -rf .interop .venv target build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .interop .venv target build dist .pytest_cache .mypy_cache .ruff_cache

@@ -13,9 +13,10 @@ import sys
 from collections.abc import Sequence
 
 from srtm.cluster import parent_death
-from srtm.errors import NATIVE, NotBuilt, SrtmError
+from srtm.errors import NATIVE, NotBuilt, NotInstalled, SrtmError
 
 INTERRUPTED = 128 + signal.SIGINT
+_OF_MEASUREMENTS = {"hdrh", "matplotlib", "pyroute2"}  # top-level names of what the extra `bench` installs
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,9 +34,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SrtmError as error:
         return report(error)
     except ModuleNotFoundError as error:
-        if error.name != NATIVE:
-            raise
-        return report(NotBuilt())
+        if error.name == NATIVE:
+            return report(NotBuilt())
+        library = str(error.name).partition(".")[0]
+        if library in _OF_MEASUREMENTS:
+            return report(NotInstalled(library))
+        raise
     except BaseExceptionGroup as group:
         return _report_group(group)
 

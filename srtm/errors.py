@@ -158,6 +158,15 @@ class NotBuilt(Unavailable):
         super().__init__(f"{NATIVE}, the engine in Rust, is not built in this checkout: run make build")
 
 
+class NotInstalled(Unavailable):
+    """A library that only measurements need is missing."""
+
+    title = "not installed"
+
+    def __init__(self, library: str) -> None:
+        super().__init__(f"{library}, which measurements need, is not installed: pip install 'srtm-messaging[bench]'")
+
+
 class NotLeader(Unavailable):
     """This distributor is a standby and changes nothing. ``leader`` is the leader's URL; None: unknown."""
 

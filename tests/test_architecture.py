@@ -17,17 +17,14 @@ import pytest
 
 from tests.support.architecture import (
     ARROWS,
-    CLIENT,
     FOUNDATION,
     FREE_NAMES,
     LARGER_PACKAGES,
     MAX_MODULES,
-    NOT_FOR_CLIENTS,
     PACKAGES,
     PURE,
     PURE_MODULES,
     SERVICES,
-    WITHOUT_TRIO,
 )
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -209,40 +206,6 @@ def test_every_package_says_what_it_owns() -> None:
         if not text or "see docs/" in text:
             empty.add(folder)
     assert empty == set(), "say what these own, what they may import and where to begin"
-
-
-def test_the_client_library_names_no_library_of_the_command_or_the_services() -> None:
-    wrong = []
-    for module in MODULES:
-        if room_of(module) in CLIENT:
-            taken = {name for name in imports(module) if name == NATIVE or service_of(name) in NOT_FOR_CLIENTS}
-            wrong += [f"{module} imports {name}" for name in sorted(taken)]
-    assert wrong == []
-
-
-def test_the_client_library_runs_where_those_libraries_are_not_installed() -> None:
-    modules = sorted(module for module in MODULES if room_of(module) in CLIENT)
-    code = f"""
-import sys
-from importlib import import_module
-
-class Absent:
-    def find_spec(self, name, path=None, target=None):
-        if name in {NOT_FOR_CLIENTS!r}:
-            raise ModuleNotFoundError(name)
-
-sys.meta_path.insert(0, Absent())
-for module in {modules!r}:
-    import_module(module)
-from srtm import Publisher, Subscriber
-print("imported")
-"""
-    assert run_python(code) == "imported"
-
-
-def test_publishers_and_subscribers_need_no_trio() -> None:
-    code = f"import sys; sys.modules['trio'] = None; import {', '.join(WITHOUT_TRIO)}; print('imported')"
-    assert run_python(code) == "imported"
 
 
 @pytest.mark.parametrize("name", ["adaptor.gdrl.exchange", "adaptor.gdrl.partners"])

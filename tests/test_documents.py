@@ -20,6 +20,7 @@ DOCUMENTS = [
     *sorted(ROOT.glob("*.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "examples").glob("*.md")),
+    *sorted((ROOT / "wheels").glob("*/README.md")),
 ]
 PAGES = [path for path in DOCUMENTS if path.name == "README.md" or ROOT / "docs" in path.parents]
 LONGEST_LINE = 120

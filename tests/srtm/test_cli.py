@@ -20,7 +20,7 @@ def test_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"srtm {srtm.__version__}\n"
 
 
-def test_a_checkout_that_is_not_built_is_told_how_to_build_it(
+def test_whoever_lacks_the_extension_or_a_library_is_told_what_to_do(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def run(arguments: list[str]) -> int:
@@ -31,6 +31,11 @@ def test_a_checkout_that_is_not_built_is_told_how_to_build_it(
     assert main(["bench", "--help"]) == 1
     assert capsys.readouterr().err == (
         "srtm: srtm._native, the engine in Rust, is not built in this checkout: run make build\n"
+    )
+    missing = "matplotlib.pyplot"
+    assert main(["bench", "--help"]) == 1
+    assert capsys.readouterr().err == (
+        "srtm: matplotlib, which measurements need, is not installed: pip install 'srtm-messaging[bench]'\n"
     )
     missing = "srtm._nothing"
     with pytest.raises(ModuleNotFoundError):

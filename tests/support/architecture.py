@@ -288,21 +288,6 @@ PURE_MODULES = (
     "bench.testbed.net.shaping",
 )
 
-# What a small package of the client library would hold. It imports none of the libraries below.
-CLIENT = (
-    "srtm.blocking",
-    "srtm.client",
-    "srtm.net",
-    "srtm.concurrency",
-    "srtm.control",
-    "srtm.errors",
-    "srtm.protocol",
-    "srtm.version",
-)
-# Of these, what a program imports under asyncio: without trio.
-WITHOUT_TRIO = ("srtm.blocking", "srtm.client.distributor", "srtm.client.publisher", "srtm.client.subscriber")
-NOT_FOR_CLIENTS = ("typer", "rich", "numpy", "pydantic", "srtm._native")
-
 MAX_MODULES = 14  # of a package, without __init__.py
 LARGER_PACKAGES: dict[str, int] = {}  # {package: its own limit}
 
