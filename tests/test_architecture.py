@@ -53,6 +53,7 @@ STARTERS = {
     "srtm.cli",
     "srtm.commands.benches",
     "srtm.commands.services",
+    "srtm.operations.completion",
     "srtm.operations.configs",
     "srtm.operations.stores",
 }

@@ -27,6 +27,7 @@ from srtm.console.log_options import add_log_options
 from srtm.console.options import add_trust
 from srtm.console.usage import usage_text
 from srtm.operations import audit_list, configs, doctor, stores, topic_documents, waiting
+from srtm.operations.completion import add_forwarded
 from srtm.operations.configs import add_config, with_service_file
 from srtm.version import __version__
 
@@ -34,7 +35,6 @@ app = typer.Typer(
     name="srtm",
     help="Pub/sub messaging for IoT that keeps a latency promise.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -91,6 +91,7 @@ def run(arguments: Sequence[str]) -> int:
 
     A usage error, such as an unknown option, is printed here and gives the status 2.
     """
+    add_forwarded(app)
     root = typer.main.get_command(app)
     try:
         status = root.main(with_service_file(root, arguments), prog_name="srtm", standalone_mode=False)
