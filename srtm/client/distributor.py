@@ -209,6 +209,13 @@ class DistributorClient:
         query |= {} if broker is None else {"broker": broker}
         return await self._call("GET", "/v1/audit", list[Json], query=query)
 
+    async def overview(self, kind: str, limit: int) -> Json:
+        """Return the first ``limit`` (500 at most) of all ``topics`` or ``brokers``, those in trouble first, in brief.
+
+        ``total, all, counts, rows``; at most 5 s old. Raises BadInput.
+        """
+        return await self._call("GET", f"/v1/overview/{path_part(kind)}", Json, query={"limit": str(limit)})
+
     async def assignment(self, topic: str, publisher_id: str) -> Assignment:
         """Return the broker of a publisher. Raises NotFound (no such topic), Unavailable (no broker)."""
         return await self._call(

@@ -26,7 +26,7 @@ from srtm.commands.mqtt import operator_commands as mqtt
 from srtm.console.log_options import add_log_options
 from srtm.console.options import add_trust
 from srtm.console.usage import usage_text
-from srtm.operations import audit_list, configs, doctor, stores, topic_documents, waiting
+from srtm.operations import audit_list, configs, doctor, stores, top, topic_documents, waiting
 from srtm.operations.completion import add_forwarded
 from srtm.operations.configs import add_config, with_service_file
 from srtm.version import __version__
@@ -63,6 +63,7 @@ app.add_typer(brokers.app, name="brokers")
 app.add_typer(mqtt.app, name="mqtt")
 app.command("drain")(drain.drain)
 app.command("status")(topics.status)
+app.command("top")(top.top)
 app.command("publish")(traffic.publish)
 app.command("subscribe")(traffic.subscribe)
 app.command("demo", context_settings=benches.FORWARDED, add_help_option=False)(benches.demo)
