@@ -29,6 +29,19 @@ CLIENT_MODULES = sorted(
 )
 LARGEST_CLIENT = 200_000  # bytes of its wheel
 INSTALLED_WITHIN_S = 400
+# The topic of the client's README.
+TOPIC = """
+name = "la-highways"
+rate = 100
+burst = 10
+[slo]
+percentile = 99
+latency_ms = 50
+[[publishers]]
+count = 8
+rate = 10
+id_prefix = "sensor-"
+"""
 PACKAGES = ("srtm", "broker", "distributor", "adaptor", "limiting", "bench")
 
 
@@ -171,7 +184,7 @@ def running_cluster(environment: Path, folder: Path) -> Iterator[dict[str, str]]
 
 def output(command: list[str | Path], folder: Path, variables: dict[str, str], status: int = 0) -> str:
     """What a program prints, away from the checkout."""
-    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=120)
     assert done.returncode == status, done.stderr
     return done.stdout + done.stderr
 
@@ -199,8 +212,9 @@ def test_an_installed_client_talks_to_an_installed_server(wheels: tuple[Path, Pa
     client = environment_with(client_folder, str(wheels[0]))
     server = environment_with(server_folder, f"{wheels[0]}[server]", f"--find-links={wheels[0].parent}")
     [program] = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    (server_folder / "topic.toml").write_text(TOPIC)
     with running_cluster(server, server_folder) as variables:
-        output([server / "bin/srtm", "topic", "submit", ROOT / "examples/sensors.toml"], server_folder, variables)
+        output([server / "bin/srtm", "topic", "submit", "topic.toml"], server_folder, variables)
         printed = output([client / "bin/python", "-c", program], client_folder, variables)
     assert printed.splitlines() == ["waits 0.0 ms for its token", "b'17.5'"]
     [packages] = client.glob("lib/python*/site-packages")

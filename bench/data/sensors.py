@@ -12,16 +12,13 @@ import io
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy.cluster.hierarchy import fcluster, linkage
+from srtm.analysis.places import near_groups
 
 DATA = Path(__file__).parent
 DETECTORS_CSV = DATA / "metr-la-sensors.csv"
 TOPIC_TOML = DATA / "la-highways.toml"
 PUBLISHERS_CSV = DATA / "la-highways.csv"
 
-EARTH_RADIUS_KM = 6371.0088  # mean radius, IUGG
 CUT_KM = 2.0  # about the distance between two interchanges
 RATE_PER_S = 10.0  # msg/s of one detector
 HEADROOM = 1.1  # r over the publishers' rates, as in the paper's experiments
@@ -39,22 +36,9 @@ def read_detectors() -> list[Detector]:
         return [Detector(r["sensor_id"], float(r["latitude"]), float(r["longitude"])) for r in csv.DictReader(file)]
 
 
-def distances_km(detectors: list[Detector]) -> NDArray[np.float64]:
-    """Great-circle distances of all pairs (haversine), in scipy's condensed order."""
-    latitude = np.radians([d.latitude for d in detectors])
-    longitude = np.radians([d.longitude for d in detectors])
-    i, j = np.triu_indices(len(detectors), 1)
-    across = np.cos(latitude[i]) * np.cos(latitude[j]) * np.sin((longitude[j] - longitude[i]) / 2) ** 2
-    chord = np.sin((latitude[j] - latitude[i]) / 2) ** 2 + across
-    distances: NDArray[np.float64] = 2 * EARTH_RADIUS_KM * np.arcsin(np.sqrt(chord))
-    return distances
-
-
 def correlation_groups(detectors: list[Detector]) -> list[int]:
     """The group of each detector, numbered from 0 in order of first appearance."""
-    labels = fcluster(linkage(distances_km(detectors), "average"), CUT_KM, "distance")
-    number: dict[int, int] = {}
-    return [number.setdefault(int(label), len(number)) for label in labels]
+    return near_groups([(detector.latitude, detector.longitude) for detector in detectors], CUT_KM)
 
 
 def publisher_id(detector: Detector) -> str:

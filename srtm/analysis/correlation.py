@@ -12,7 +12,7 @@ Periodic publishers with one period and nearly one phase do co-fire. A smaller w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal
 
@@ -159,11 +159,28 @@ def regrouped(found: Found, declared: Mapping[str, str]) -> dict[str, str]:
     """
     apart = {group.name for group in found.declared if group.verdict == "apart"}
     wanted = {name: "" for name, group in declared.items() if group in apart}
+    return renamed(found.observed, declared, wanted, fresh="observed", stale=apart)
+
+
+def renamed(
+    observed: Sequence[ObservedGroup],
+    declared: Mapping[str, str],
+    others: Mapping[str, str],
+    *,
+    fresh: str,
+    stale: Set[str] = frozenset(),
+) -> dict[str, str]:
+    """Return {publisher: new group} for the members of ``observed`` and ``others`` whose declared group differs.
+
+    An observed group gets the name that most of its members have, unless it is ``stale`` or taken; else a
+    new one, ``fresh`` and a number.
+    """
+    wanted = dict(others)
     taken = {*declared.values(), ""}
     used: set[str] = set()
-    for group in found.observed:
-        own = [name for name, _ in Counter(group.declared).most_common() if name and name not in apart | used]
-        label = own[0] if own else _fresh(taken)
+    for group in observed:
+        own = [name for name, _ in Counter(group.declared).most_common() if name and name not in stale | used]
+        label = own[0] if own else _fresh(fresh, taken)
         taken.add(label)
         used.add(label)
         wanted.update({member: label for member in group.members if member in declared})
@@ -264,11 +281,11 @@ def _verdict(times: float, expected: float, most: float, allowed: float) -> Verd
     return "apart" if _chance(np.ceil(TOGETHER * most), expected) <= allowed else "unknown"
 
 
-def _fresh(taken: set[str]) -> str:
+def _fresh(word: str, taken: set[str]) -> str:
     number = 1
-    while f"observed-{number}" in taken:
+    while f"{word}-{number}" in taken:
         number += 1
-    return f"observed-{number}"
+    return f"{word}-{number}"
 
 
 def _some(members: Sequence[str], most: int = 5) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 
 import numpy as np
@@ -12,25 +11,17 @@ from bench.data.sensors import (
     CUT_KM,
     PUBLISHERS_CSV,
     TOPIC_TOML,
-    Detector,
     correlation_groups,
-    distances_km,
     publishers_csv,
     read_detectors,
     topic_toml,
 )
+from srtm.analysis.places import distances_km
 
 
 def test_the_deployment_has_207_detectors_each_named_once() -> None:
     names = [d.sensor_id for d in read_detectors()]
     assert len(names) == len(set(names)) == 207
-
-
-def test_a_degree_of_latitude_is_111_km_and_one_of_longitude_shrinks_with_the_cosine() -> None:
-    here, north, east = Detector("a", 34.0, -118.0), Detector("b", 35.0, -118.0), Detector("c", 34.0, -117.0)
-    to_north, to_east, _ = distances_km([here, north, east])
-    assert math.isclose(to_north, 111.195, rel_tol=1e-4)
-    assert math.isclose(to_east, 111.195 * math.cos(math.radians(34.0)), rel_tol=1e-3)
 
 
 def test_average_linkage_cut_at_two_kilometres_gives_33_groups() -> None:
@@ -41,7 +32,10 @@ def test_average_linkage_cut_at_two_kilometres_gives_33_groups() -> None:
 
 def test_mean_distances_inside_every_group_are_under_the_cut_and_between_any_two_over_it() -> None:
     detectors = read_detectors()
-    apart, groups = squareform(distances_km(detectors)), np.array(correlation_groups(detectors))
+    apart, groups = (
+        squareform(distances_km(np.array([(d.latitude, d.longitude) for d in detectors]))),
+        np.array(correlation_groups(detectors)),
+    )
     members = [np.flatnonzero(groups == g) for g in range(33)]
     for i, one in enumerate(members):
         inside = apart[np.ix_(one, one)]

@@ -154,6 +154,44 @@ def test_a_recording_that_names_no_publishers_is_refused(
     assert "must name the publisher of each arrival" in capsys.readouterr().err
 
 
+def test_publishers_are_grouped_by_place_and_what_the_file_does_not_name_stays(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "places.csv"
+    file.write_text("a,34.0,-118.0\nb,34.001,-118.0\nc,35.0,-118.0\nz,35.0,-118.0\n")
+    result = asked(capsys, "--by-place", str(file), "--apply")
+    assert result["groups"] == [{"name": "place-1", "members": ["a", "b"]}]
+    assert (result["without_place"], result["not_of_the_topic"]) == (["d"], ["z"])
+    assert result["changes"] == {"a": "place-1", "b": "place-1", "c": ""}
+    (change,) = cluster.changes
+    assert sorted(change["remove"]) == ["a", "b", "c"]
+    assert main(["topic", "groups", "roads", "--by-place", str(file), "--within-km", "200"]) == 0
+    shown = capsys.readouterr().out
+    assert "3 publishers in 1 group within 200 km" in shown
+    assert "warning: 1 publisher not in the file: left as declared" in shown
+    assert "2 publishers would be declared anew with --apply" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--by-place", "nowhere.csv"], "must be a file that can be read"),
+        (["--by-place", "PLACES", "--within-km", "nan"], "must be from 0.000001 to 20,000 km"),
+        (["--by-place", "PLACES", "--trace", "x"], "either by place or by time"),
+        (["--by-place", "BAD"], "by-place line 2.latitude: '91': must be from -90 to 90 degrees"),
+    ],
+)
+def test_bad_places_are_refused(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    (tmp_path / "PLACES").write_text("a,34,-118\n")
+    (tmp_path / "BAD").write_text("id,lat,lon\na,91,0\n")
+    there = [str(tmp_path / word) if word.isupper() else word for word in arguments]
+    assert main(["topic", "groups", "roads", *there]) == 2
+    assert said in capsys.readouterr().err
+    assert cluster.changes == []
+
+
 @pytest.mark.parametrize("arguments", [["nowhere"], ["roads", "--window-ms", "0"], ["roads", "--trace", "nowhere"]])
 def test_what_cannot_be_judged_is_bad_input(cluster: Cluster, arguments: list[str]) -> None:
     assert main(["topic", "groups", *arguments]) == 2
