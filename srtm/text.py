@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 _MS = 10**6  # ns
@@ -15,9 +16,17 @@ def plural(count: int, noun: str) -> str:
     return noun if count == 1 else f"{noun}s"
 
 
-def figure(value: float) -> str:
-    """Return ``value`` with three significant digits below 1,000, and as a whole number above."""
-    return f"{value:,.0f}" if value % 1 == 0 or abs(value) >= 999.5 else f"{value:,.3g}"
+def figure(value: float, digits: int = 3) -> str:
+    """Return ``value`` with this many significant digits: above them whole, below them never with an exponent.
+
+    ``digits``: 3 for what was measured; 6 for what somebody chose, such as a rate.
+    """
+    if not math.isfinite(value):
+        return str(value)
+    if value % 1 == 0 or abs(value) >= 10**digits - 0.5:
+        return f"{value:,.0f}"
+    places = digits - 1 - math.floor(math.log10(abs(value)))
+    return f"{value:,.{places}f}".rstrip("0").rstrip(".")
 
 
 def read_duration_ns(text: str) -> int:

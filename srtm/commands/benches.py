@@ -13,6 +13,7 @@ import typer
 
 from srtm.client.distributor import DistributorClient
 from srtm.errors import Unavailable
+from srtm.text import figure
 
 if TYPE_CHECKING:
     from srtm.topics.capacity import Capacity, Class
@@ -71,7 +72,7 @@ async def measure_capacity(
         last = found.steps[-1]
         disturbed = "".join(f"; meanwhile {disturbance}" for disturbance in found.disturbed)
         raise Unavailable(
-            f"no capacity found for {broker}: {last.rate:,.6g} msg/s: {last.verdict} ({last.why}){disturbed}"
+            f"no capacity found for {broker}: {figure(last.rate, 6)} msg/s: {last.verdict} ({last.why}){disturbed}"
         )
     return found.capacity, [asdict(step) for step in found.steps]
 

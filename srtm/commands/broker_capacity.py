@@ -16,6 +16,7 @@ from srtm.console.distributor_call import ask_distributor
 from srtm.console.output import DistributorOption, JsonOption, TokenOption, people_console, show, table
 from srtm.errors import BadInput
 from srtm.net.decode_errors import UNREADABLE
+from srtm.text import figure
 
 app = typer.Typer(no_args_is_help=True, help="What brokers carry within a promise.", rich_markup_mode=None)
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A broker of the cluster.")]
@@ -99,11 +100,11 @@ def _document(file: Path) -> Any:
 
 
 def _show(view: Json, console: Console) -> None:
-    left = "no limit is known" if view["rcap"] is None else f"{view['rcap']:,.6g} msg/s are left"
-    stated = f", {view['mcap_stated']:,.6g} stated" if view["mcap_stated"] else ""
+    left = "no limit is known" if view["rcap"] is None else f"{figure(view['rcap'], 6)} msg/s are left"
+    stated = f", {figure(view['mcap_stated'], 6)} stated" if view["mcap_stated"] else ""
     console.print(
-        f"{view['name']}: {view['mcap']:,.6g} msg/s for what it has{stated}; "
-        f"{view['allocated']:,.6g} allocated, {left}",
+        f"{view['name']}: {figure(view['mcap'], 6)} msg/s for what it has{stated}; "
+        f"{figure(view['allocated'], 6)} allocated, {left}",
         soft_wrap=True,
     )
     columns = ["promise", "process", "measured", "source", "limited by", "disturbed", "machine", "batch", "publishers"]
@@ -116,7 +117,7 @@ def _show(view: Json, console: Console) -> None:
 def _row(capacity: Json) -> list[object]:
     machine = capacity["machine"]
     return [
-        f"p{capacity['slo']['percentile']:g} <= {capacity['slo']['latency_ms']:g} ms",
+        f"p{capacity['slo']['percentile']:g} <= {figure(capacity['slo']['latency_ms'], 6)} ms",
         capacity["process"],
         capacity["measured"] or None,
         capacity["source"],

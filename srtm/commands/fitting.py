@@ -10,7 +10,7 @@ from rich.console import Console
 
 from srtm.client.distributor import DistributorClient, Json
 from srtm.console.output import table
-from srtm.text import plural
+from srtm.text import figure, plural
 
 _POLL_S = 0.5
 _TRAFFIC_S = 60.0  # the verdict is on so much of it
@@ -68,7 +68,7 @@ def show_fitting(found: Json, console: Console) -> None:
         rows = [_row(broker, found["service_us"]) for broker in found["measured"]]
         console.print(table("", columns, rows, left=1))
     if found["others_worst_ms"]:
-        console.print(f"  worst second of the topics that were there: {found['others_worst_ms']:.3g} ms")
+        console.print(f"  worst second of the topics that were there: {figure(found['others_worst_ms'])} ms")
 
 
 def _row(broker: Json, service_us: Json) -> list[object]:
@@ -81,7 +81,7 @@ def _row(broker: Json, service_us: Json) -> list[object]:
 def _progress(found: Json) -> str:
     rounds = len(found["rounds"])
     parts = [f"fitting ({found['method']}): {found['state']}", f"{rounds} {plural(rounds, 'round')}"]
-    parts += [f"{found['took_s']:.3g} s"] if found["took_s"] is not None else []
+    parts += [f"{figure(found['took_s'])} s"] if found["took_s"] is not None else []
     parts += [phase] if (phase := found.get("phase")) and found["state"] == "running" else []
     parts += [found["reason"]] if found["reason"] else []
     return ", ".join(parts)

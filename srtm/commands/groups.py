@@ -17,7 +17,7 @@ from srtm.console.distributor_call import ask_distributor
 from srtm.console.output import DistributorOption, JsonOption, TokenOption, show, table
 from srtm.console.recordings import recorded
 from srtm.errors import BadInput
-from srtm.text import plural
+from srtm.text import figure, plural
 
 if TYPE_CHECKING:
     from srtm.analysis.arrivals import Arrivals
@@ -119,7 +119,7 @@ def _show_near(result: Json, console: Console) -> None:
     missing, strange = len(result["without_place"]), len(result["not_of_the_topic"])
     console.print(
         f"{members:,} {plural(members, 'publisher')} in {len(result['groups']):,} "
-        f"{plural(len(result['groups']), 'group')} within {result['within_km']:g} km"
+        f"{plural(len(result['groups']), 'group')} within {figure(result['within_km'], 6)} km"
     )
     notes = list(result["warnings"])
     notes += [f"{missing:,} {plural(missing, 'publisher')} not in the file: left as declared"] if missing else []
@@ -208,7 +208,7 @@ def _declarations(fleet: Json, changes: dict[str, str]) -> list[Json]:
 def _show(found: Found, changes: dict[str, str], notes: list[str], applied: bool, console: Console) -> None:
     console.print(
         f"{found.publishers:,} {plural(found.publishers, 'publisher')} fired {found.firings:,} times in "
-        f"{found.seconds:,.0f} s; together: within {found.window_ns / 1e6:g} ms"
+        f"{found.seconds:,.0f} s; together: within {figure(found.window_ns / 1e6, 6)} ms"
     )
     verdicts = Counter(group.verdict for group in found.declared)
     console.print(

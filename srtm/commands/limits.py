@@ -16,6 +16,7 @@ from srtm.client.limit_service import DEFAULT_URL, LimitClient
 from srtm.console.output import JsonOption, TokenOption, show, table
 from srtm.console.running import run_trio
 from srtm.errors import BadInput
+from srtm.text import figure
 
 if TYPE_CHECKING:
     from srtm.contracts.contract import Contract
@@ -247,9 +248,9 @@ def _value(text: str) -> Any:
 
 def _show_check(found: Json, console: Console) -> None:
     if found["allowed"]:
-        console.print("allowed" + (f", after {found['wait_s']:g} s" if found["wait_s"] else ""))
+        console.print("allowed" + (f", after {figure(found['wait_s'], 6)} s" if found["wait_s"] else ""))
     else:
-        later = "never" if found["wait_s"] is None else f"in {found['wait_s']:g} s"
+        later = "never" if found["wait_s"] is None else f"in {figure(found['wait_s'], 6)} s"
         console.print(f"refused by {', '.join(found['violated'])}; may pass {later}")
     for subject in found["subjects"]:
         console.print(_policies(subject))
@@ -298,7 +299,7 @@ def _show_contracts(found: list[Json], console: Console) -> None:
 
 def _rule(policy: Json) -> str:
     if "rate" in policy:
-        return f"{policy['rate']:g}/s, burst {policy['burst']:g}"
+        return f"{figure(policy['rate'], 6)}/s, burst {figure(policy['burst'], 6)}"
     if "window" in policy:
         return f"{policy['quota']:,} in {policy['window']}"
     return f"{policy['quota']:,} at once"

@@ -14,6 +14,7 @@ from srtm.console.distributor_call import ask_distributor
 from srtm.console.output import DistributorOption, JsonOption, TokenOption, number, show, table
 from srtm.console.recordings import recorded
 from srtm.errors import BadInput
+from srtm.text import figure
 from srtm.units import to_micro
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ async def _penalty(name: str, token: str | None, client: DistributorClient) -> t
     lately = recorded_penalty([window for _, window in recordings], *whole)
     if found is not None and lately.messages <= found.messages:
         return found, notes
-    return lately, [*notes, f"shares changed less than {_LEAST_S:g} s ago: these are the delays as recorded"]
+    return lately, [*notes, f"shares changed less than {figure(_LEAST_S, 6)} s ago: these are the delays as recorded"]
 
 
 def _recordings(body: bytes, place: Json) -> tuple[Recording, Recording]:
@@ -77,7 +78,7 @@ def _show(name: str, found: RecordedPenalty, notes: list[str], console: Console)
         console.print(f"{name}: no message is on record: no penalty is known")
         return
     console.print(
-        f"{name}: {found.messages:,} messages in {found.seconds:,.3g} s; DRL penalty: sum {ms(found.sum_ms)}, "
+        f"{name}: {found.messages:,} messages in {figure(found.seconds)} s; DRL penalty: sum {ms(found.sum_ms)}, "
         f"{ms(found.mean_ms)} a message; p99 {ms(found.p99_ms)} more than the {ms(found.one_p99_ms)} of one bucket",
         soft_wrap=True,
     )

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from srtm.console.output import JsonOption, show, table
 from srtm.errors import BadInput
+from srtm.text import figure
 
 if TYPE_CHECKING:
     from srtm.analysis.trace_sizing import Sizing
@@ -48,7 +49,7 @@ def size(
 
 
 def _show(found: Sizing, console: Console) -> None:
-    console.print(f"{found.messages:,} messages in {found.seconds:,.0f} s: {found.load:,.6g} msg/s")
+    console.print(f"{found.messages:,} messages in {found.seconds:,.0f} s: {figure(found.load, 6)} msg/s")
     for warning in found.warnings:
         console.print(f"warning: {warning}", soft_wrap=True)
     columns = ["r msg/s", "r / load", f"b for p{found.percentile:g}", "+-", "b if Poisson", "Eq. (1) mean ms"]
@@ -59,7 +60,7 @@ def _show(found: Sizing, console: Console) -> None:
             size.burst,
             size.uncertainty,
             size.poisson_burst,
-            f"{size.poisson_mean_ms:.3g}",
+            f"{figure(size.poisson_mean_ms)}",
         ]
         for size in found.sizes
     ]

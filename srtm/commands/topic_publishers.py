@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Annotated
@@ -16,7 +17,8 @@ from srtm.errors import BadInput
 from srtm.text import plural
 
 _LARGEST_TABLE = 1_000  # rows; more are printed as lines, because a table is laid out as a whole
-_COLUMNS = ("ids", "groups", "brokers", "rates")
+_COLUMNS = ("ids", "groups", "brokers", "rates", "processes", "batches", "pinned")  # of the distributor's answer
+_KEYS = ("id", "group", "broker", "rate", "process", "batch", "pinned")  # of an object here
 
 
 def publishers(
@@ -36,12 +38,12 @@ def publishers(
         raise BadInput("publishers", name, "are either changed (--add, --remove) or listed (--broker, --group, --id)")
     wanted = [each["id"] for each in added] if added or removed else ids
 
-    async def ask(client: DistributorClient) -> Json:
+    async def ask(client: DistributorClient) -> list[Json]:
         if added or removed:
             await client.change_publishers(name, add=added, remove=removed)
         if added or not removed:
-            return _matching(await client.publishers(name, broker), group, wanted)
-        return {column: [] for column in _COLUMNS}
+            return _rows(await client.publishers(name, broker), group, wanted)
+        return []
 
     found = ask_distributor(distributor, token, ask)
     show("topic publishers", found, json_file, partial(_show, name, found, len(added), removed))
@@ -56,25 +58,26 @@ def _declared(text: str) -> Json:
         raise BadInput("add", text, "must be ID=RATE, the rate in msg/s") from None
 
 
-def _matching(columns: Json, group: str | None, ids: Sequence[str] | None) -> Json:
-    """Return the rows of a group, and with these ids, in columns again."""
+def _rows(columns: Json, group: str | None, ids: Sequence[str] | None) -> list[Json]:
+    """Return the publishers of a group, and with these ids, one object each. Null: no broker, or no group."""
     wanted = None if ids is None else set(ids)
-    keep = [
-        at
-        for at, (publisher_id, of) in enumerate(zip(columns["ids"], columns["groups"], strict=True))
-        if (group is None or of == group) and (wanted is None or publisher_id in wanted)
+    columns = {"pinned": [False] * len(columns["ids"]), **columns}  # a distributor of before says nothing of it
+    each = zip(*(columns[column] for column in _COLUMNS), strict=True)
+    return [
+        {**dict(zip(_KEYS, row, strict=True)), "group": row[1] or None}
+        for row in each
+        if (group is None or row[1] == group) and (wanted is None or row[0] in wanted)
     ]
-    return {column: [values[at] for at in keep] for column, values in columns.items()}
 
 
-def _show(name: str, found: Json, added: int, removed: Sequence[str], console: Console) -> None:
+def _show(name: str, found: list[Json], added: int, removed: Sequence[str], console: Console) -> None:
     if added or removed:
         console.print(f"{name}: {added:,} {plural(added, 'publisher')} added, {len(removed):,} removed")
-    pinned = ["pinned" if one else "" for one in found.get("pinned", [False] * len(found["ids"]))]
-    rows = [*zip(*(found[column] for column in _COLUMNS), pinned, strict=True)]
+    rows = [
+        (row["id"], row["group"] or "", row["broker"], row["rate"], "pinned" if row["pinned"] else "") for row in found
+    ]
     if len(rows) > _LARGEST_TABLE:
-        for line in _lines(rows):
-            print(line)
+        sys.stdout.writelines(_lines(rows))
     elif rows or not removed:
         console.print(table("", ["publisher", "group", "broker", "msg/s", ""], rows, left=3))
 
@@ -82,4 +85,4 @@ def _show(name: str, found: Json, added: int, removed: Sequence[str], console: C
 def _lines(rows: Sequence[Sequence[object]]) -> Iterator[str]:
     """Yield rows with tabs between the columns."""
     for row in rows:
-        yield "\t".join(map(number, row)).rstrip("\t")
+        yield "\t".join(map(number, row)).rstrip("\t") + "\n"

@@ -8,6 +8,7 @@ import trio
 
 from srtm.control import DrainProgress
 from srtm.errors import PeerError, Unavailable
+from srtm.text import figure
 
 _POLL_S = 0.2  # a drained broker stays for longer than this, so that its last state is seen
 _REPORT_S = 1.0
@@ -55,4 +56,4 @@ async def watch(look: Callable[[], Awaitable[DrainProgress]], timeout_s: float, 
             lines.note(describe(last))
             await trio.sleep(_POLL_S)
     left = "it has not answered" if last is None else describe(last)
-    raise Unavailable(f"not drained within {timeout_s:g} s, and draining on: {left}")
+    raise Unavailable(f"not drained within {figure(timeout_s, 6)} s, and draining on: {left}")

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -17,8 +17,8 @@ from srtm.errors import BadInput
 from srtm.text import figure
 from srtm.version import __version__
 
-SCHEMA = 1  # version of the JSON documents; it grows with every incompatible change
-_PIPE_COLUMNS = 240  # characters
+SCHEMA = 2  # version of the JSON documents; it grows with every incompatible change
+_PIPE_COLUMNS = 80  # characters
 
 
 def refuse_unwritable(field: str, file: str | None) -> None:
@@ -73,13 +73,16 @@ def people_console(*, stderr: bool = False) -> Console:
 
 
 def people_width() -> int | None:
-    """Return the width for standard output, characters; None: the terminal's. A pipe gets 240, to cut no value."""
-    return None if sys.stdout.isatty() else _PIPE_COLUMNS
+    """Return the width for standard output, characters; None: the terminal's. A pipe gets $COLUMNS, else 80."""
+    columns = os.environ.get("COLUMNS", "")
+    if sys.stdout.isatty():
+        return None
+    return int(columns) if columns.isdecimal() and int(columns) else _PIPE_COLUMNS
 
 
 def write_json(command: str, result: object, json_file: str) -> None:
     """Write a result as JSON. The file appears complete or not at all. Raises BadInput."""
-    document = {"schema": SCHEMA, "command": command, "version": __version__, "result": result}
+    document = {"schema": SCHEMA, "command": command, "version": __version__, "result": _known(result)}
     text = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
     if json_file == "-":
         sys.stdout.buffer.write(text)
@@ -92,6 +95,17 @@ def write_json(command: str, result: object, json_file: str) -> None:
         fresh.replace(path)
     except OSError as error:
         raise BadInput("json", json_file, f"must be a file that can be written ({error.strerror})") from error
+
+
+def _known(value: Any) -> Any:
+    """Return ``value`` with null for the figures of nothing: those beside a ``count`` of 0."""
+    if isinstance(value, list):
+        return [_known(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if value.get("count") == 0:
+        return {key: None if isinstance(each, float) else each for key, each in value.items()}
+    return {key: _known(each) for key, each in value.items()}
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, left: int = 1) -> PeopleTable:

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from srtm.client.distributor import Json
 from srtm.console.output import number, table
-from srtm.text import plural
+from srtm.text import figure, plural
 
 _LONGEST_LIST = 40  # rows of a table for people
 _KNOWN = {"simulation": "simulated", "formula": "by formula (a simulation would say too little)"}
@@ -15,7 +15,7 @@ _KNOWN = {"simulation": "simulated", "formula": "by formula (a simulation would 
 def promise(view: Json) -> str:
     """Return a topic's promise: "p99 <= 1 ms"."""
     slo = view["slo"]
-    return f"p{slo['percentile']:g} <= {slo['latency_ms']:g} ms"
+    return f"p{slo['percentile']:g} <= {figure(slo['latency_ms'], 6)} ms"
 
 
 def show_plan(plan: Json, console: Console) -> None:
@@ -26,15 +26,15 @@ def show_plan(plan: Json, console: Console) -> None:
 
     say(
         f"plan of {plan['name']}: {plan['state']}, k = {plan['k']} ({plan['placement']}, {plan['split']} split); "
-        f"{plan['publishers']:,} publishers, {plan['publishers_rate']:,g} msg/s; r {plan['rate']:,g} msg/s, "
-        f"b {plan['burst']:,g}; promise {promise(plan)}"
+        f"{plan['publishers']:,} publishers, {figure(plan['publishers_rate'], 6)} msg/s; "
+        f"r {figure(plan['rate'], 6)} msg/s, b {figure(plan['burst'], 6)}; promise {promise(plan)}"
     )
     for line in plan["reasons"]:
         say(f"  {line}")
     _show_brokers(plan, console)
     predicted = plan["predicted"]
     say(
-        f"{_KNOWN[predicted['method']]}: {predicted['messages']:,} messages, {predicted['seconds']:,.3g} s, "
+        f"{_KNOWN[predicted['method']]}: {predicted['messages']:,} messages, {figure(predicted['seconds'])} s, "
         f"seed {predicted['seed']}"
     )
     say(f"worst broker: {_delays(predicted)}")
@@ -89,8 +89,8 @@ def _enough(enough: Json, plan: Json) -> str:
         return "processing breaks it: more brokers would do, or faster ones"
     ways = []
     if enough["rate"] is not None:
-        ways.append(f"rate = {enough['rate']:,.6g} (now {plan['rate']:,.6g})")
-    ways.append(f"burst = {enough['burst']:,.6g} (now {plan['burst']:,.6g})")
+        ways.append(f"rate = {figure(enough['rate'], 6)} (now {figure(plan['rate'], 6)})")
+    ways.append(f"burst = {figure(enough['burst'], 6)} (now {figure(plan['burst'], 6)})")
     return f"{' or '.join(ways)} would do"
 
 
@@ -113,7 +113,7 @@ def _show_brokers(plan: Json, console: Console) -> None:
     rows = [
         [
             broker["broker"],
-            f"{broker['service_us']:g} ({broker['service_known']})",
+            f"{figure(broker['service_us'], 6)} ({broker['service_known']})",
             broker["publishers"],
             broker["groups"],
             broker["rate_assigned"],
@@ -150,4 +150,4 @@ def _ms(value: float | None) -> str:
 
 def _admitted(admitted: Json) -> str:
     largest = admitted["largest_topic"]
-    return "no limit is known" if largest is None else f"a further topic of up to {largest:,.6g} msg/s"
+    return "no limit is known" if largest is None else f"a further topic of up to {figure(largest, 6)} msg/s"

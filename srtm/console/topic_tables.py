@@ -11,7 +11,7 @@ from srtm.client.distributor import Json
 from srtm.console.conditions import conditions, remarks
 from srtm.console.output import table
 from srtm.console.plans import promise
-from srtm.text import plural
+from srtm.text import figure, plural
 
 _CHANGES_SHOWN = 3
 _NOTHING: Json = {"count": 0}
@@ -72,7 +72,7 @@ def _away(brokers: list[Json], topics: list[Json]) -> Iterator[str]:
 
 def _mcap(broker: Json) -> object:
     """Return the capacity of a broker, msg/s, marked if nobody stated or measured it."""
-    return f"{broker['mcap']:,.6g} (assumed)" if broker.get("mcap_assumed") else broker.get("mcap")
+    return f"{figure(broker['mcap'], 6)} (assumed)" if broker.get("mcap_assumed") else broker.get("mcap")
 
 
 def _free(broker: Json) -> float | None:
@@ -131,8 +131,9 @@ def show_topic(view: Json, console: Console) -> None:
 
     say(
         f"{view['name']}: {view['state']}, version {view['version']}, "
-        f"placement {view.get('placement_version')}; {view['publishers']} publishers, "
-        f"{view['publishers_rate']:g} msg/s; r {view['rate']:g} msg/s, b {view['burst']:g}; promise {promise(view)}; "
+        f"placement {view.get('placement_version')}; {view['publishers']:,} publishers, "
+        f"{figure(view['publishers_rate'], 6)} msg/s; r {figure(view['rate'], 6)} msg/s, "
+        f"b {figure(view['burst'], 6)}; promise {promise(view)}; "
         f"mode {view.get('mode', 'static')}"
     )
     if "promise" in view:
@@ -141,8 +142,8 @@ def show_topic(view: Json, console: Console) -> None:
         say(view["reason"])
     if (cost := view.get("drl_penalty")) is not None and cost["messages"]:
         say(
-            f"DRL penalty at {cost['at']}, of {cost['messages']:,} messages in {cost['seconds']:.3g} s: "
-            f"{cost['mean_ms']:.3g} ms a message, p99 {cost['p99_ms']:.3g} ms more than one bucket's"
+            f"DRL penalty at {cost['at']}, of {cost['messages']:,} messages in {figure(cost['seconds'])} s: "
+            f"{figure(cost['mean_ms'])} ms a message, p99 {figure(cost['p99_ms'])} ms more than one bucket's"
         )
     _show_shares(view["brokers"], console)
     _show_delays(view["brokers"], console)
@@ -245,7 +246,7 @@ def _credit(report: Json) -> str:
 def _remarks(view: Json) -> Iterator[str]:
     for change in view.get("changes", [])[:_CHANGES_SHOWN]:
         shares = ", ".join(
-            f"{name} {share['rate']:,.6g}/{share['burst']:.4g}" for name, share in change["shares"].items()
+            f"{name} {figure(share['rate'], 6)}/{figure(share['burst'], 6)}" for name, share in change["shares"].items()
         )
         yield f"{change['at']} {change['mode']}: r_l/b_l {shares} ({change['reason']})"
     if view.get("layout") not in (None, "watching"):
@@ -254,7 +255,8 @@ def _remarks(view: Json) -> Iterator[str]:
         yield f"{view['pinned']:,} {plural(view['pinned'], 'publisher')} did not move when told, and stay"
     for place in view["brokers"]:
         if place.get("rate_astray"):
-            yield f"{place['broker']}: {place['rate_astray']:g} msg/s come from publishers that belong elsewhere"
+            astray = figure(place["rate_astray"])
+            yield f"{place['broker']}: {astray} msg/s come from publishers that belong elsewhere"
         for remark in remarks(*conditions(place)):
             yield f"{place['broker']}: {remark}"
 

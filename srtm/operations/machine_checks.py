@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from srtm.text import figure
+
 State = Literal["ok", "warn", "fail"]
 
 _GB = 1e9  # bytes
@@ -105,7 +107,7 @@ def processors(count: int, quota_cores: float | None) -> Finding:
     """Judge processors. ``quota_cores``: the quota of the control group; None: no quota."""
     if quota_cores is not None and quota_cores < count:
         remedy = "a quota stops the broker in the midst of a period, for up to 0.1 s: give whole processors (cpuset)"
-        return Finding("processors", "warn", f"a quota of {quota_cores:g} of {count}", remedy)
+        return Finding("processors", "warn", f"a quota of {figure(quota_cores, 6)} of {count}", remedy)
     if count < 2:
         return Finding("processors", "warn", "1", "give a broker two: one carries messages, one decides")
     return Finding("processors", "ok", str(count))

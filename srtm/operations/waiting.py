@@ -17,6 +17,7 @@ from srtm.console.output import DistributorOption, JsonOption, TokenOption, show
 from srtm.console.running import run_trio
 from srtm.errors import BadInput, SrtmError, Unavailable
 from srtm.net.tokens import OPERATOR, read_token
+from srtm.text import figure
 
 _FIRST_CHECK_S, _LAST_CHECK_S = 0.05, 0.5  # between two questions: whoever starts a cluster cannot notify us
 _CALL_S = 2.0  # the longest wait for one answer
@@ -61,7 +62,7 @@ async def until_ready(look: Look, timeout_s: float) -> list[str]:
             if not missing:
                 return live
             await trio.sleep(checks.next_s())
-    raise Unavailable(f"not ready within {timeout_s:g} s: {missing}")
+    raise Unavailable(f"not ready within {figure(timeout_s, 6)} s: {missing}")
 
 
 async def look_at(

@@ -14,6 +14,11 @@ import srtm
 from srtm.cli import main
 from tests.support.played_distributor import BROKER, FITTING, VIEW, Distributor
 
+# The view as JSON shows it: of a delay that no message had nothing is known.
+NO_MESSAGES = {"count": 0, "p99_ms": None}
+LAST_60S = {"access": {"count": 5, "p99_ms": 0.25}, "processing": NO_MESSAGES}
+KNOWN = {**VIEW, "brokers": [{**VIEW["brokers"][0], "report": {"received": 12_345, "last_60s": LAST_60S}}]}  # type: ignore[index]
+
 
 def test_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
@@ -45,10 +50,10 @@ def test_whoever_lacks_the_extension_or_a_library_is_told_what_to_do(
 @pytest.mark.parametrize(
     ("command", "name", "result"),
     [
-        (["topic", "list"], "topic list", [VIEW]),
-        (["topic", "show", "roads"], "topic show", {**VIEW, "fitting": FITTING}),
+        (["topic", "list"], "topic list", [KNOWN]),
+        (["topic", "show", "roads"], "topic show", {**KNOWN, "fitting": FITTING}),
         (["topic", "remove", "roads", "--purge"], "topic remove", {"removed": "roads", "purged": True}),
-        (["status"], "status", {"brokers": [BROKER], "topics": [VIEW]}),
+        (["status"], "status", {"brokers": [BROKER], "topics": [KNOWN]}),
     ],
 )
 def test_json_on_standard_output_is_the_whole_output(
@@ -57,7 +62,7 @@ def test_json_on_standard_output_is_the_whole_output(
     assert main([*command, "--json", "-"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert distributor.asked
-    assert document == {"schema": 1, "command": name, "version": srtm.__version__, "result": result}
+    assert document == {"schema": 2, "command": name, "version": srtm.__version__, "result": result}
 
 
 def test_json_in_a_file_leaves_the_table_for_people(
@@ -65,7 +70,7 @@ def test_json_in_a_file_leaves_the_table_for_people(
 ) -> None:
     assert main(["status", "--json", str(tmp_path / "status.json")]) == 0
     assert distributor.asked == [("GET", "/v1/brokers"), ("GET", "/v1/topics")]
-    assert json.loads((tmp_path / "status.json").read_text())["result"]["topics"] == [VIEW]
+    assert json.loads((tmp_path / "status.json").read_text())["result"]["topics"] == [KNOWN]
     shown = capsys.readouterr().out
     assert "broker-1" in shown
     assert "roads" in shown

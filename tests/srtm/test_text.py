@@ -2,7 +2,7 @@
 
 import pytest
 
-from srtm.text import plural, read_duration_ns
+from srtm.text import figure, plural, read_duration_ns
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,17 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 @pytest.mark.parametrize(("count", "form"), [(0, "rounds"), (1, "round"), (2, "rounds")])
 def test_a_noun_is_singular_after_one_only(count: int, form: str) -> None:
     assert plural(count, "round") == form
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "shown"),
+    [
+        (0.0, 3, "0"), (5.0, 3, "5"), (0.25, 3, "0.25"), (12.345, 3, "12.3"), (999.4, 3, "999"), (999.6, 3, "1,000"),
+        (1234.5, 3, "1,234"), (25_270.4, 3, "25,270"), (0.9999, 3, "1"), (0.00001234, 3, "0.0000123"),
+        (-0.5, 3, "-0.5"),
+        (1234.5, 6, "1,234.5"), (0.000001, 6, "0.000001"), (1_000_000.0, 6, "1,000,000"), (1_234_567.8, 6, "1,234,568"),
+        (float("inf"), 3, "inf"), (float("nan"), 3, "nan"),
+    ],
+)  # fmt: skip
+def test_figures_have_so_many_digits_and_never_an_exponent(value: float, digits: int, shown: str) -> None:
+    assert figure(value, digits) == shown

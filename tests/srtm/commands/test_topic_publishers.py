@@ -22,6 +22,7 @@ def columns(count: int) -> dict[str, list[object]]:
         "rates": [2.5 for _ in numbers],
         "processes": ["poisson" for _ in numbers],
         "batches": [1 for _ in numbers],
+        "pinned": [n == 1 for n in numbers],
     }
 
 
@@ -57,8 +58,21 @@ def test_the_list_is_filtered(
     distributor.answers["GET", PATH] = (200, columns(4))
     assert main(["topic", "publishers", "roads", *options, "--broker", "broker-1", "--json", "-"]) == 0
     found = json.loads(capsys.readouterr().out)["result"]
-    assert {len(column) for column in found.values()} == {ids}
+    assert len(found) == ids
     assert distributor.queries["GET", PATH] == {"broker": "broker-1"}
+
+
+def test_json_has_an_object_for_each_and_null_where_nothing_is_known(
+    distributor: Distributor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nowhere = {**columns(2), "brokers": ["broker-1", None]}
+    distributor.answers["GET", PATH] = (200, nowhere)
+    assert main(["topic", "publishers", "roads", "--json", "-"]) == 0
+    both = {"rate": 2.5, "process": "poisson", "batch": 1}
+    assert json.loads(capsys.readouterr().out)["result"] == [
+        {"id": "dev-0", "group": "g", "broker": "broker-1", "pinned": False, **both},
+        {"id": "dev-1", "group": None, "broker": None, "pinned": True, **both},
+    ]
 
 
 def test_many_publishers_are_printed_as_lines(distributor: Distributor, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from hypothesis import given
@@ -30,7 +31,7 @@ def printed(drawn: PeopleTable, width: int) -> list[str]:
 
 def cells(lines: list[str]) -> list[str]:
     """What stands between the lines of the frame, without the room around it."""
-    return [cell.strip() for line in lines for cell in line.replace("┃", "│").split("│")]
+    return [cell.strip() for line in lines for cell in re.split("[┃│|]", line)]
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 240])
@@ -59,6 +60,25 @@ def test_where_the_words_find_no_room_rows_become_columns_below_each_other() -> 
     assert [line.count("broker-") for line in heads] == [2, 2, 1]
     assert sum("processing p99 ms" in line for line in lines) == 3
     assert sum("Shares" in line for line in lines) == 1
+
+
+def test_a_pipe_gets_plain_characters_and_a_terminal_a_frame() -> None:
+    assert all(line.isascii() for line in printed(SHARES, 80))
+    terminal = Console(file=io.StringIO(), width=80, force_terminal=True)
+    with terminal.capture() as capture:
+        terminal.print(SHARES)
+    assert "┃" in capture.get()
+
+
+@pytest.mark.parametrize(("columns", "width"), [(None, 80), ("120", 120), ("0", 80), ("wide", 80)])
+def test_a_pipe_is_80_columns_wide_or_as_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch, columns: str | None, width: int
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns is not None:
+        monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr("sys.stdout", io.StringIO())
+    assert people_console().width == width
 
 
 @given(rows=st.lists(st.tuples(WORDS, WORDS, WORDS), max_size=4), width=st.integers(30, 120))
