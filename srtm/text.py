@@ -26,7 +26,8 @@ def figure(value: float, digits: int = 3) -> str:
     if value % 1 == 0 or abs(value) >= 10**digits - 0.5:
         return f"{value:,.0f}"
     places = digits - 1 - math.floor(math.log10(abs(value)))
-    return f"{value:,.{places}f}".rstrip("0").rstrip(".")
+    text = f"{value:,.{places}f}"
+    return text.rstrip("0").rstrip(".") if places else text
 
 
 def read_duration_ns(text: str) -> int:

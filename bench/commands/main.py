@@ -25,10 +25,15 @@ from bench.experiments.table1.virtual import table1_virtual
 from bench.harness.machine.checkout import Build, other_build
 from bench.harness.results.publish import RESULTS
 from bench.harness.results.sources import source_commit
+from bench.scenarios.declared import Judged, TopicRunOptions, judge, run_topic, show_judged
 from bench.scenarios.file import read_scenario
 from bench.scenarios.run import prepare, run_scenario, show, write
 from bench.testbed.commands import app as testbed
-from srtm.console.output import people_width
+from srtm.client.distributor import DistributorClient
+from srtm.console.distributor_call import ask_distributor
+from srtm.console.options import add_trust
+from srtm.console.output import DistributorOption, JsonOption, TokenOption, people_width
+from srtm.console.output import show as show_result
 from srtm.console.running import run_trio
 from srtm.errors import BadInput
 
@@ -83,6 +88,37 @@ def bench_run(
     outcome = run_trio(partial(run_scenario, scenario, wide))
     show(outcome, write(outcome, out), wide)
     return outcome.exit_status
+
+
+@app.command("topic")
+def bench_topic(
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    seconds: Annotated[float, typer.Option(min=1.0, max=3600.0, help="Measured part, s.")] = TopicRunOptions.seconds,
+    warmup_s: Annotated[float, typer.Option(min=0.0, max=600.0, help="Sent before it, s.")] = TopicRunOptions.warmup_s,
+    body_bytes: Annotated[
+        int, typer.Option("--size", min=32, max=1_000_000, help="Of a message, bytes.")
+    ] = TopicRunOptions.body_bytes,
+    seed: SeedOption = TopicRunOptions.seed,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Also if the topic has channels: their consumers get these messages.")
+    ] = False,
+    distributor: DistributorOption = None,
+    token: TokenOption = None,
+    json_file: JsonOption = None,
+) -> int:
+    """Send what a topic declares to its own cluster, and judge its promise. Publishers follow placement and moves.
+
+    Open loop: latency counts from the intended instants. Status 0: the promise is kept, 1: broken, 3: not valid.
+    """
+    options = TopicRunOptions(seconds=seconds, warmup_s=warmup_s, seed=seed, body_bytes=body_bytes, anyway=anyway)
+    say = saying(json_file)
+
+    async def run(client: DistributorClient) -> Judged:
+        return judge(name, *await run_topic(client, name, options, say), options)
+
+    judged = ask_distributor(distributor, token, run)
+    show_result("bench topic", judged.result, json_file, partial(show_judged, judged))
+    return judged.exit_status
 
 
 @app.command("nsqd")
@@ -199,3 +235,6 @@ def bench_hostile(
     options = HostileOptions(names or (), pairs, seconds, seed, json_file, where, _build(against), realtime)
     verdicts = run_trio(partial(hostile, options, console(json_file)))
     return 0 if all(verdict.reached for verdict in verdicts) else 1
+
+
+add_trust(app)
