@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -182,6 +183,16 @@ def test_a_topic_submitted_by_http_is_placed(cluster: dict[str, str]) -> None:
     lines = run(cluster, "examples/http_submit.py").splitlines()
     assert lines[0].startswith("thermometers: placed; ")
     assert "100 publishers, share 120.0 msg/s" in lines[1]
+
+
+def test_a_bench_of_a_declared_topic_accounts_for_every_message(cluster: dict[str, str], tmp_path: Path) -> None:
+    submit(cluster, tmp_path, "benched")
+    command = ["-m", "srtm", "bench", "topic", "benched", "--seconds", "8", "--json", str(tmp_path / "found.json")]
+    done = subprocess.run([sys.executable, *command], cwd=ROOT, env=cluster, timeout=PATIENCE_S, check=False)
+    assert done.returncode in (0, 1, 3)  # which of them is up to this machine
+    found = json.loads((tmp_path / "found.json").read_text())["result"]
+    assert found["sent"] > 0
+    assert (found["lost"], found["refused"], found["strange"]) == (0, 0, 0)
 
 
 def blocks(language: str) -> list[str]:

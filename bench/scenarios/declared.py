@@ -306,7 +306,7 @@ def show_judged(judged: Judged, console: Console) -> None:
         f"the generator was late by p99 {figure(result['lateness_p99_ms'])} ms"
     )
     if result["token_wait_ms"]["count"]:
-        say(f"of that, wait for tokens: p99 {figure(result['token_wait_ms']['p99_ms'])} ms")
+        say(f"wait for tokens, as the receipts foretold it: p99 {figure(result['token_wait_ms']['p99_ms'])} ms")
     for text in result["errors"]:
         say(f"error: {text}")
     if result["latency_ms"] is not None:
