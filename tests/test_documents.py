@@ -14,6 +14,7 @@ import typer
 from bench.commands.main import app as bench_app
 from srtm.commands.app import app
 from tests.support import reference_tables
+from tests.support.shown_commands import refusal, shown_commands, unknown_flags
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [
@@ -115,6 +116,56 @@ def test_a_word_that_is_no_command_is_told() -> None:
 def test_commands_that_a_document_shows_exist(document: Path) -> None:
     shown = {match.strip() for match in COMMAND.findall(document.read_text())}
     assert [words for words in sorted(shown) if not known(words.split())] == []
+
+
+def test_command_lines_are_found_as_a_shell_reads_them() -> None:
+    lines = [
+        "    srtm up > log 2>&1 &",
+        "    printf 'a' | srtm publish t --id 'x#1'  # why",
+        "srtm no",
+        "    srtm a \\",
+        "     --b",
+    ]
+    text = "\n".join(lines)
+    assert shown_commands(text) == [["up"], ["publish", "t", "--id", "x#1"], ["a", "--b"]]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["topic", "set", "roads", "--rates", "5"], "No such option: --rates"),
+        (["topic", "set", "roads", "--rate", "fast"], "--rate: 'fast': must be a valid number"),
+        (["topic", "show"], "Missing argument 'NAME'"),
+        (["broker", "--tcp-address", "x"], "the following arguments are required: --name"),
+        (["broker", "...", "--tls", "x"], "unrecognized arguments: --tls"),
+        (["nsqd", "--nothing"], "nothing"),
+        (["bench", "run"], "Missing argument 'FILE.toml'"),
+    ],
+)
+def test_a_command_line_that_is_wrong_is_told(words: list[str], said: str) -> None:
+    assert said in str(refusal(words))
+
+
+@pytest.mark.parametrize("document", LIVING, ids=identity)
+def test_command_lines_that_a_document_shows_are_taken(document: Path) -> None:
+    shown = shown_commands(document.read_text())
+    assert {" ".join(words): refusal(words) for words in shown if refusal(words) is not None} == {}
+
+
+@pytest.mark.parametrize("document", LIVING, ids=identity)
+def test_options_of_commands_within_sentences_exist(document: Path) -> None:
+    within = re.findall(r"`srtm ([^`]+)`", document.read_text().replace("\n", " "))
+    assert {text: unknown for text in within if (unknown := unknown_flags(text.split()))} == {}
+
+
+def test_an_option_that_does_not_exist_is_told_within_a_sentence() -> None:
+    assert unknown_flags(["topic", "set", "NAME", "--rates=5"]) == ["--rates"]
+    assert unknown_flags(["broker", "--tls-cert", "--tls"]) == ["--tls"]
+    assert unknown_flags(["topic", "show", "NAME", "--json", "-"]) == []
+
+
+def test_documents_show_many_command_lines() -> None:
+    assert sum(len(shown_commands(document.read_text())) for document in LIVING) > 60
 
 
 @pytest.mark.parametrize("name", reference_tables.TABLES)

@@ -19,12 +19,13 @@ import pytest
 
 from srtm.cluster.cluster_file import pick_addresses
 from tests.support.other_process import ask_http, wait_until
+from tests.support.shown_commands import shown_commands
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
 README = (ROOT / "README.md").read_text()
-PATIENCE_S = 60
+PATIENCE_S = 120
 PROGRAMS = {
     "asyncio_worker.py",
     "fastapi_limits.py",
@@ -235,6 +236,37 @@ def test_the_commands_of_the_readme_succeed(cluster: dict[str, str]) -> None:
     assert len(shown) == 4
     for command in shown:
         assert "la-highways" in run(cluster, "-m", "srtm", *shlex.split(command, comments=True))
+
+
+# What changes nothing, and ends by itself.
+READ_ONLY = {
+    ("audit",), ("brokers", "list"), ("capacity", "show"), ("mqtt", "sessions"), ("mqtt", "retained"), ("status",),
+    ("topic", "decisions"), ("topic", "diff"), ("topic", "export"), ("topic", "groups"), ("topic", "penalty"),
+    ("topic", "plan"), ("topic", "publishers"), ("topic", "show"), ("topic", "why"),
+}  # fmt: skip
+PLACES = {"NAME": "la-highways", "FILE": "examples/sensors.toml", "NAME.toml": "examples/sensors.toml"}
+PAGES = [*ROOT.glob("docs/*.md"), *ROOT.glob("*.md")]
+SHOWN = {
+    tuple(PLACES.get(word, word) for word in words)
+    for page in PAGES
+    for words in shown_commands(page.read_text())
+    if tuple(words[:2]) in READ_ONLY or tuple(words[:1]) in READ_ONLY
+}
+CHANGING = ("--watch", "--add", "--remove", "--apply", "--clear")
+
+
+def test_commands_of_the_documents_that_only_look_succeed(cluster: dict[str, str]) -> None:
+    looking = sorted(words for words in SHOWN if not set(words) & set(CHANGING))
+    assert len(looking) > 12
+    failed = {}
+    for words in looking:
+        command = [sys.executable, "-m", "srtm", *words]
+        done = subprocess.run(
+            command, cwd=ROOT, env=cluster, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        )
+        if done.stderr or done.returncode not in (0, 1):  # 1: what they look at is not as it should be
+            failed[" ".join(words)] = done.stderr
+    assert failed == {}
 
 
 def test_lines_that_the_readme_publishes_are_subscribed(cluster: dict[str, str]) -> None:
