@@ -104,10 +104,12 @@ calibrate: build
 figures-real: build
 	$(BIN)/srtm bench figures --real --document
 
-# Client suites and nsqadmin against our broker under nsqd's name, and against nsqd; then the answers of both to the same sessions.
+# Client suites and nsqadmin against our broker under nsqd's name, and against nsqd; then the answers of both to the same sessions;
+# then the examples in other languages.
 interop: build $(PEERS)
 	$(BIN)/python -m tests.interop
 	$(BIN)/python -m tests.interop.drop_in
+	$(BIN)/pytest tests/test_examples.py -m long
 
 # SIGKILL under load a hundred times; ten minutes of bad links, stops and kills under both lease rules and GDRL; ten of chaos in a whole cluster.
 # `make test` has short forms.

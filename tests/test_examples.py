@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import threading
@@ -76,6 +77,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
 
 def test_every_program_is_run_here() -> None:
     assert {path.name for path in EXAMPLES.glob("*.py")} == PROGRAMS
+    assert {path.name for path in EXAMPLES.iterdir() if path.is_dir()} - {"__pycache__"} == {
+        "go_consumer",
+        "js_consumer",
+    }
 
 
 def test_what_a_publisher_sends_a_subscriber_prints(cluster: dict[str, str]) -> None:
@@ -171,6 +176,65 @@ def test_what_a_command_publishes_pynsq_reads(cluster: dict[str, str]) -> None:
     lines = "".join(f"reading {n}\n" for n in range(5))
     run(cluster, "-m", "srtm", "publish", "la-highways", "--id", "sensor-8", stdin=lines)
     assert sorted(run(cluster, "examples/pynsq_consumer.py").splitlines()) == [f"reading {n}" for n in range(5)]
+
+
+def cells_of(notebook: Path) -> str:
+    """The code of a notebook, all cells as one."""
+    cells = json.loads(notebook.read_text())["cells"]
+    return "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+
+
+def test_a_notebook_reads_what_it_sends(cluster: dict[str, str], tmp_path: Path) -> None:
+    """As Jupyter runs it: in a running event loop, with ``await`` outside of functions."""
+    publisher_id = submit(cluster, tmp_path, "noted")
+    code = cells_of(EXAMPLES / "notebook.ipynb").replace('"la-highways", "sensor-10"', f'"noted", "{publisher_id}"')
+    assert publisher_id in code
+    program = "import ast, asyncio, sys\n"
+    program += "code = compile(sys.stdin.read(), 'notebook', 'exec', ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)\n"
+    program += "asyncio.run(eval(code, {}))"
+    printed = run(cluster, "-c", program, stdin=code).splitlines()
+    assert printed == ["waits 0.0 ms for its token"] * 5 + ["[17.5, 17.6, 17.7, 17.8, 17.9]"]
+
+
+def tool(name: str) -> str:
+    """Its path; skips where it is not installed."""
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"{name} is not installed here")
+    return found
+
+
+def made_ready(command: list[str], folder: Path) -> None:
+    """Fetch and build; skips where no registry answers."""
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    said = done.stderr + done.stdout
+    if done.returncode and any(word in said for word in ("dial tcp", "no such host", "ENOTFOUND", "ECONNREFUSED")):
+        pytest.skip(f"no registry answers: {said.strip().splitlines()[-1]}")
+    assert done.returncode == 0, said
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("language", ["go", "js"])
+def test_nsq_clients_of_other_languages_read_a_topic(cluster: dict[str, str], tmp_path: Path, language: str) -> None:
+    program = shutil.copytree(EXAMPLES / f"{language}_consumer", tmp_path / "program")
+    if language == "go":
+        made_ready([tool("go"), "build", "-o", "consumer", "."], program)
+        command = ["./consumer"]
+    else:
+        command = [tool("node"), "consumer.js"]
+        made_ready([tool("npm"), "install", "--no-audit", "--no-fund", "--loglevel=error"], program)
+    publisher_id = submit(cluster, tmp_path, language)
+    lines = "".join(f"reading {n}\n" for n in range(5))
+    run(cluster, "-m", "srtm", "publish", language, "--id", publisher_id, stdin=lines)
+    done = subprocess.run(
+        [*command, language, "archive", "5"],
+        cwd=program,
+        env=cluster,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert (done.returncode, sorted(done.stdout.splitlines())) == (0, [f"reading {n}" for n in range(5)]), done.stderr
 
 
 def test_what_is_published_by_http_comes_to_a_subscriber(cluster: dict[str, str]) -> None:
