@@ -17,6 +17,7 @@ pub struct MqttClient {
     pub version: Version,
     pub session: Option<SessionKey>, // None: no CONNECT was accepted, or it has ended
     pub is_connected: bool,          // a CONNECT was accepted
+    pub is_bridge: bool,             // its own messages do not come back to it, and they keep their RETAIN flags
     pub keep_alive_ns: Nanos,        // 1.5 times what was agreed; 0: none
     pub longest_packet: u32,         // bytes that the client takes
     pub explains: bool,              // reason strings and user properties are wanted (Request Problem Information)
@@ -41,6 +42,7 @@ impl MqttClient {
             version: Version::V3_1_1,
             session: None,
             is_connected: false,
+            is_bridge: false,
             keep_alive_ns: 0,
             longest_packet: u32::MAX,
             explains: false,

@@ -11,16 +11,18 @@ pub enum Action {
     Connect,
     Publish,
     Subscribe,
+    TakeOver,
 }
 
 impl Action {
-    const ALL: [Self; 3] = [Self::Connect, Self::Publish, Self::Subscribe];
+    const ALL: [Self; 4] = [Self::Connect, Self::Publish, Self::Subscribe, Self::TakeOver];
 
     fn name(self) -> &'static str {
         match self {
             Self::Connect => "connect",
             Self::Publish => "publish",
             Self::Subscribe => "subscribe",
+            Self::TakeOver => "take over",
         }
     }
 }
@@ -34,7 +36,7 @@ struct Kind {
 
 #[derive(Debug, Default)]
 pub struct Denials {
-    kinds: [Kind; 3],
+    kinds: [Kind; 4],
     is_untold: bool,
 }
 

@@ -13,6 +13,7 @@ pub mod outgoing;
 pub mod retained;
 pub mod saved_session;
 pub mod session;
+pub mod takeovers;
 pub mod will;
 
 use std::collections::HashMap;
@@ -27,6 +28,7 @@ use crate::mqtt::group::Group;
 use crate::mqtt::managed_names::ManagedNames;
 use crate::mqtt::retained::Retained;
 use crate::mqtt::session::Session;
+use crate::mqtt::takeovers::Takeovers;
 use crate::time::Nanos;
 use crate::timer::Armed;
 
@@ -43,6 +45,7 @@ pub struct Hub {
     pub verified: HashMap<Box<str>, [u8; 32]>, // {user: digest of the password that was right}
     pub counters: Counters,
     pub denials: Denials,
+    pub takeovers: Takeovers,
     pub began: Option<Nanos>, // to tell `$SYS`
     pub most_clients: usize,  // that it has told
     pub armed: Armed,         // to tell it again

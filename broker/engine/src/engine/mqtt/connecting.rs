@@ -52,7 +52,14 @@ impl Engine {
         let by_id = assigned.is_none().then(|| client_id.into());
         let publisher = identified.and_then(|who| who.publisher).or(by_id).filter(|id| id.len() <= LONGEST_PUBLISHER);
         let known = self.mqtt.by_client.get(client_id).copied();
-        if let Some(session) = known {
+        let is_there = known.is_some_and(|session| self.mqtt.sessions[session].conn.is_some());
+        if is_there && self.mqtt.takeovers.must_wait(client_id, now) {
+            self.deny(Action::TakeOver, client_id, "");
+            self.refuse_connect(key, version, Reason::SERVER_BUSY, "two clients use this client id: try again in 1 s");
+            return Ok(());
+        }
+        if let Some(session) = known.filter(|_| is_there) {
+            self.mqtt.takeovers.note(client_id, now);
             self.take_over(session, now);
         }
         let known = known.filter(|session| self.mqtt.sessions.contains_key(*session));
@@ -82,6 +89,7 @@ impl Engine {
         conn.last_command = now;
         if let Some(mqtt) = &mut conn.mqtt {
             (mqtt.version, mqtt.session, mqtt.is_connected) = (version, Some(session), true);
+            mqtt.is_bridge = connect.is_bridge;
             mqtt.keep_alive_ns = Nanos::from(keep_alive_s) * NS_PER_S * 3 / 2;
             mqtt.agree(connect.properties);
         }

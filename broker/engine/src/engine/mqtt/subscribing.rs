@@ -27,9 +27,16 @@ impl Engine {
         subscribe: &Subscribe<'_>,
     ) -> Result<(), Fault> {
         let id = subscribe.properties.number(property::SUBSCRIPTION_ID).unwrap_or(0);
-        let codes: Vec<Reason> = subscribe.filters().map(|wanted| self.subscribe_one(session, wanted, id)).collect();
+        let Some((version, is_bridge)) = self.mqtt_client(key).map(|mqtt| (mqtt.version, mqtt.is_bridge)) else {
+            return Ok(());
+        };
+        let mut codes = Vec::new();
+        for mut wanted in subscribe.filters() {
+            wanted.options.no_local |= is_bridge;
+            wanted.options.retain_as_published |= is_bridge;
+            codes.push(self.subscribe_one(session, wanted, id));
+        }
         self.note_session(session);
-        let Some(version) = self.mqtt_client(key).map(|mqtt| mqtt.version) else { return Ok(()) };
         let mut out = Vec::new();
         encode::suback(&mut out, version, subscribe.id, &codes);
         self.turn.replies.push((key, Reply::Raw(out)));

@@ -117,27 +117,31 @@ fn packet_id(fields: &mut Fields<'_>, zero: Fault) -> Result<u16, Fault> {
 // ---- CONNECT -------------------------------------------------------------------------------------------------------
 
 fn connect(mut fields: Fields<'_>, flags: u8) -> Result<Connect<'_>, Fault> {
-    let version = version(&mut fields)?;
+    let (version, is_bridge) = version(&mut fields)?;
     if flags != 0 && version != Version::V3_1 {
         return Err(Fault::malformed(RESERVED_FLAGS));
     }
-    connect_fields(fields, version).map_err(|fault| fault.in_version(version))
+    connect_fields(fields, version, is_bridge).map_err(|fault| fault.in_version(version))
 }
 
-fn version(fields: &mut Fields<'_>) -> Result<Version, Fault> {
+/// The version, and whether the client is a bridge.
+fn version(fields: &mut Fields<'_>) -> Result<(Version, bool), Fault> {
     let (name, level) = (fields.binary()?, fields.byte()?);
     let unsupported = Fault::new(Reason::UNSUPPORTED_VERSION, "MQTT 3.1, 3.1.1 and 5.0 are spoken [MQTT-3.1.2-2]");
     match (name, level) {
-        (b"MQIsdp", 3) => Ok(Version::V3_1),
-        (b"MQTT", 4) => Ok(Version::V3_1_1),
-        (b"MQTT", 5) => Ok(Version::V5),
+        (b"MQIsdp", 3) => Ok((Version::V3_1, false)),
+        (b"MQTT", 4) => Ok((Version::V3_1_1, false)),
+        (b"MQTT", 5) => Ok((Version::V5, false)),
+        // Mosquitto's bridges set the highest bit; those of 5.0 have No Local, and do not need it.
+        (b"MQIsdp", 0x83) => Ok((Version::V3_1, true)),
+        (b"MQTT", 0x84) => Ok((Version::V3_1_1, true)),
         (b"MQIsdp" | b"MQTT", 3..=5) => Err(unsupported.in_version(Version::V3_1_1)),
         (b"MQIsdp" | b"MQTT", _) => Err(unsupported.in_version(Version::V5)),
         _ => Err(Fault::malformed("the protocol's name must be MQTT or MQIsdp [MQTT-3.1.2-1]")),
     }
 }
 
-fn connect_fields(mut fields: Fields<'_>, version: Version) -> Result<Connect<'_>, Fault> {
+fn connect_fields(mut fields: Fields<'_>, version: Version, is_bridge: bool) -> Result<Connect<'_>, Fault> {
     let flags = fields.byte()?;
     let has = |bit: u8| flags & 1 << bit != 0;
     if has(0) && version != Version::V3_1 {
@@ -153,7 +157,8 @@ fn connect_fields(mut fields: Fields<'_>, version: Version) -> Result<Connect<'_
         return Err(Fault::malformed("a password needs a user name [MQTT-3.1.2-22 of 3.1.1]"));
     }
     ended(fields)?;
-    Ok(Connect { version, clean_start: has(1), keep_alive_s, client_id, will, username, password, properties })
+    let clean_start = has(1);
+    Ok(Connect { version, is_bridge, clean_start, keep_alive_s, client_id, will, username, password, properties })
 }
 
 fn will<'a>(fields: &mut Fields<'a>, flags: u8, version: Version) -> Result<Option<Will<'a>>, Fault> {

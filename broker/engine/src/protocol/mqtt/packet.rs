@@ -39,6 +39,7 @@ pub enum Packet<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Connect<'a> {
     pub version: Version,
+    pub is_bridge: bool, // as Mosquitto's bridges say it
     pub clean_start: bool,
     pub keep_alive_s: u16, // 0: none
     pub client_id: &'a str,

@@ -151,3 +151,48 @@ fn a_topic_that_delays_acknowledges_at_once_and_says_how_long_to_who_asks() {
     pair.advance(2 * MS);
     assert_eq!(client.messages(&mut pair).len(), 1);
 }
+
+#[test]
+fn two_clients_with_one_id_do_not_end_each_other_without_end() {
+    let mut pair = Pair::new();
+    let mut first = Client::new(&mut pair, "twice");
+    for _ in 0..3 {
+        let next = Client::new(&mut pair, "twice");
+        assert_eq!(first.take(&mut pair)[0][2], 0x8e);
+        first = next;
+    }
+    let (_, answer) = Client::with(&mut pair, "twice", true, &[]);
+    assert_eq!(answer[3], 0x89, "the one that is there keeps its connection for 1 s");
+    let mut old = Client::accept(&mut pair);
+    assert_eq!(old.ask(&mut pair, &connect(Version::V3_1_1, "twice", true, &[])), [0x20, 2, 0, 3]);
+    assert!(!first.has_ended(&pair));
+    pair.advance(S);
+    Client::new(&mut pair, "twice");
+    assert!(first.has_ended(&pair));
+}
+
+#[test]
+fn who_has_left_may_come_back_at_once() {
+    let mut pair = Pair::new();
+    for _ in 0..10 {
+        Client::new(&mut pair, "client").send(&mut pair, &[0xe0, 0]);
+    }
+    assert_eq!(pair.engine.mqtt.counters.denied, 0);
+}
+
+#[test]
+fn a_bridge_of_mosquitto_does_not_get_its_own_messages_back_and_sees_what_is_retained() {
+    let mut pair = Pair::new();
+    let mut bridge = Client::accept(&mut pair);
+    let mut packet = connect(Version::V3_1_1, "bridge", true, &[]);
+    packet[8] |= 0x80;
+    assert_eq!(bridge.ask(&mut pair, &packet), [0x20, 2, 0, 0]);
+    bridge.ask(&mut pair, &[&[0x82, 6, 0, 1, 0, 1][..], b"#", &[1]].concat());
+    bridge.send(&mut pair, b"\x30\x04\0\x01a1");
+    assert!(bridge.take(&mut pair).is_empty());
+    let mut other = Client::new(&mut pair, "other");
+    other.send(&mut pair, b"\x31\x05\0\x01a\x002");
+    assert_eq!(bridge.take(&mut pair), [b"\x31\x04\0\x01a2"]);
+    packet[8] = 0x86;
+    assert_eq!(Client::accept(&mut pair).ask(&mut pair, &packet)[3], 0x84, "no such version");
+}
