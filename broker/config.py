@@ -88,6 +88,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     mqtts_address: str = ""  # the same inside TLS; "": off
     mqtt_ws_address: str = ""  # in WebSocket; "": off
     mqtt_wss_address: str = ""  # in WebSocket inside TLS; "": off
+    mqtt_ws_origins: tuple[str, ...] | None = None  # whose pages may use WebSocket; None: all
     mqtt_anonymous: bool = True  # clients without a user name may connect
     mqtt_identity: str = "client-id"  # by what a publisher is known; or username, cert-cn
     mqtt_users: tuple[MqttUser, ...] | None = None  # None: no passwords are asked for

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 
 from broker.config import MQTT_IDENTITIES, EngineConfig
 from broker.mqtt_files import read_access, read_passwords
@@ -20,6 +21,11 @@ _NUMBERS = {
 }
 
 
+# Who asks for no password must not be open to each page that a browser on this machine shows.
+_OWN_PAGES = ("localhost", "127.0.0.1", "[::1]")
+_ORIGIN = re.compile(r"(https?://)?([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d{1,5})?")
+
+
 def add_mqtt(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the MQTT port."""
     parser.add_argument(
@@ -33,6 +39,13 @@ def add_mqtt(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--mqtt-wss-address", default="", metavar="ADDRESS", help="the same inside TLS, needs a certificate"
+    )
+    parser.add_argument(
+        "--mqtt-ws-origin",
+        action="append",
+        metavar="ORIGIN",
+        help="whose pages may use WebSocket: https://HOST[:PORT], a host, or * for all; may be repeated (default: all "
+        "where a password or --mqtt-allow-anonymous is given, else those of this machine)",
     )
     parser.add_argument(
         "--mqtt-allow-anonymous", action="store_true", help="let clients without a user name use MQTT, from anywhere"
@@ -62,7 +75,18 @@ def mqtt_settings(given: argparse.Namespace) -> dict[str, object]:
     users = read_passwords(given.mqtt_password_file) if given.mqtt_password_file else None
     access = read_access(given.mqtt_acl_file) if given.mqtt_acl_file else None
     words = {"mqtt_topic": given.mqtt_topic, "mqtt_identity": given.mqtt_identity}
-    return words | {"mqtt_users": users, "mqtt_access": access} | numbers
+    origins = _origins(given.mqtt_ws_origin, asks_nobody=users is None and not given.mqtt_allow_anonymous)
+    return words | {"mqtt_users": users, "mqtt_access": access, "mqtt_ws_origins": origins} | numbers
+
+
+def _origins(given: list[str] | None, *, asks_nobody: bool) -> tuple[str, ...] | None:
+    """Whose pages may use WebSocket; None: all. Raises BadInput."""
+    if given is None:
+        return _OWN_PAGES if asks_nobody else None
+    for origin in given:
+        if origin != "*" and not _ORIGIN.fullmatch(origin):
+            raise BadInput("mqtt_ws_origin", origin, "must be https://HOST[:PORT] without a path, a host, or *")
+    return None if "*" in given else tuple(given)
 
 
 def _flag(name: str) -> str:

@@ -138,10 +138,11 @@ pub struct Config {
     pub http_address: String,
     pub https_address: String,
     pub mqtt_address: String,
-    pub mqtts_address: String,    // the same inside TLS
-    pub mqtt_ws_address: String,  // in WebSocket
-    pub mqtt_wss_address: String, // in WebSocket inside TLS
-    pub mqtt_anonymous: bool,     // clients without a user name may connect
+    pub mqtts_address: String,                // the same inside TLS
+    pub mqtt_ws_address: String,              // in WebSocket
+    pub mqtt_wss_address: String,             // in WebSocket inside TLS
+    pub mqtt_ws_origins: Option<Vec<String>>, // whose pages may use WebSocket; None: all
+    pub mqtt_anonymous: bool,                 // clients without a user name may connect
     pub mqtt_identity: MqttIdentity,
     pub mqtt_users: Option<Vec<MqttUser>>,  // None: no passwords are asked for
     pub mqtt_access: Option<Vec<MqttRule>>, // None: everybody may do everything
@@ -269,6 +270,7 @@ impl Default for Config {
             mqtts_address: String::new(),
             mqtt_ws_address: String::new(),
             mqtt_wss_address: String::new(),
+            mqtt_ws_origins: None,
             mqtt_anonymous: true,
             mqtt_identity: MqttIdentity::ClientId,
             mqtt_users: None,

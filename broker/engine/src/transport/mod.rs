@@ -104,8 +104,13 @@ impl Layers {
     }
 
     /// WebSocket from the next byte on, both ways; inside TLS if there is a configuration for it.
-    pub fn websocket(tls: Option<Arc<ServerConfig>>, deadline: Nanos) -> Result<Self, Broken> {
-        let websocket = Some(Box::default());
+    /// `origins`: as `WebSocket::new` takes them.
+    pub fn websocket(
+        tls: Option<Arc<ServerConfig>>,
+        origins: Option<Vec<String>>,
+        deadline: Nanos,
+    ) -> Result<Self, Broken> {
+        let websocket = Some(Box::new(WebSocket::new(origins)));
         Ok(Self { tls_out: tls.is_some(), negotiated: false, websocket, ..Self::new(tls, None, deadline)? })
     }
 

@@ -28,6 +28,9 @@ const PONG: u8 = 10;
 /// Bytes that a control frame may have (section 5.5).
 const LONGEST_CONTROL: u64 = 125;
 
+const BAD_REQUEST: &str = "400 Bad Request";
+const FORBIDDEN: &str = "403 Forbidden";
+
 const NORMAL: u16 = 1_000;
 const PROTOCOL_ERROR: u16 = 1_002;
 const UNACCEPTABLE: u16 = 1_003;
@@ -53,19 +56,26 @@ enum State {
 #[derive(Debug)]
 pub struct WebSocket {
     state: State,
-    is_within: bool,  // a message whose last frame has not come
-    control: Vec<u8>, // of a control frame, until it is whole
-    answers: Vec<u8>, // for the socket: the answer to the request, pongs, the end
-    has_closed: bool, // the end was said
+    is_within: bool,              // a message whose last frame has not come
+    control: Vec<u8>,             // of a control frame, until it is whole
+    answers: Vec<u8>,             // for the socket: the answer to the request, pongs, the end
+    has_closed: bool,             // the end was said
+    origins: Option<Vec<String>>, // None: pages of all may connect
 }
 
 impl Default for WebSocket {
     fn default() -> Self {
-        Self { state: State::Head, is_within: false, control: Vec::new(), answers: Vec::new(), has_closed: false }
+        Self::new(None)
     }
 }
 
 impl WebSocket {
+    /// `origins`: whose pages may connect, as `https://HOST[:PORT]` or as a host of any port; `None`: all pages.
+    pub fn new(origins: Option<Vec<String>>) -> Self {
+        let (control, answers) = (Vec::new(), Vec::new());
+        Self { state: State::Head, is_within: false, control, answers, has_closed: false, origins }
+    }
+
     /// Decodes `input` into `out`, until it is used up or `out` holds `limit` bytes. Returns how many bytes were used,
     /// and whether the client has ended the connection.
     pub fn decode(&mut self, input: &[u8], out: &mut Vec<u8>, limit: usize) -> Result<(usize, bool), Broken> {
@@ -93,14 +103,17 @@ impl WebSocket {
         let len = match request.parse(input) {
             Ok(Status::Complete(len)) if len <= LONGEST_HEAD => len,
             Ok(Status::Partial) if input.len() < LONGEST_HEAD => return Ok(0),
-            _ => return Err(self.refuse("this is no request for a WebSocket")),
+            _ => return Err(self.refuse(BAD_REQUEST, "this is no request for a WebSocket")),
         };
         let is_get = request.method == Some("GET") && request.version == Some(1);
         let (Some(key), true) = (opening_key(request.headers), is_get) else {
-            return Err(self.refuse("this port takes WebSocket connections alone (RFC 6455, version 13)"));
+            return Err(self.refuse(BAD_REQUEST, "this port takes WebSocket connections alone (RFC 6455, version 13)"));
         };
+        if self.origins.take().is_some_and(|allowed| !is_allowed(request.headers, &allowed)) {
+            return Err(self.refuse(FORBIDDEN, "pages of this origin may not connect (see --mqtt-ws-origin)"));
+        }
         let Some(protocol) = subprotocol(request.headers) else {
-            return Err(self.refuse("Sec-WebSocket-Protocol must name mqtt [MQTT-6.0.0-3]"));
+            return Err(self.refuse(BAD_REQUEST, "Sec-WebSocket-Protocol must name mqtt [MQTT-6.0.0-3]"));
         };
         let accept = STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, format!("{key}{GUID}").as_bytes()));
         let answer = format!(
@@ -113,9 +126,9 @@ impl WebSocket {
     }
 
     #[cold]
-    fn refuse(&mut self, rule: &str) -> Broken {
+    fn refuse(&mut self, status: &str, rule: &str) -> Broken {
         let answer = format!(
-            "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\
+            "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\
              Sec-WebSocket-Version: 13\r\n\r\n{rule}",
             rule.len()
         );
@@ -246,6 +259,16 @@ fn opening_key<'h>(headers: &'h [Header<'h>]) -> Option<&'h str> {
     STANDARD.decode(key).is_ok_and(|bytes| bytes.len() == 16).then_some(key)
 }
 
+/// Whether the page that opens the connection may do so (section 4.2.2). Who names no origin is no page.
+fn is_allowed(headers: &[Header<'_>], allowed: &[String]) -> bool {
+    words(headers, "origin").all(|origin| {
+        let authority = origin.split_once("://").map_or(origin, |(_, authority)| authority);
+        let port = authority.rsplit_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
+        let host = port.map_or(authority, |(host, _)| host);
+        allowed.iter().any(|one| one.eq_ignore_ascii_case(origin) || one.eq_ignore_ascii_case(host))
+    })
+}
+
 fn subprotocol(headers: &[Header<'_>]) -> Option<&'static str> {
     words(headers, "sec-websocket-protocol").find_map(|word| SUBPROTOCOLS.into_iter().find(|known| *known == word))
 }
@@ -335,6 +358,29 @@ mod tests {
         }
         let endless = [b"GET / HTTP/1.1\r\nA: ", &vec![b'x'; LONGEST_HEAD][..]].concat();
         assert!(WebSocket::default().decode(&endless, &mut Vec::new(), 100).is_err());
+    }
+
+    #[test]
+    fn a_page_of_another_origin_is_refused_and_who_names_none_is_no_page() {
+        let allowed = ["localhost", "https://plant.example:8443", "[::1]"].map(str::to_owned);
+        for (origin, is_let_in) in [
+            ("", true),
+            ("Origin: http://localhost:8080\r\n", true),
+            ("Origin: http://LOCALHOST\r\n", true),
+            ("Origin: https://plant.example:8443\r\n", true),
+            ("Origin: http://[::1]:80\r\n", true),
+            ("Origin: https://plant.example\r\n", false),
+            ("Origin: http://localhost.evil.example\r\n", false),
+            ("Origin: http://evil.example\r\nOrigin: http://localhost\r\n", false),
+            ("Origin: null\r\n", false),
+            ("Origin: \r\n", false),
+        ] {
+            let request = REQUEST.replacen("Host: h\r\n", &format!("Host: h\r\n{origin}"), 1);
+            let mut socket = WebSocket::new(Some(allowed.to_vec()));
+            assert_eq!(socket.decode(request.as_bytes(), &mut Vec::new(), 100).is_ok(), is_let_in, "{origin}");
+            let answer = if is_let_in { "HTTP/1.1 101 " } else { "HTTP/1.1 403 " };
+            assert!(said(&mut socket).starts_with(answer.as_bytes()), "{origin}");
+        }
     }
 
     proptest! {

@@ -48,8 +48,12 @@ impl Engine {
     /// The same inside WebSocket, and that inside TLS if `encrypted`.
     pub fn handle_accept_mqtt_ws(&mut self, remote: &str, encrypted: bool, now: Nanos) -> ConnKey {
         let tls = self.tls.config.clone().filter(|_| encrypted);
-        let layers =
-            if tls.is_some() == encrypted { Layers::websocket(tls, now + SHORT_PATIENCE_NS).ok() } else { None };
+        let origins = self.config.mqtt_ws_origins.clone();
+        let layers = if tls.is_some() == encrypted {
+            Layers::websocket(tls, origins, now + SHORT_PATIENCE_NS).ok()
+        } else {
+            None
+        };
         let has_layers = layers.is_some();
         let key = self.accept_mqtt(remote, layers, now);
         if has_layers {

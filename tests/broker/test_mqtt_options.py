@@ -1,0 +1,40 @@
+"""Flags of the MQTT port: what they mean together, and how bad ones are refused."""
+
+import argparse
+
+import pytest
+
+from broker.mqtt_options import add_mqtt, mqtt_settings
+from srtm.errors import BadInput
+
+
+def settings(*flags):
+    parser = argparse.ArgumentParser()
+    add_mqtt(parser)
+    return mqtt_settings(parser.parse_args(flags))
+
+
+OWN_PAGES = ("localhost", "127.0.0.1", "[::1]")
+
+
+def test_where_nobody_is_asked_for_a_password_only_pages_of_this_machine_may_connect(tmp_path):
+    users = tmp_path / "users"
+    users.write_text("eva:$7$101$c2FsdA==$aGFzaA==\n")
+    assert settings()["mqtt_ws_origins"] == OWN_PAGES
+    assert settings("--mqtt-password-file", str(users))["mqtt_ws_origins"] is None
+    assert settings("--mqtt-allow-anonymous")["mqtt_ws_origins"] is None
+
+
+def test_the_origins_that_are_given_replace_the_default():
+    given = settings("--mqtt-ws-origin", "https://plant.example:8443", "--mqtt-ws-origin", "[::1]")
+    assert given["mqtt_ws_origins"] == ("https://plant.example:8443", "[::1]")
+    assert settings("--mqtt-ws-origin", "plant.example", "--mqtt-ws-origin", "*")["mqtt_ws_origins"] is None
+
+
+@pytest.mark.parametrize(
+    "origin", ["", "https://plant.example/", "https://", "ftp://plant.example", "a b", "*.example"]
+)
+def test_what_is_no_origin_is_refused_by_name(origin):
+    with pytest.raises(BadInput) as caught:
+        settings("--mqtt-ws-origin", origin)
+    assert (caught.value.field, caught.value.value) == ("mqtt_ws_origin", origin)
