@@ -15,7 +15,7 @@ PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 DIST ?= dist
 PEERS := .peers/nsqd .peers/nsqlookupd .peers/nsqadmin
 
-.PHONY: build wheels check demo test test-full test-pg lint peers floor bench-nsqd figures calibrate figures-real interop soak model fuzz clean
+.PHONY: build wheels check demo test test-full test-pg lint peers floor bench-nsqd figures calibrate figures-real interop interop-mqtt soak model fuzz clean
 
 build: .venv/built
 
@@ -110,6 +110,10 @@ interop: build $(PEERS)
 	$(BIN)/python -m tests.interop
 	$(BIN)/python -m tests.interop.drop_in
 	$(BIN)/pytest tests/test_examples.py -m long
+
+# MQTT: Eclipse Paho's suites, clients of others, Mosquitto as a bridge, and the examples, each against our broker. PAHO_TESTING names another clone.
+interop-mqtt: build
+	$(BIN)/python -m tests.interop.mqtt
 
 # SIGKILL under load a hundred times; ten minutes of bad links, stops and kills under both lease rules and GDRL; ten of chaos in a whole cluster.
 # `make test` has short forms.

@@ -184,7 +184,7 @@ def direct_python() -> set[str]:
 def direct_crates() -> set[str]:
     found: set[str] = set()
     for manifest in ROOT.glob("**/Cargo.toml"):
-        if not {"target", ".venv", ".interop"} & set(manifest.relative_to(ROOT).parts):
+        if not {"target", ".venv", ".interop", "interop"} & set(manifest.relative_to(ROOT).parts):
             content = tomllib.loads(manifest.read_text())
             found |= {*content.get("dependencies", {}), *content.get("dev-dependencies", {})}
     return {name for name in found if not name.startswith("srtm-")}

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from srtm.cluster.cluster_file import pick_addresses
+from srtm.cluster.cluster_file import pick_addresses, read_cluster
 from tests.support.other_process import ask_http, wait_until
 from tests.support.shown_commands import shown_commands
 
@@ -33,6 +33,7 @@ PROGRAMS = {
     "fastapi_service.py",
     "http_publish.py",
     "http_submit.py",
+    "mqtt_paho.py",
     "publish.py",
     "pynsq_consumer.py",
     "subscribe.py",
@@ -62,7 +63,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
     [address] = pick_addresses(1, {})
     data = tmp_path_factory.mktemp("cluster")
     command = [sys.executable, "-m", "srtm", "up", "--brokers", "2", "--mcap", "1300"]
-    command += ["--data", str(data), "--http-address", address]
+    command += ["--data", str(data), "--http-address", address, "--mqtt"]
     environment = os.environ | {"SRTM_DISTRIBUTOR": f"http://{address}", "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
         try:
@@ -70,7 +71,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
             line = process.stdout.readline().decode()
             assert line.startswith("ready: "), line
             run(environment, "-m", "srtm", "topic", "submit", "examples/sensors.toml")
-            yield environment
+            state = read_cluster(data)
+            assert state is not None
+            yield environment | {"MQTT": str(state.brokers[0].mqtt_address)}
         finally:
             process.terminate()
 
@@ -235,6 +238,16 @@ def test_nsq_clients_of_other_languages_read_a_topic(cluster: dict[str, str], tm
         timeout=PATIENCE_S,
     )
     assert (done.returncode, sorted(done.stdout.splitlines())) == (0, [f"reading {n}" for n in range(5)]), done.stderr
+
+
+def test_what_an_mqtt_client_publishes_is_acknowledged_and_comes_back(cluster: dict[str, str], tmp_path: Path) -> None:
+    pytest.importorskip("paho.mqtt.client", reason="paho-mqtt is not installed")
+    publisher_id = submit(cluster, tmp_path, "heat")
+    host, _, port = cluster["MQTT"].rpartition(":")
+    printed = run(cluster, "examples/mqtt_paho.py", host, port, "heat", publisher_id).splitlines()
+    assert len([line for line in printed if line.startswith("Success")]) == 5
+    came = [line for line in printed if line.startswith("heat: ")]
+    assert came == ["heat: 17.5", "heat: 17.6", "heat: 17.8", "heat: 18.1", "heat: 18.0"]
 
 
 def test_what_is_published_by_http_comes_to_a_subscriber(cluster: dict[str, str]) -> None:

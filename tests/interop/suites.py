@@ -32,23 +32,25 @@ class Suite:
 def fetch_go_nsq(directory: Path) -> None:
     """The module carries its tests; they are compiled here, where the Go module proxy can be reached."""
     (directory / "go.mod").write_text(_NO_MODULE)
-    said = json.loads(_run(["go", "mod", "download", "-json", _GO_NSQ], directory))
+    said = json.loads(run_or_fail(["go", "mod", "download", "-json", _GO_NSQ], directory))
     shutil.copytree(said["Dir"], directory / "source", copy_function=shutil.copy)
     for path in (directory / "source", *(directory / "source").rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
-    _run(["go", "test", "-c", "-o", str(directory / "suite.test"), "."], directory / "source")
+    run_or_fail(["go", "test", "-c", "-o", str(directory / "suite.test"), "."], directory / "source")
     shutil.copytree(directory / "source" / "test", directory / "test")
 
 
 def fetch_nsqjs(directory: Path) -> None:
     shutil.copy(_HERE / "nsqjs" / "package.json", directory)
-    _run(["npm", "install", "--no-audit", "--no-fund", "--loglevel=error"], directory)
+    run_or_fail(["npm", "install", "--no-audit", "--no-fund", "--loglevel=error"], directory)
 
 
 def fetch_pynsq(directory: Path) -> None:
     requirements = _HERE / "pynsq" / "requirements.txt"
     packages = str(directory / "packages")
-    _run([sys.executable, "-m", "pip", "install", "--quiet", "--target", packages, "-r", str(requirements)], directory)
+    run_or_fail(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--target", packages, "-r", str(requirements)], directory
+    )
     certificates = directory / "go-nsq"
     certificates.mkdir()
     fetch_go_nsq(certificates)
@@ -59,7 +61,7 @@ def _nothing(_directory: Path) -> None:
     """Its programs are built by ``make peers``."""
 
 
-def _run(command: list[str], directory: Path) -> str:
+def run_or_fail(command: list[str], directory: Path) -> str:
     """What it printed. Raises CannotFetch."""
     try:
         ended = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
