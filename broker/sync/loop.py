@@ -196,13 +196,14 @@ class Synchronizer:
         else:
             answer = await self._ask_and_wait(unassigned)
         if answer is None:
+            self._names_peers = True  # the lost answer may have told of other brokers
             return
         self._names_peers = False
         self._unassigned.note_sent(unassigned)
         await self._apply(answer)
 
     async def _ask_and_wait(self, unassigned: list[UnassignedPublisher]) -> SyncAnswer | None:
-        """None: ``wake`` cut it short. The lost answer costs nothing: the next one has the whole state again."""
+        """None: ``wake`` cut it short. The lost answer costs nothing: the next one has all of it again."""
         answer = None
         with trio.CancelScope() as self._waiting:
             answer = await self._ask(unassigned, can_wait=True)

@@ -349,6 +349,15 @@ async def test_while_no_distributor_answers_shares_stay_and_the_pauses_grow_to_a
     assert not any(call[0] in ("clear_bucket", "set_accepting") and call[1] is False for call in rig.engine.calls)
 
 
+async def test_whom_the_cluster_had_is_said_again_when_an_answer_may_have_told_of_others(rig, nursery, mock_clock):
+    nursery.start_soon(rig.sync.run)
+    await settle()
+    assert rig.requests[-1][1].peers is None
+    rig.sync.wake()  # and the answer to that request is lost
+    await settle()
+    assert [asked.peers for _, asked in rig.requests[-2:]] == [{}, None]
+
+
 async def test_a_new_leader_is_told_whom_the_cluster_had_and_the_next_incarnation_knows_it(
     tmp_path, nursery, mock_clock
 ):
