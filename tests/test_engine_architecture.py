@@ -34,6 +34,7 @@ ARROWS: dict[str, set[str]] = {
     "mqtt": {"protocol", "queueing", "event", "keys", "time", "timer"},
     "clients": {
         "http",
+        "limiter",
         "mqtt",
         "protocol",
         "queueing",

@@ -173,7 +173,18 @@ impl Limiter {
 
     /// All contracts with the counts of their policies, by number.
     pub fn contracts(&self) -> impl Iterator<Item = (u32, &Contract, &[PolicyCounts])> {
-        self.contracts.all.iter().map(|(number, contract)| (*number, contract, self.counts[number].as_slice()))
+        self.contracts_after(0)
+    }
+
+    /// The same of those with numbers above `after`.
+    pub fn contracts_after(&self, after: u32) -> impl Iterator<Item = (u32, &Contract, &[PolicyCounts])> {
+        let later = self.contracts.all.range(after.saturating_add(1)..);
+        later.map(|(number, contract)| (*number, contract, self.counts[number].as_slice()))
+    }
+
+    /// The contract of a verdict.
+    pub fn contract(&self, number: u32) -> Option<&Contract> {
+        self.contracts.all.get(&number)
     }
 
     /// Asks all policies for `cost`, and takes it from all or from none.

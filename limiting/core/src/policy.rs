@@ -78,6 +78,14 @@ impl Rule {
         }
     }
 
+    /// The largest cost that it ever lets through at once, whole.
+    pub fn most(&self) -> u64 {
+        match *self {
+            Self::Bucket { burst_micro, .. } | Self::Pace { burst_micro, .. } => burst_micro / 1_000_000,
+            Self::Window { quota, .. } | Self::Log { quota, .. } | Self::Concurrency { quota, .. } => u64::from(quota),
+        }
+    }
+
     /// Words of 4 bytes that a subject keeps of it in its slot.
     pub(crate) fn words(&self) -> usize {
         match *self {

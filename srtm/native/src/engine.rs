@@ -10,11 +10,13 @@ use srtm_engine::engine::leases::Renewal;
 use srtm_engine::http::answer::Answer;
 use srtm_engine::io::errors::{HandleError, RenewError};
 use srtm_engine::io::handle::Handle;
+use srtm_engine::limiter::contracts::Terms;
 use srtm_engine::mqtt::managed_names::V3Excess;
 use srtm_engine::protocol::codec;
 use srtm_engine::protocol::mqtt::topic_filter::Filter;
 use srtm_engine::queueing::topic::Limit;
 use srtm_engine::time::Nanos;
+use srtm_limits::contract::Contract;
 
 use crate::errors::{bad_value, not_running, os_error, start_error};
 
@@ -264,6 +266,25 @@ impl Engine {
     fn set_publishers(&self, py: Python<'_>, topic: &str, publishers: Vec<String>, version: u64) -> PyResult<()> {
         let topic = name("topic", topic)?;
         self.call(py, move |engine, _| engine.set_publishers(&topic, publishers, version))
+    }
+
+    fn set_contract(&self, py: Python<'_>, contract: &[u8]) -> PyResult<()> {
+        let contract: Contract = serde_json::from_slice(contract).map_err(bad_value)?;
+        self.call(py, move |engine, now| engine.set_contract(contract, now))?.map_err(bad_value)
+    }
+
+    fn remove_contract(&self, py: Python<'_>, namespace: String, subject: String) -> PyResult<bool> {
+        self.call(py, move |engine, _| engine.remove_contract(&namespace, &subject))
+    }
+
+    fn set_terms(&self, py: Python<'_>, topic: &str, terms: &[u8]) -> PyResult<()> {
+        let (topic, terms): (_, Terms) = (name("topic", topic)?, serde_json::from_slice(terms).map_err(bad_value)?);
+        self.call(py, move |engine, _| engine.set_terms(&topic, terms))
+    }
+
+    fn contracts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let views = py.detach(|| self.0.contract_views()).map_err(not_running)?;
+        Ok(PyBytes::new(py, &serde_json::to_vec(&views).map_err(bad_value)?))
     }
 
     fn set_mqtt_names(&self, py: Python<'_>, topic: &str, filters: Vec<String>, v3_excess: &str) -> PyResult<()> {

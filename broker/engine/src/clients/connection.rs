@@ -159,14 +159,23 @@ impl Connection {
         self.published.clear();
     }
 
-    /// The client id from IDENTIFY, or else its address, which serves statistics only.
+    /// A request by HTTP says for whom it publishes: as `identify`, if that was another one.
+    pub fn publish_for(&mut self, publisher: Option<&str>) {
+        if self.identity.client_id.as_deref() != publisher {
+            self.identity.client_id = publisher.map(Into::into);
+            self.published.clear();
+        }
+    }
+
+    /// The client id from IDENTIFY, or else its address, which serves statistics and contracts only.
     pub fn client_id(&self) -> &str {
         self.identity.client_id.as_deref().unwrap_or_else(|| self.remote_host())
     }
 
     /// The name under which its messages are traced.
     pub fn publisher(&self) -> &str {
-        if self.http.is_some() { "http" } else { self.client_id() }
+        let unnamed = || if self.http.is_some() { "http" } else { self.remote_host() };
+        self.identity.client_id.as_deref().unwrap_or_else(unnamed)
     }
 
     pub fn hostname(&self) -> &str {

@@ -1,6 +1,9 @@
 //! Cache of the topics to which a connection publishes.
 
+use std::rc::Rc;
+
 use crate::keys::TopicKey;
+use crate::limiter::contracts::Subject;
 use crate::protocol::grants::MAX_REMEMBERED;
 
 /// State common to all publishes of a connection to one topic.
@@ -12,6 +15,7 @@ pub struct Published {
     pub generation: u64, // of the topic when this was read
     pub declared: bool,
     pub trace_index: Option<u32>,
+    pub held_to: Option<Rc<Subject>>, // by a contract
 }
 
 /// The topics of a connection's latest publishes, oldest first.
@@ -92,6 +96,7 @@ mod tests {
             generation: 0,
             declared: true,
             trace_index: None,
+            held_to: None,
         }
     }
 

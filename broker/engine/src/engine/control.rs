@@ -263,7 +263,7 @@ impl Engine {
     pub fn clear_bucket(&mut self, name: &str, now: Nanos) -> bool {
         let Some(key) = self.topic_key(name) else { return self.kept_limiters.remove(name).is_some() };
         let Some(topic) = self.topics.get_mut(key) else { return false };
-        topic.publishers = None;
+        (topic.publishers, topic.contracts) = (None, None);
         topic.generation += 1;
         let Some(limiter) = topic.limiter.take() else { return false };
         topic.next_trace = limiter.trace.next();

@@ -40,6 +40,7 @@ use crate::event::Event;
 use crate::http::Service;
 use crate::id::IdMaker;
 use crate::keys::{ChannelKey, ConnKey, TopicKey};
+use crate::limiter::contracts::Contracts;
 use crate::memory::Memory;
 use crate::mqtt::Hub;
 use crate::mqtt::forms::Fan;
@@ -81,6 +82,7 @@ pub struct Engine {
     pub topic_names: HashMap<Box<str>, TopicKey>,
     pub(crate) kept_limiters: HashMap<Box<str>, Box<Limiter>>, // of limited topics that do not exist now
     pub(crate) aware: HashMap<Box<str>, Vec<ConnKey>>,         // {client id: its aware connections}
+    pub contracts: Contracts,
 
     pub(crate) turn: Turn,
     pub(crate) schedule: Schedule,
@@ -134,6 +136,7 @@ impl Engine {
             topic_names: HashMap::new(),
             kept_limiters: HashMap::new(),
             aware: HashMap::new(),
+            contracts: Contracts::default(),
             disk: None,
             watch_list: WatchList::default(),
             departures: Departures::default(),

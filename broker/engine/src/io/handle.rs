@@ -29,6 +29,7 @@ use crate::io::reactor::{self, Reactor};
 use crate::io::shared::{Shared, held};
 use crate::io::socket;
 use crate::keys::{TopicKey, VISITS_A_TURN};
+use crate::limiter::contracts::ContractView;
 use crate::limiter::trace::{Columns, Trace};
 use crate::telemetry::arrival_bins;
 use crate::telemetry::latency_buckets::TopicBuckets;
@@ -169,6 +170,17 @@ impl Handle {
         }
         snapshot.complete(views);
         Ok(snapshot)
+    }
+
+    /// What was asked of each contract, some hundred a turn.
+    pub fn contract_views(&self) -> Result<Vec<ContractView>, NotRunning> {
+        let (mut views, mut last) = (Vec::new(), 0);
+        loop {
+            let found = self.call(move |engine, _| engine.contracts.views(last, VISITS_A_TURN))?;
+            let Some((number, _)) = found.last() else { return Ok(views) };
+            last = *number;
+            views.extend(found.into_iter().map(|(_, view)| view));
+        }
     }
 
     /// MQTT's sessions, at most `most` of them, and how many there are; several turns, as a snapshot.

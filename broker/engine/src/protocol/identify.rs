@@ -79,7 +79,7 @@ pub struct Terms {
 const DEFLATE_LEVEL: u8 = 6;
 
 /// Bytes of `client_id`, `hostname`, `user_agent`, `topology_region` or `topology_zone` at most.
-const LONGEST_TEXT: usize = 256;
+pub const LONGEST_TEXT: usize = 256;
 
 const FAILED: &str = "IDENTIFY failed to decode JSON body";
 

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use crate::keys::{ConnKey, TopicKey};
+use crate::limiter::contracts::Subject;
 use crate::protocol::errors::{self, WireError};
 use crate::protocol::verb::Verb;
 use crate::queueing::disk_ticket::Fate;
@@ -20,10 +21,11 @@ pub(crate) struct Asked<'a> {
 }
 
 /// Origin of a publish.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Source {
     pub declared: bool,
     pub trace_index: Option<u32>,
+    pub held_to: Option<Rc<Subject>>, // by a contract
     pub conn: ConnKey,
 }
 
@@ -64,11 +66,12 @@ pub enum Outcome {
         wait_ns: Option<Nanos>,
         fill: f64,
     },
-    /// Refused by the bucket. `None`: no retry instant is known.
+    /// Refused by the bucket, or by a contract. `None`: no retry instant is known.
     Limited {
         retry_at: Option<Nanos>,
+        contract: Option<Rc<Subject>>,
     },
-    /// More messages than the burst holds.
+    /// More messages than the burst holds, or a contract allows at once.
     TooLarge {
         burst: f64,
     },
@@ -86,8 +89,9 @@ impl Outcome {
     pub fn error(&self, publish: &Publish, now: Nanos) -> WireError {
         let verb = publish.verb;
         match self {
-            Self::Limited { retry_at } => {
-                let text = format!("{} retry after {} ms", verb.name(), Self::retry_ms(*retry_at, now));
+            Self::Limited { retry_at, contract } => {
+                let by = contract.as_ref().map_or_else(String::new, |of| format!(" (contract {})", of.namespace));
+                let text = format!("{} retry after {} ms{by}", verb.name(), Self::retry_ms(*retry_at, now));
                 WireError::new(errors::E_RATE_LIMITED, text)
             }
             Self::TooLarge { burst } => {

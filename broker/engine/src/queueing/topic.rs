@@ -6,6 +6,7 @@ use crate::event::Event;
 use crate::keys::ChannelKey;
 use crate::limiter::backlog::{Backlog, Take};
 use crate::limiter::bucket::{Bucket, TOKEN};
+use crate::limiter::contracts::TopicContracts;
 use crate::limiter::trace::{Entry, Trace};
 use crate::memory::Stock;
 use crate::queueing::message::{Message, cost_of};
@@ -303,6 +304,7 @@ pub struct Topic {
     pub held: bool,            // new: Python is still fetching its channels
     pub(crate) fans_out: bool, // in the engine's list of topics with messages to move or restore
     pub limiter: Option<Box<Limiter>>,
+    pub contracts: Option<Box<TopicContracts>>,
     pub publishers: Option<HashSet<Box<str>>>, // assigned to this broker; None: unknown
     pub assignment_version: u64,
     pub next_trace: u64, // sequence number with which the trace of the next limiter begins
@@ -325,6 +327,7 @@ impl Topic {
             held,
             fans_out: false,
             limiter: None,
+            contracts: None,
             publishers: None,
             assignment_version: 0,
             next_trace: 0,

@@ -6,6 +6,7 @@ mod client_limits;
 mod clock_steps;
 mod connection_ends;
 mod connections;
+mod contracts;
 mod corpus;
 mod deferred_reads;
 mod delivery;

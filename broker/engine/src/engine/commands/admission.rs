@@ -74,7 +74,7 @@ impl Engine {
 
     fn decide(&mut self, index: usize, now: Nanos) -> Outcome {
         let publish = &self.turn.publishes[index];
-        let (key, count, bytes, source) = (publish.topic, publish.count, publish.bytes, publish.source);
+        let (key, count, bytes, source) = (publish.topic, publish.count, publish.bytes, publish.source.clone());
         let verb = publish.verb;
         let (first, stamp) = (publish.first, publish.stamp.min(now));
         if self.topics.get(key).is_some_and(|topic| !topic.restored.is_empty()) {
@@ -122,9 +122,15 @@ impl Engine {
             return if limiter.limit.reject && burst > 0.0 && f64::from(count) > burst {
                 Outcome::TooLarge { burst }
             } else {
-                Outcome::Limited { retry_at: excess.retry_at }
+                Outcome::Limited { retry_at: excess.retry_at, contract: None }
             };
         }
+        if verb != Verb::Will
+            && let Some(refused) = self.refused_by_contract(key, &source, count, stamp)
+        {
+            return refused;
+        }
+        let Some(topic) = self.topics.get_mut(key) else { return Outcome::Failed("exiting".into()) };
         topic.counters.messages += u64::from(count);
         topic.counters.bytes += bytes;
         if let Some(conn) = self.conns.get_mut(source.conn) {

@@ -5,6 +5,7 @@
 
 pub mod admission;
 pub mod authorization;
+pub mod contract_checks;
 pub mod large_messages;
 pub mod large_mpub;
 pub mod left_command;

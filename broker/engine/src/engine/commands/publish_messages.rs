@@ -73,7 +73,7 @@ impl Engine {
         let Some(topic) = self.topics.get_mut(key) else { return };
         let declared = topic.publishers.as_ref().is_none_or(|assigned| assigned.contains(client_id));
         let trace_index = topic.limiter.as_mut().map(|limiter| limiter.trace.publisher(client_id));
-        let source = Source { declared, trace_index, conn: ConnKey::default() };
+        let source = Source { declared, trace_index, held_to: None, conn: ConnKey::default() };
         let first = self.turn.messages.len();
         let wall_ns = self.clock.of_message(now);
         let id = self.ids.next(wall_ns);
@@ -87,7 +87,8 @@ impl Engine {
     fn source(&mut self, key: ConnKey, topic: &str) -> Result<(TopicKey, Source), String> {
         let index = self.published_index(key, topic)?;
         let published = self.conns.get(key).and_then(|conn| conn.published.get(index)).ok_or("exiting")?;
-        Ok((published.topic, Source { declared: published.declared, trace_index: published.trace_index, conn: key }))
+        let Published { topic, declared, trace_index, ref held_to, .. } = *published;
+        Ok((topic, Source { declared, trace_index, held_to: held_to.clone(), conn: key }))
     }
 
     /// Make messages of a slice of an MPUB, to be kept until the last one; gives the bytes of their bodies.
@@ -146,6 +147,7 @@ impl Engine {
             (Some(_), None) => false,
         };
         let trace_index = topic.limiter.as_mut().map(|limiter| limiter.trace.publisher(conn.publisher()));
+        let held_to = topic.contracts.as_ref().and_then(|contracts| contracts.subject(conn.client_id()));
         let cached = conn.published.position(name);
         let count = cached.and_then(|index| conn.published.get(index)).map_or(0, |entry| entry.count);
         let entry = Published {
@@ -155,6 +157,7 @@ impl Engine {
             generation: topic.generation,
             declared,
             trace_index,
+            held_to,
         };
         if !declared
             && let Some(id) = client_id

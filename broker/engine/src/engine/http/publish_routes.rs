@@ -16,6 +16,7 @@ use crate::http::request::{Framing, Head};
 use crate::keys::ConnKey;
 use crate::memory::LARGE_BYTES;
 use crate::protocol::codec::{self, Bodies, Seen};
+use crate::protocol::identify::LONGEST_TEXT;
 use crate::protocol::verb::Verb;
 use crate::queueing::publish::{Asked, Outcome, Publish};
 use crate::scheduling::client_limits::Limit;
@@ -56,8 +57,9 @@ impl Engine {
         if body.is_empty() {
             return Err(refusal(400, "MSG_EMPTY"));
         }
-        let [topic, defer] = arguments(head.query, ["topic", "defer"])?;
+        let [topic, defer, publisher] = arguments(head.query, ["topic", "defer", "publisher"])?;
         let topic = topic_argument(topic.as_deref())?;
+        self.publish_for(key, publisher.as_deref())?;
         let defer_ms = defer_ms(defer.as_deref(), self.config.max_req_timeout_ms)?;
         // One for a bucket was built as it came in, unless nobody knew how long it would be.
         let has_limit = self.has_limit(topic);
@@ -107,8 +109,9 @@ impl Engine {
     /// The same of many messages: a large one goes in by slices.
     pub(crate) fn http_mpub(&mut self, request: Request<'_, '_, '_>) -> Result<bool, Refusal> {
         let Request { key, head, body, lines, stamp, bound, exchange } = request;
-        let [topic, binary] = arguments(head.query, ["topic", "binary"])?;
+        let [topic, binary, publisher] = arguments(head.query, ["topic", "binary", "publisher"])?;
         let topic = topic_argument(topic.as_deref())?;
+        self.publish_for(key, publisher.as_deref())?;
         let begun = self.conns.get(key).and_then(|conn| conn.sliced.as_ref()).map(|progress| progress.count());
         let bodies = match (is_binary(binary.as_deref()), begun) {
             (true, Some(count)) => Bodies::checked(count, body.get(4..).unwrap_or_default()),
@@ -139,6 +142,17 @@ impl Engine {
         }
     }
 
+    /// The publisher that the request names; `None`: nobody, and contracts go by the client's address.
+    fn publish_for(&mut self, key: ConnKey, publisher: Option<&str>) -> Result<(), Refusal> {
+        if publisher.is_some_and(|id| !(1..=LONGEST_TEXT).contains(&id.len())) {
+            return Err(refusal(400, "INVALID_PUBLISHER"));
+        }
+        if let Some(conn) = self.conns.get_mut(key) {
+            conn.publish_for(publisher);
+        }
+        Ok(())
+    }
+
     fn check_count(&mut self, key: ConnKey, count: u32) -> Result<(), Refusal> {
         let most = self.config.max_mpub_messages;
         if most == 0 || count <= most {
@@ -167,11 +181,12 @@ impl Engine {
 pub(crate) fn write_outcome(out: &mut Vec<u8>, publish: &Publish, exchange: Exchange, date: &Date, now: Nanos) {
     match &publish.outcome {
         Outcome::Done { .. } => answer::write_ok(out, exchange, date),
-        Outcome::Limited { retry_at } => {
+        Outcome::Limited { retry_at, contract } => {
             let retry_ms = Outcome::retry_ms(*retry_at, now);
             // Whole seconds are all that Retry-After can say; the milliseconds are in a header of ours.
             let (seconds, ms) = ((retry_ms as u64).div_ceil(1_000).to_string(), retry_ms.to_string());
-            let headers = [("Retry-After", seconds.as_str()), ("X-SRTM-Retry-After-Ms", ms.as_str())];
+            let mut headers = vec![("Retry-After", seconds.as_str()), ("X-SRTM-Retry-After-Ms", ms.as_str())];
+            headers.extend(contract.iter().map(|of| ("X-SRTM-Contract", &*of.namespace)));
             answer::write_refusal(out, 429, "RATE_LIMITED", &headers, exchange, date);
         }
         // No retry helps: it never fits.

@@ -188,12 +188,13 @@ impl Engine {
                 let is_told = publish.unheard && qos == Qos::AtLeastOnce;
                 if is_told { Reason::NO_MATCHING_SUBSCRIBERS } else { Reason::SUCCESS }
             }
-            Outcome::Limited { retry_at } => {
+            Outcome::Limited { retry_at, contract } => {
                 let retry_ms = Outcome::retry_ms(*retry_at, now);
                 if explains {
                     properties
                         .text(property::REASON_STRING, &format!("retry after {retry_ms} ms"))
                         .user("srtm-retry-ms", &retry_ms.to_string());
+                    contract.iter().for_each(|of| _ = properties.user("srtm-contract", &of.namespace));
                 }
                 Reason::QUOTA_EXCEEDED
             }
@@ -205,7 +206,9 @@ impl Engine {
                 self.mqtt.counters.refused += 1;
                 return self.forget_received(key, qos, id);
             }
-            return self.refuse_publish(key, qos, id, "the topic's limit is reached");
+            let is_contract = matches!(publish.outcome, Outcome::Limited { contract: Some(_), .. });
+            let limit = if is_contract { "the publisher's contract" } else { "the topic's limit" };
+            return self.refuse_publish(key, qos, id, &format!("{limit} is reached"));
         }
         self.write_publish_answer(key, qos, id, reason, &properties);
     }

@@ -1,0 +1,209 @@
+//! Publishers under contracts, by NSQ, HTTP and MQTT.
+
+use std::collections::HashMap;
+
+use srtm_limits::contract::Contract;
+use srtm_limits::policy::{Policy, Rule};
+
+use super::mqtt::client::{Client, publish_5};
+use super::pair::*;
+use crate::keys::ConnKey;
+use crate::limiter::contracts::Terms;
+use crate::protocol::mqtt::version::Version;
+use crate::queueing::topic::Limit;
+
+/// A bucket of `rate` a second, and `burst` at once, for each subject of a namespace.
+fn contract(namespace: &str, rate: u64, burst: u64) -> Contract {
+    let rule = Rule::Bucket { rate_micro: rate * MICRO, burst_micro: burst * MICRO, max_debt_micro: 0 };
+    let policies = vec![Policy { name: "burst".into(), rule }];
+    Contract { namespace: namespace.into(), subject: "*".into(), policies, shadow: false, starts_full: true }
+}
+
+/// A topic with room for everybody, whose publishers may send two messages at once and one each 100 ms.
+fn sensors() -> Pair {
+    let mut pair = Pair::new();
+    pair.limit("t", Limit { full: true, ..limit(1_000, 100, 1) });
+    put(&mut pair, contract("sensors", 10, 2));
+    pair.engine.set_terms("t", Terms { publishers: "sensors".into(), ..Terms::default() });
+    pair
+}
+
+fn put(pair: &mut Pair, contract: Contract) {
+    let now = pair.now;
+    pair.engine.set_contract(contract, now).expect("valid");
+}
+
+fn http(pair: &mut Pair, key: ConnKey, target: &str) -> String {
+    pair.send(key, format!("POST {target} HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx"));
+    pair.turn();
+    pair.take_text(key)
+}
+
+#[test]
+fn a_publisher_is_refused_with_the_time_to_wait_and_goes_on() {
+    let mut pair = sensors();
+    let (one, two) = (pair.connect_as("1"), pair.connect_as("2"));
+    assert_eq!(pair.ask(one, pub_("t", "a")), [ok()]);
+    assert_eq!(pair.ask(one, dpub("t", 5, "b")), [ok()]);
+    assert_eq!(pair.ask(one, pub_("t", "c")), [error("E_RATE_LIMITED PUB retry after 100 ms (contract sensors)")]);
+    assert_eq!(pair.ask(two, pub_("t", "d")), [ok()], "another publisher");
+    pair.advance(100 * MS);
+    assert_eq!(pair.ask(one, pub_("t", "e")), [ok()]);
+    let bucket = pair.topic()["bucket"].clone();
+    assert_eq!((&bucket["received"], &bucket["rejected"]), (&5.into(), &1.into()));
+}
+
+#[test]
+fn all_connections_of_a_publisher_have_one_contract_on_all_its_topics() {
+    let mut pair = sensors();
+    pair.limit("u", Limit { full: true, ..limit(1_000, 100, 1) });
+    pair.engine.set_terms("u", Terms { publishers: "sensors".into(), ..Terms::default() });
+    let keys = [pair.connect_as("1"), pair.connect_as("1"), pair.connect_as("1")];
+    assert_eq!(pair.ask(keys[0], pub_("t", "a")), [ok()]);
+    assert_eq!(pair.ask(keys[1], pub_("u", "b")), [ok()]);
+    assert!(matches!(&pair.ask(keys[2], pub_("t", "c"))[..], [Frame::Error(_)]));
+}
+
+#[test]
+fn an_mpub_counts_its_messages_and_passes_whole_or_not_at_all() {
+    let mut pair = sensors();
+    let one = pair.connect_as("1");
+    let never = "E_RATE_LIMITED MPUB of 3 messages can never pass a burst of 2: send fewer at once";
+    assert_eq!(pair.ask(one, mpub("t", &["a", "b", "c"])), [error(never)]);
+    assert_eq!(pair.ask(one, mpub("t", &["a", "b"])), [ok()], "nothing was taken");
+    assert!(matches!(&pair.ask(one, pub_("t", "c"))[..], [Frame::Error(_)]));
+}
+
+#[test]
+fn who_closes_in_the_same_turn_is_held_too() {
+    let mut pair = sensors();
+    let consumer = pair.subscribe("t", "c", 10);
+    for _ in 0..4 {
+        let key = pair.connect_as("1");
+        pair.send(key, pub_("t", "x"));
+        pair.engine.handle_broken(key);
+        pair.turn();
+    }
+    pair.advance(1);
+    assert_eq!(pair.bodies(consumer).len(), 2);
+}
+
+#[test]
+fn what_the_topic_refuses_takes_nothing_of_the_contract() {
+    let mut pair = sensors();
+    pair.limit("t", Limit { reject: true, ..limit(1, 1, 2) });
+    let one = pair.connect_as("1");
+    assert_eq!(pair.ask(one, pub_("t", "a")), [ok()]);
+    for _ in 0..3 {
+        assert_eq!(pair.ask(one, pub_("t", "b")), [error("E_RATE_LIMITED PUB retry after 1000 ms")]);
+    }
+    pair.limit("t", limit(1_000, 100, 3));
+    assert_eq!(pair.ask(one, pub_("t", "c")), [ok()], "the second token of the contract");
+}
+
+#[test]
+fn a_tenant_is_held_over_all_its_topics_and_publishers() {
+    let mut pair = sensors();
+    put(&mut pair, contract("tenants", 10, 3));
+    pair.limit("u", Limit { full: true, ..limit(1_000, 100, 1) });
+    for topic in ["t", "u"] {
+        let terms = Terms { publishers: "sensors".into(), tenant: "acme".into(), ..Terms::default() };
+        pair.engine.set_terms(topic, terms);
+    }
+    let (one, two) = (pair.connect_as("1"), pair.connect_as("2"));
+    assert_eq!(pair.ask(one, mpub("t", &["a", "b"])), [ok()]);
+    assert_eq!(pair.ask(two, pub_("u", "c")), [ok()]);
+    let refused = error("E_RATE_LIMITED PUB retry after 100 ms (contract tenants)");
+    assert_eq!(pair.ask(two, pub_("t", "d")), [refused]);
+    pair.engine.set_terms("u", Terms { publishers: "sensors".into(), ..Terms::default() });
+    assert_eq!(pair.ask(two, pub_("u", "e")), [ok()], "it has its own token yet");
+}
+
+#[test]
+fn a_publisher_without_a_name_is_known_by_its_address() {
+    let mut pair = sensors();
+    let keys = [pair.connect(), pair.connect(), pair.connect()];
+    let answers: Vec<_> = keys.into_iter().map(|key| pair.ask(key, pub_("t", "x"))).collect();
+    assert!(answers[..2].iter().all(|answer| *answer == [ok()]) && answers[2] != [ok()], "{answers:?}");
+}
+
+#[test]
+fn http_says_429_to_the_publisher_that_a_request_names() {
+    let mut pair = sensors();
+    let key = pair.connect_http();
+    for _ in 0..2 {
+        assert!(http(&mut pair, key, "/pub?topic=t&publisher=1").starts_with("HTTP/1.1 200 "));
+    }
+    let refused = http(&mut pair, key, "/pub?topic=t&publisher=1");
+    assert!(refused.starts_with("HTTP/1.1 429 Too Many Requests\r\n"), "{refused}");
+    for header in ["Retry-After: 1", "X-SRTM-Retry-After-Ms: 100", "X-SRTM-Contract: sensors"] {
+        assert!(refused.contains(&format!("\r\n{header}\r\n")), "{refused}");
+    }
+    assert!(http(&mut pair, key, "/pub?topic=t&publisher=2").starts_with("HTTP/1.1 200 "), "another on one connection");
+    assert!(http(&mut pair, key, "/mpub?topic=t&publisher=1").starts_with("HTTP/1.1 429 "));
+    assert!(http(&mut pair, key, "/pub?topic=t").starts_with("HTTP/1.1 200 "), "by the address");
+    let long = "x".repeat(257);
+    for id in ["", &long] {
+        let answer = http(&mut pair, key, &format!("/pub?topic=t&publisher={id}"));
+        assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("INVALID_PUBLISHER"), "{answer}");
+    }
+}
+
+#[test]
+fn mqtt_5_is_told_the_time_to_wait_and_3_1_1_is_closed() {
+    let mut pair = sensors();
+    assert!(pair.engine.set_mqtt_names("t", vec!["plant/#".into()], crate::mqtt::managed_names::V3Excess::Delay));
+    let mut client = Client::new(&mut pair, "1");
+    for id in 1..3 {
+        assert_ne!(client.ask(&mut pair, &publish_5("plant/1", 1, id, "x"))[4..5], [0x97]);
+    }
+    let refused = client.ask(&mut pair, &publish_5("plant/1", 1, 3, "x"));
+    assert_eq!(refused[4], 0x97, "{refused:?}");
+    let text = String::from_utf8_lossy(&refused).into_owned();
+    assert!(text.contains("retry after 100 ms") && text.contains("srtm-contract"), "{text}");
+    let mut old = Client::accept(&mut pair);
+    old.connect(&mut pair, Version::V3_1_1, "2");
+    for _ in 0..3 {
+        old.publish(&mut pair, "plant/1", 1, b"x");
+    }
+    assert!(old.has_ended(&pair));
+}
+
+#[test]
+fn a_will_is_never_refused() {
+    let mut pair = sensors();
+    let consumer = pair.subscribe("t", "c", 10);
+    let now = pair.now;
+    for _ in 0..4 {
+        pair.engine.collect_alone("t", "1", b"", b"gone", now);
+    }
+    pair.turn();
+    assert_eq!(pair.bodies(consumer).len(), 4);
+}
+
+#[test]
+fn a_change_holds_at_once_and_mints_nothing() {
+    let mut pair = sensors();
+    let one = pair.connect_as("1");
+    assert_eq!(pair.ask(one, mpub("t", &["a", "b"])), [ok()]);
+    put(&mut pair, contract("sensors", 20, 10));
+    let refused = error("E_RATE_LIMITED PUB retry after 50 ms (contract sensors)");
+    assert_eq!(pair.ask(one, pub_("t", "c")), [refused]);
+    let named = HashMap::from([("gateways".into(), vec!["1".into()])]);
+    pair.engine.set_terms("t", Terms { publishers: "sensors".into(), named, ..Terms::default() });
+    assert_eq!(pair.ask(one, pub_("t", "d")), [ok()], "that namespace has no contract");
+    pair.engine.set_terms("t", Terms::default());
+    assert!(pair.engine.remove_contract("sensors", "*") && !pair.engine.remove_contract("sensors", "*"));
+    assert_eq!(pair.ask(one, pub_("t", "e")), [ok()]);
+}
+
+#[test]
+fn a_topic_that_is_no_longer_managed_has_no_contracts() {
+    let mut pair = sensors();
+    let one = pair.connect_as("1");
+    let now = pair.now;
+    pair.engine.clear_bucket("t", now);
+    for _ in 0..5 {
+        assert_eq!(pair.ask(one, pub_("t", "x")), [ok()]);
+    }
+}
