@@ -21,7 +21,7 @@ from srtm.errors import BadInput
 from srtm.topics.spec import parse_topic_toml
 from tests.support.distributor_in_process import Distributor, spec
 
-MODEL = {"count": 2, "rate": 3.0, "group_size": 2, "id_prefix": "p", "process": "poisson", "batch": 1}
+MODEL = {"count": 2, "rate": 3.0, "group_size": 2, "id_prefix": "p", "process": "poisson", "batch": 1, "contract": ""}
 COLUMNS = {"ids": ["a", "b"], "rates": [3.0, 4.0], "groups": ["g", "g"], "process": "poisson", "batch": 1}
 LIST = {"csv_text": "id,rate,correlation_group\nc,5,\n", "process": "poisson", "batch": 1}
 GOOD: dict[str, Any] = {
@@ -35,6 +35,7 @@ GOOD: dict[str, Any] = {
     "split": "fitted",
     "seed": 1,
     "mqtt": {"filters": ["roads/+/speed", "roads/closed"], "v3_excess": "close"},
+    "contracts": {"publishers": "", "tenant": ""},
     "slo": {"percentile": 99.0, "latency_ms": 1.0},
     "publishers": [MODEL, COLUMNS, LIST],
 }
@@ -60,6 +61,9 @@ BAD: dict[tuple[str | int, ...], list[Any]] = {
     ("mqtt", "filters"): [7, "a/#", True, {}, ["a/+", "a/b"], ["a"] * 65],
     ("mqtt", "filters", 0): [*NO_TEXT, "", "a/#/b", "a/b#", "a+", "$SYS/#", "a\x00", "x" * 1_025, "a/" * 200],
     ("mqtt", "v3_excess"): NO_WORD,
+    ("contracts",): [7, "a", [], True],
+    ("contracts", "publishers"): [*NO_TEXT, "a\n", LONG],
+    ("contracts", "tenant"): [*NO_TEXT, "a\n", LONG],
     ("slo",): [7, "fast", [], True, {}],
     ("slo", "percentile"): [*NO_POSITIVE, 42, 100],
     ("slo", "latency_ms"): [value for value in NO_POSITIVE if value != 1e300],
@@ -71,6 +75,7 @@ BAD: dict[tuple[str | int, ...], list[Any]] = {
     ("publishers", 0, "id_prefix"): [*NO_TEXT, LONG, "a\x00"],
     ("publishers", 0, "process"): NO_WORD,
     ("publishers", 0, "batch"): NO_COUNT,
+    ("publishers", 0, "contract"): [*NO_TEXT, "a\n", LONG],
     ("publishers", 1, "ids"): [7, "a", True, {}, [7, "b"], ["", "b"], ["a", "a"], [LONG, "b"], ["a\n", "b"], ["a"]],
     ("publishers", 1, "rates"): [
         7,

@@ -129,8 +129,10 @@ def _place_changes(old: Placement | None, new: Topic) -> Iterator[Replace]:
 
 def _publisher_rows(topic: Topic) -> list[Row]:
     rows = topic.spec.publishers.rows("")
-    columns = [rows.ids, rows.rates, rows.groups, rows.processes, rows.batches]
-    columns += coordinates(rows.points).values()  # versions that know no places read the first five
+    columns: list[Sequence[Any]] = [rows.ids, rows.rates, rows.groups, rows.processes, rows.batches]
+    places: list[Sequence[float | None]] = [*coordinates(rows.points).values()] or [(), ()]
+    # Earlier versions read the first five. The others are empty where nobody has a place, or a contract.
+    columns += [*places, rows.contracts]
     return [
         _chunk_row(topic.name, part, "columns", [list(column[part]) for column in columns])
         for part in _chunks(len(rows.ids))
@@ -184,9 +186,12 @@ def topic_from(
 
 def _spec(row: Row, chunks: Sequence[Row]) -> TopicSpec:
     columns = [msgspec.msgpack.decode(chunk["columns"]) for chunk in chunks]
-    names = ("ids", "rates", "groups", "process", "batch", "latitudes", "longitudes")
-    width = max(map(len, columns), default=0)  # 5 in older stores, and where nobody said where a publisher is
-    block = {name: [value for chunk in columns for value in chunk[at]] for at, name in enumerate(names[:width])}
+    names = ("ids", "rates", "groups", "process", "batch", "latitudes", "longitudes", "contract")
+    values = {
+        name: [value for chunk in columns for column in chunk[at : at + 1] for value in column]
+        for at, name in enumerate(names)
+    }
+    block = {name: column for name, column in values.items() if column}  # an earlier version wrote five columns
     document = _adopted(msgspec.json.decode(row["spec"]))
     parsed = parse_topic_json({**document, "name": "stored", "publishers": [block] if block.get("ids") else []})
     return dataclasses.replace(parsed, name=document["name"])  # older stores have names that no new topic gets

@@ -7,10 +7,17 @@ from typing import Any
 
 _SHOWN = 20  # publishers of one kind
 
-_Publisher = tuple[float, str, str, int, float | None, float | None]  # rate, group, process, batch, where
-
-
-_COLUMNS = ("rates", "groups", "process", "batch", "latitudes", "longitudes")
+_COLUMNS = {
+    "rates": None,
+    "groups": None,
+    "process": None,
+    "batch": None,
+    "contract": "",
+    "latitudes": None,
+    "longitudes": None,
+}
+# rate, group, process, batch, contract, where
+_Publisher = tuple[float, str, str, int, str, float | None, float | None]
 
 
 def differences(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
@@ -37,7 +44,7 @@ def _by_id(document: Mapping[str, Any]) -> dict[str, _Publisher]:
     found: dict[str, _Publisher] = {}
     for block in document.get("publishers", []):
         ids = block["ids"]
-        columns = (_column(block.get(key), len(ids)) for key in _COLUMNS)
+        columns = (_column(block.get(key, missing), len(ids)) for key, missing in _COLUMNS.items())
         found.update(zip(ids, zip(*columns, strict=True), strict=True))
     return found
 
@@ -61,7 +68,8 @@ def _publishers(now: Mapping[str, _Publisher], then: Mapping[str, _Publisher]) -
 
 
 def _described(publisher: _Publisher) -> str:
-    rate, group, process, batch, north, east = publisher
+    rate, group, process, batch, contract, north, east = publisher
     parts = [f"{rate:g} msg/s", group and f"group {group}", process, f"{batch} at once" if batch != 1 else ""]
+    parts.append(contract and f"contract {contract}")
     parts.append("" if north is None else f"at {north:g}, {east:g}")
     return ", ".join(part for part in parts if part)

@@ -13,6 +13,7 @@ from srtm.topics.publisher_blocks import HEADER, PLACES
 
 _QUOTES = "'''"
 _MISSING = {"latitudes": math.nan, "longitudes": math.nan}  # what stands for null in a list; else an empty text
+_OF_A_LIST = ("process", "batch", "contract")  # one value for all publishers of a list
 
 
 def topic_file_text(document: Mapping[str, Any]) -> str:
@@ -27,11 +28,11 @@ def topic_file_text(document: Mapping[str, Any]) -> str:
 
 def _publishers(block: Mapping[str, Any]) -> str:
     """A line for each publisher, where a list in CSV can say all that is known of them."""
-    is_uniform = not any(isinstance(block.get(key), list) for key in ("process", "batch"))
+    is_uniform = not any(isinstance(block.get(key), list) for key in _OF_A_LIST)
     text = _csv(block) if is_uniform else ""
     if not text or _QUOTES in text:
         return _lines(block)
-    rest = {key: block[key] for key in ("process", "batch") if key in block}
+    rest = {key: block[key] for key in _OF_A_LIST if key in block}
     return f"{_lines(rest)}csv_text = {_QUOTES}\n{text}{_QUOTES}\n"
 
 

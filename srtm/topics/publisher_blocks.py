@@ -18,6 +18,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BeforeValidator, Field
 
 from srtm.errors import BadInput
+from srtm.topics.contract_names import ContractName
 from srtm.topics.publishers import LONGEST, MOST, Point, Process, Rows, refuse_too_many
 from srtm.topics.schema import Schema, parsed
 
@@ -41,6 +42,7 @@ def _column(shape: object) -> BeforeValidator:
 
 
 _POISSON: list[Process] = ["poisson"]
+_NO_CONTRACT: list[ContractName] = [""]
 
 
 class ListBlock(Schema):
@@ -49,6 +51,7 @@ class ListBlock(Schema):
     csv_text: str
     process: Process = "poisson"
     batch: Batch = 1
+    contract: ContractName = ""
 
 
 class ModelBlock(Schema):
@@ -60,6 +63,7 @@ class ModelBlock(Schema):
     id_prefix: Annotated[str, Field(max_length=LONGEST)] = "publisher-"
     process: Process = "poisson"
     batch: Batch = 1
+    contract: ContractName = ""
 
 
 class ColumnsBlock(Schema):
@@ -72,6 +76,9 @@ class ColumnsBlock(Schema):
     longitudes: list[Annotated[Longitude | None, BeforeValidator(_is_known)]] | None = None
     process: Annotated[list[Process], _column(list[Process] | Process)] = Field(default_factory=_POISSON.copy)
     batch: Annotated[list[Batch], _column(list[Batch] | Batch)] = Field(default_factory=lambda: [1])
+    contract: Annotated[list[ContractName], _column(list[ContractName] | ContractName)] = Field(
+        default_factory=_NO_CONTRACT.copy
+    )
 
 
 class PublisherTable(Schema):
@@ -84,6 +91,7 @@ class PublisherTable(Schema):
     longitude: Longitude | None = None
     process: Process = "poisson"
     batch: Batch = 1
+    contract: ContractName = ""
 
 
 class ChangeTable(Schema):
@@ -141,6 +149,7 @@ def read_change(body: object) -> tuple[Rows, list[str]]:
         points=[
             _point(publisher.latitude, publisher.longitude, f"add[{index}]") for index, publisher in enumerate(added)
         ],
+        contracts=[publisher.contract for publisher in added],
         place=lambda index: f"add[{index}]",
     )
     return rows, change.remove
@@ -155,6 +164,7 @@ def _model_rows(block: ModelBlock, place: str) -> Rows:
         groups=[f"{block.id_prefix}group-{member // block.group_size}" if grouped else "" for member in members],
         processes=[block.process] * block.count,
         batches=[block.batch] * block.count,
+        contracts=[block.contract] * block.count if block.contract else (),
         place=lambda _: place,
     )
 
@@ -183,6 +193,7 @@ def _column_rows(block: ColumnsBlock, place: str) -> Rows:
             _point(north, east, f"{place}[{index}]")
             for index, (north, east) in enumerate(zip(latitudes, longitudes, strict=True))
         ],
+        contracts=_spread(block.contract, count, f"{place}.contract") if any(block.contract) else (),
         place=lambda index: f"{place}[{index}]",
     )
 
@@ -211,6 +222,7 @@ def _list_rows(block: ListBlock, place: str) -> Rows:
         processes=[block.process] * len(rows),
         batches=[block.batch] * len(rows),
         points=[row.point for row in rows],
+        contracts=[block.contract] * len(rows) if block.contract else (),
         place=lambda index: f"{place} line {rows[index].line}",
     )
 

@@ -38,6 +38,7 @@ class PublisherSpec:
     correlation_group: str = ""  # "": none
     process: Process = "poisson"
     batch: int = 1  # messages sent at once
+    contract: str = ""  # namespace of its contract; "": the topic's
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +52,7 @@ class Rows:
     batches: Sequence[int]
     points: Sequence[Point | None] | None = None  # where they are; None: nobody said so
     place: Callable[[int], str]  # where row i comes from, for error messages
+    contracts: Sequence[str] = ()  # namespaces, "" for none; (): no row has one
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +69,8 @@ class Publishers:
     periodic: npt.NDArray[np.bool_]  # else Poisson
     batches: Ints
     points: Floats | None = None  # latitude and longitude of each, NaN where unknown; None: nobody said where one is
+    contracts: Ints | None = None  # index into contract_names, or ALONE; None: no publisher has one
+    contract_names: tuple[str, ...] = ()  # in order of first appearance
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -78,14 +82,15 @@ class Publishers:
             correlation_group=self._name(int(self.groups[index])),
             process="periodic" if self.periodic[index] else "poisson",
             batch=int(self.batches[index]),
+            contract=self.contract_of(index),
         )
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Publishers):
             return NotImplemented
         same = all(np.array_equal(a, b) for a, b in zip(self._numbers(), other._numbers(), strict=True))
-        names = self.ids == other.ids and self.group_names == other.group_names
-        return same and names and _same_points(self.points, other.points)
+        texts = self._texts() == other._texts() and self._contract_column() == other._contract_column()
+        return same and texts and _same_points(self.points, other.points)
 
     __hash__ = None  # type: ignore[assignment]  # columns of numbers can be compared, but are no key
 
@@ -93,6 +98,17 @@ class Publishers:
     def positions(self) -> dict[str, int]:
         """{id: index}"""
         return {publisher: index for index, publisher in enumerate(self.ids)}
+
+    @cached_property
+    def common_contract(self) -> str:
+        """The namespace of the contract that all publishers name; "": they do not name the same one."""
+        is_common = self.contracts is not None and len(self) > 0 and not self.contracts.any()
+        return self.contract_names[0] if is_common else ""
+
+    def contract_of(self, index: int) -> str:
+        """Return the namespace of a publisher's contract; "": it names none."""
+        number = ALONE if self.contracts is None else int(self.contracts[index])
+        return "" if number == ALONE else self.contract_names[number]
 
     @cached_property
     def load(self) -> float:
@@ -124,6 +140,7 @@ class Publishers:
             batches=self.batches.tolist(),
             points=self.points_of(slice(None)),
             place=lambda _: place,
+            contracts=self._contract_column(),
         )
 
     def points_of(self, keep: Sequence[int] | slice) -> list[Point | None] | None:
@@ -151,10 +168,18 @@ class Publishers:
             "process": _one_if_uniform(rows.processes),
             "batch": _one_if_uniform(rows.batches),
             **coordinates(rows.points),
+            **({"contract": _one_if_uniform(rows.contracts)} if rows.contracts else {}),
         }
 
     def _name(self, group: int) -> str:
         return "" if group == ALONE else self.group_names[group]
+
+    def _contract_column(self) -> list[str]:
+        names = [*self.contract_names, ""]  # ALONE is the last
+        return [] if self.contracts is None else [names[number] for number in self.contracts.tolist()]
+
+    def _texts(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return self.ids, self.group_names
 
     def _numbers(self) -> tuple[npt.NDArray[np.generic], ...]:
         return self.rates, self.groups, self.periodic, self.batches
@@ -172,10 +197,8 @@ def join(parts: Sequence[Rows]) -> Publishers:
     ids = tuple(publisher for rows in parts for publisher in rows.ids)
     if len(set(ids)) < len(ids):
         raise _listed_twice(parts)
-    number: dict[str, int] = {"": ALONE}
-    for rows in parts:
-        for name in rows.groups:
-            number.setdefault(name, len(number) - 1)
+    number = _numbered(rows.groups for rows in parts)
+    contract_number = _numbered(rows.contracts for rows in parts)
     return Publishers(
         ids=ids,
         rates=np.array([rate for rows in parts for rate in rows.rates], dtype=np.float64),
@@ -184,6 +207,8 @@ def join(parts: Sequence[Rows]) -> Publishers:
         periodic=np.array([process == "periodic" for rows in parts for process in rows.processes], dtype=np.bool_),
         batches=np.array([batch for rows in parts for batch in rows.batches], dtype=np.int64),
         points=_joined_points(parts),
+        contracts=_contract_numbers(parts, contract_number) if len(contract_number) > 1 else None,
+        contract_names=tuple(contract_number)[1:],
     )
 
 
@@ -214,6 +239,20 @@ def _same_points(one: Floats | None, other: Floats | None) -> bool:
     if one is None or other is None:
         return one is other
     return np.array_equal(one, other, equal_nan=True)
+
+
+def _numbered(columns: Iterable[Sequence[str]]) -> dict[str, int]:
+    """Number names in order of first appearance; "" is ALONE."""
+    number = {"": ALONE}
+    for column in columns:
+        for name in column:
+            number.setdefault(name, len(number) - 1)
+    return number
+
+
+def _contract_numbers(parts: Sequence[Rows], number: dict[str, int]) -> Ints:
+    columns = (rows.contracts or [""] * len(rows.ids) for rows in parts)
+    return np.array([number[name] for column in columns for name in column], dtype=np.int64)
 
 
 def refuse_too_many(count: int) -> None:
@@ -247,6 +286,7 @@ def _picked(rows: Rows, keep: Sequence[int]) -> Rows:
         processes=[rows.processes[index] for index in keep],
         batches=[rows.batches[index] for index in keep],
         points=rows.points and [rows.points[index] for index in keep],
+        contracts=[rows.contracts[index] for index in keep] if rows.contracts else (),
         place=lambda index: rows.place(keep[index]),
     )
 

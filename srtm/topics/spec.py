@@ -15,6 +15,7 @@ from pydantic import AfterValidator, Field, PlainValidator
 from srtm.errors import BadInput
 from srtm.protocol import TOPIC_RULE, is_topic
 from srtm.topics.adaptation import Adaptation, Mode
+from srtm.topics.contract_names import ContractNames, ContractsTable, contract_names
 from srtm.topics.file import read_topic_file
 from srtm.topics.lease import KEEP, lease_ms
 from srtm.topics.mqtt_names import MqttNames, MqttTable, mqtt_names
@@ -76,6 +77,7 @@ class TopicSpec:
     split: Split = "fitted"
     seed: int = 1  # of the random order in which lb, conc and maxmin place publishers
     mqtt: MqttNames = field(default_factory=MqttNames)
+    contracts: ContractNames = field(default_factory=ContractNames)
 
     @property
     def lease_ms(self) -> int | None:
@@ -104,6 +106,7 @@ class TopicSpec:
             "split": self.split,
             "seed": self.seed,
             "mqtt": self.mqtt.to_json(),
+            "contracts": self.contracts.to_json(),
             "slo": {"percentile": self.slo.percentile, "latency_ms": self.slo.latency_ms},
             "publishers": [self.publishers.to_json()] if len(self.publishers) else [],
         }
@@ -162,6 +165,7 @@ class TopicTable(Schema):
     split: Split = "fitted"
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 1
     mqtt: MqttTable = Field(default_factory=MqttTable)
+    contracts: ContractsTable = Field(default_factory=ContractsTable)
     slo: SloTable
     publishers: list[Any] = Field(default_factory=list)
 
@@ -183,6 +187,7 @@ def parse_topic_json(document: object) -> TopicSpec:
     slo = Slo(percentile=topic.slo.percentile, latency_ms=topic.slo.latency_ms)
     choices["adaptation"] = checked(topic.adaptation, Adaptation())
     choices["mqtt"] = mqtt_names(topic.mqtt)
+    choices["contracts"] = contract_names(topic.contracts)
     return _checked(TopicSpec(name=topic.name, rate=rate, burst=burst, slo=slo, publishers=publishers, **choices))
 
 
