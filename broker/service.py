@@ -24,6 +24,7 @@ from broker.admin.context import AdminContext, tokens_of
 from broker.admin.forwarded_requests import ForwardedRequests
 from broker.admin.router import admin_handler
 from broker.config import BrokerConfig, EngineConfig
+from broker.leases.contract_holder import ContractHolder
 from broker.leases.gdrl_agent import GdrlAgent
 from broker.leases.lease_holder import LeaseHolder
 from broker.member import Membership
@@ -115,6 +116,7 @@ class Broker:
         self._topic_list_writer = TopicListWriter(engine, Path(config.data_path), settings.version, self._health, log)
         self._authorizer = Authorizer(engine, auth_servers(config), log)
         self._holder = LeaseHolder(engine, self._topic_list_writer.buckets.forget)
+        self._contracts = ContractHolder(engine, log)
         self._lookups = self._make_lookups()
         self._channel_discovery = ChannelDiscovery(config, engine, self._lookups, self._holder.is_managed, log)
         self._processors = Processors()
@@ -129,6 +131,7 @@ class Broker:
         """Restore what the last incarnation had: limits first, then topics and channels. What was limited is taken
         then, and waits; other topics may be limited by now, so they are refused until the first sync."""
         if self._config.distributors:
+            self._contracts.hold(state.contracts)
             self._holder.hold(state.topics, state.version)
         self._topic_list_writer.buckets.restore(saved.buckets or {}, self._holder.is_managed)
         if self._synchronizer is not None:
@@ -262,6 +265,7 @@ class Broker:
             directory=Path(self._config.data_path),
             engine=self._engine,
             holder=self._holder,
+            contracts=self._contracts,
             drain=self._drain,
             throttling=self._processors.throttling,
             acceptance=self._acceptance,

@@ -183,9 +183,30 @@ class Snapshot(Part, frozen=True):
     mqtt: Mqtt | None = None
 
 
+class PolicyCounts(Part, frozen=True):
+    """Of publishes, but for ``cost``: messages of the allowed ones."""
+
+    name: str
+    allowed: int
+    refused: int  # by this policy; under a shadow contract they passed
+    cost: int
+
+
+class Contract(Part, frozen=True):
+    """What was asked of a contract since it was set."""
+
+    namespace: str
+    subject: str  # a pattern
+    shadow: bool
+    policies: list[PolicyCounts]
+
+
 NO_TOPIC = "#"  # no topic has this name: a snapshot without topics
 _DECODER = msgspec.json.Decoder(Snapshot)
 _TOPIC_DECODER = msgspec.json.Decoder(Topic)
+
+
+_CONTRACTS_DECODER = msgspec.json.Decoder(list[Contract])
 
 
 class RawTopics(msgspec.Struct, frozen=True):
@@ -206,6 +227,11 @@ def take(engine: Engine, topic: str = "", channel: str = "", *, clients: bool = 
 def take_raw(engine: Engine, topic: str = "") -> RawTopics:
     """All topics, or the one named ``topic``. Raises RuntimeError if the engine has stopped."""
     return _RAW_DECODER.decode(engine.snapshot(topic, "", False))
+
+
+def take_contracts(engine: Engine) -> list[Contract]:
+    """All contracts in force, in the order in which they were set. Raises RuntimeError if the engine has stopped."""
+    return _CONTRACTS_DECODER.decode(engine.contracts())
 
 
 def decode_topic(raw: msgspec.Raw) -> Topic:

@@ -180,6 +180,18 @@ class Engine:
 
         ``v3_excess`` ("delay", "close", "drop"): what becomes of a publish of 3.1.1 above the limit. Raises ValueError.
         """
+    def set_contract(self, contract: bytes) -> None:
+        """Put a contract in force, or in the place of the one of its pattern. ``contract``: JSON, as ``Limiter`` takes
+        it. Subjects keep what they have used. Raises ValueError."""
+    def remove_contract(self, namespace: str, subject: str) -> bool:
+        """Remove a contract and its subjects. False: there is none of this pattern."""
+    def set_terms(self, topic: str, terms: bytes) -> None:
+        """Set which contracts a topic's publishers are under: JSON of ``srtm.control.ContractTerms``.
+
+        Raises ValueError.
+        """
+    def contracts(self) -> bytes:
+        """Return what was asked of each contract as JSON (``broker.snapshot.Contract``)."""
     def mqtt_sessions(self, most: int) -> bytes:
         """Return JSON: ``{"sessions": [...], "total": N}``, ``most`` of them at most, in no order."""
     def mqtt_session(self, client_id: str) -> bytes | None:

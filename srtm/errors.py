@@ -105,7 +105,7 @@ class PeerError(SrtmError):
 
 
 class PublishRefused(SrtmError):
-    """The broker refused a message. ``retry_after_ms`` is set if the topic's token bucket refused it."""
+    """The broker refused a message. ``retry_after_ms`` is set if the topic's bucket or a contract refused it."""
 
     title = "publish refused"
     http_status = 429

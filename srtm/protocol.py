@@ -67,7 +67,7 @@ class Error:
 
     @property
     def retry_after_ms(self) -> float | None:
-        """For E_RATE_LIMITED: time until the topic's bucket has the tokens, ms. Else None."""
+        """For E_RATE_LIMITED: time until the topic's bucket or the contract has the tokens, ms. Else None."""
         found = _RATE_LIMITED.search(self.text) if self.code == "E_RATE_LIMITED" else None
         return None if found is None else float(found[1])
 

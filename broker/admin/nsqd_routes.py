@@ -92,6 +92,7 @@ class NsqdRoutes:
         if given.get("format") != "json":
             return await self._context.make_large(lambda: text_response(stats_text(now, *service, **wanted)))
         wanted["percentiles"] = self._settings.e2e_percentiles
+        wanted["contracts"] = snapshot.take_contracts(self._engine)
         return await self._context.make_large(lambda: json_response(stats_json(now, *service, **wanted)))
 
     async def topic_create(self, request: Request) -> Response:

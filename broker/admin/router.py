@@ -82,6 +82,7 @@ class _ServiceRoutes:
             gdrl_rounds=context.gdrl_rounds(),
             gdrl_nonsense=context.gdrl_invalid_messages(),
             is_healthy=context.health() == "OK",
+            contracts=snapshot.take_contracts(context.engine),
             take_disk=partial(_disk, context.config.data_path),
         )
         body = await context.make_large(lambda: b"".join(exposition(scrape)))

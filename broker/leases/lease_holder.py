@@ -18,7 +18,7 @@ import msgspec
 
 from broker import snapshot
 from broker.leases.desired_topics import NOTHING, DesiredTopics
-from srtm.control import DesiredTopic, Exchange, Share, SyncAnswer
+from srtm.control import ContractTerms, DesiredTopic, Exchange, Share, SyncAnswer
 from srtm.errors import PeerError
 from srtm.protocol import is_ephemeral
 
@@ -117,6 +117,8 @@ class LeaseHolder:
             self._set_bucket(held, full=False)
             self._set_mqtt_names(held)
             self._set_promise(held)
+            if held.terms != ContractTerms():
+                self._set_terms(held)
             self._create_channels(held)
             self._topics.put(held)
 
@@ -196,6 +198,8 @@ class LeaseHolder:
             desired = self._topics.all[topic]
             self._set_bucket(desired, full=False)
             self._set_promise(desired)
+            if desired.terms != ContractTerms():
+                self._set_terms(desired)
             self._create_channels(desired)
             if desired.share is not NOTHING:
                 self._set_publishers(desired)
@@ -219,6 +223,8 @@ class LeaseHolder:
             self._set_promise(topic)
         if known is None or _mqtt_names(known) != _mqtt_names(topic):
             self._set_mqtt_names(topic)
+        if (known.terms if known is not None else ContractTerms()) != topic.terms:
+            self._set_terms(topic)
         self._create_channels(topic)
         self._set_publishers(topic)
         self._topics.put(topic)
@@ -236,6 +242,9 @@ class LeaseHolder:
 
     def _set_promise(self, topic: DesiredTopic) -> None:
         self._engine.set_promise(topic.topic, round(topic.promise_ms * 1e6))
+
+    def _set_terms(self, topic: DesiredTopic) -> None:
+        self._engine.set_terms(topic.topic, msgspec.json.encode(topic.terms))
 
     def _set_bucket(self, topic: DesiredTopic, *, full: bool) -> None:
         rate_micro, burst_micro = self._amounts(topic)
@@ -266,7 +275,10 @@ class LeaseHolder:
 
 def held_over(topic: DesiredTopic) -> DesiredTopic:
     """What a later incarnation needs of ``topic``: its limit, without tokens and publishers."""
-    return msgspec.structs.replace(topic, share=NOTHING, publishers=[], assignment_version=0, exchange=None)
+    terms = msgspec.structs.replace(topic.terms, named={})  # those of publishers
+    return msgspec.structs.replace(
+        topic, share=NOTHING, publishers=[], assignment_version=0, exchange=None, terms=terms
+    )
 
 
 def _limits(topic: DesiredTopic) -> tuple[object, ...]:

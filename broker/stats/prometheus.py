@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from heapq import nlargest
 from typing import TYPE_CHECKING
 
-from broker.snapshot import Bucket, Channel, Mqtt, Snapshot, Topic
+from broker.snapshot import Bucket, Channel, Contract, Mqtt, Snapshot, Topic
 from broker.stats import latency_buckets
 from broker.stats.latency_buckets import TopicBuckets
 from srtm.version import __version__
@@ -49,6 +49,11 @@ _MQTT_COUNTERS = {
     "expired": "Messages that expired before their delivery",
     "refused": "Publishes above a limit of which no client could be told",
 }
+_CONTRACT_COUNTERS = {
+    "allowed": "Publishes that passed a contract",
+    "refused": "Publishes that a policy of a contract refused; under a shadow contract they passed",
+    "cost": "Messages that passed a contract",
+}
 _CHANNEL_GAUGES = {
     "depth": ("depth", "Messages that wait in the channel"),
     "in_flight_count": ("in_flight", "Messages that consumers hold"),
@@ -74,6 +79,7 @@ class Scrape:
     gdrl_rounds: int
     gdrl_nonsense: int
     is_healthy: bool
+    contracts: Sequence[Contract]
     take_disk: Callable[[], tuple[int, int] | None]  # bytes of the data path's file system, and free ones
 
 
@@ -103,6 +109,7 @@ def _metrics(scrape: Scrape, shown: list[Topic]) -> Iterator[Metric]:
     yield from service_metrics("broker")
     yield from _broker_metrics(scrape)
     yield from _throttling_metrics(scrape.throttling)
+    yield from _contract_metrics(scrape.contracts)
     yield from _mqtt_metrics(scrape.snapshot.mqtt)
     left = {"topic": len(topics) - len(shown), "channel": sum(len(t.channels) for t in topics) - len(busy_channels)}
     yield left_out(left)
@@ -221,6 +228,17 @@ def _arrival_metrics(snapshot: Snapshot) -> Iterator[Metric]:
         "Stamps from outside the time in which their bytes can have come",
         snapshot.stamps_corrected,
     )
+
+
+def _contract_metrics(contracts: Sequence[Contract]) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily
+
+    for field, text in _CONTRACT_COUNTERS.items():
+        family = CounterMetricFamily(f"srtm_broker_contract_{field}", text, labels=["namespace", "subject", "policy"])
+        for contract in contracts:
+            for policy in contract.policies:
+                family.add_metric([contract.namespace, contract.subject, policy.name], getattr(policy, field))
+        yield family
 
 
 def _mqtt_metrics(mqtt: Mqtt | None) -> Iterator[Metric]:

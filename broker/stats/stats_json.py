@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.snapshot import Bucket, Channel, Client, EndToEnd, PubCount, Snapshot, Topic
+import msgspec
+
+from broker.snapshot import Bucket, Channel, Client, Contract, EndToEnd, PubCount, Snapshot, Topic
 
 NS_PER_S = 10**9
 _GO_MEMORY = (
@@ -24,6 +26,7 @@ def stats_json(
     include_clients: bool = True,
     include_mem: bool = True,
     percentiles: Sequence[float] = (),
+    contracts: Sequence[Contract] = (),
 ) -> dict[str, object]:
     """``percentiles`` are those kept of publish to FIN. An unknown ``topic`` hides the producers."""
     topics = selected(snapshot, topic, channel)
@@ -38,6 +41,8 @@ def stats_json(
         answer["memory"] = go_memory(snapshot)
     producers = shown_producers(snapshot, topic, include_clients=include_clients)
     answer["producers"] = [client_json(client, topic) for client in producers] or None
+    if contracts:  # an addition to nsqd's fields
+        answer["contracts"] = [msgspec.to_builtins(contract) for contract in contracts]
     return answer
 
 

@@ -21,8 +21,10 @@ import msgspec
 import trio
 
 from broker import snapshot
+from broker.leases.contract_holder import ContractHolder
 from broker.leases.lease_holder import LeaseHolder, held_over
 from broker.runtime.acceptance import Acceptance
+from broker.sync.contract_counts import CountReports
 from broker.sync.drain import Drain
 from broker.sync.reports import Reports
 from broker.sync.state_file import SyncState, save_state
@@ -63,6 +65,7 @@ class LocalBroker:
     directory: Path  # of the state file
     engine: Engine
     holder: LeaseHolder
+    contracts: ContractHolder
     drain: Drain
     throttling: Callable[[], Throttling]
     acceptance: Acceptance
@@ -98,6 +101,7 @@ class Synchronizer:
         self._outage = Outage()
         self._urgent = True  # the next sync asks for an answer at once
         self._reports = Reports()
+        self._counts = CountReports()
         self._reports_due_s = 0.0  # trio time
         self._reports_wanted = True  # before they are due
         self._unassigned = UnassignedPublishers()
@@ -226,7 +230,9 @@ class Synchronizer:
         )
         answer = read_answer(distributor.base_url, status, body)
         self._stayed = []
+        self._counts.answered()
         if not self._reports.answered(answer.reported):
+            self._counts.send_again()
             self._urgent = self._reports_wanted = True
             self._unassigned.send_again()
             self._listener.send_again()
@@ -271,10 +277,14 @@ class Synchronizer:
             peers=self._saved.peers if self._names_peers else None,
             peer_claims=self._saved.peer_claims if self._names_peers else {},
             names_peers=True,
+            contracts=self._broker.contracts.version,
         )
         if reports_all:
             seen = snapshot.take_raw(self._engine)
             self._mqtt_sessions = None if seen.mqtt is None else seen.mqtt.sessions
+            if not self._broker.contracts.is_empty:
+                counts = self._counts.unsent(snapshot.take_contracts(self._engine))
+                request = msgspec.structs.replace(request, contract_counts=counts)
             self._reports.note(seen.topics, applied)
             self._changed.clear()
         else:
@@ -304,8 +314,10 @@ class Synchronizer:
             self._drain.begin(f"broker {self._broker.name} is draining: {where}", refuse_after_s=_REFUSE_AFTER_S)
         is_first = self.last_sync_s is None
         is_change = not answer.unchanged or is_first  # the first answer is one even if there is no topic
-        if is_change or answer.brokers is not None:
+        if is_change or answer.brokers is not None or answer.contracts is not None:
             await self._save(answer)
+        if answer.contracts is not None:  # before the topics that name them
+            self._broker.contracts.apply(answer.contracts)
         self._holder.apply(answer, self._sent_ns)
         self._unassigned.follow(answer)
         self._told.follow(answer)
@@ -361,6 +373,7 @@ class Synchronizer:
             cluster=answer.cluster or before.cluster,
             peers=before.peers if answer.brokers is None else answer.brokers,
             peer_claims=before.peer_claims if answer.brokers is None else answer.broker_claims,
+            contracts=answer.contracts or before.contracts,
         )
 
     def _log_trouble(self, error: SrtmError | None) -> None:

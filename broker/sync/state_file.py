@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from broker.runtime.data_directory import replace_file
-from srtm.control import DesiredTopic
+from srtm.control import BrokerContracts, DesiredTopic
 from srtm.net.json_file import read_json
 
 STATE_FILE = "srtm.state.json"
@@ -22,6 +22,7 @@ class SyncState(msgspec.Struct, frozen=True):
     cluster: int = 0  # identity of the store that all of this is from; 0: an earlier version did not ask
     peers: dict[str, str] = {}  # {broker: incarnation} of the cluster
     peer_claims: dict[str, list[str]] = {}  # {one of them: what it alone can hold}
+    contracts: BrokerContracts = BrokerContracts(version=0)
 
 
 def load_state(directory: Path) -> SyncState:

@@ -20,6 +20,7 @@ from distributor.api.auditing import add_audit
 from distributor.api.bodies import TopicFile, read_document, read_message
 from distributor.api.budgets import add_budgets, budgets
 from distributor.api.capacity import add_capacity_routes
+from distributor.api.contract_routes import add_contract_routes
 from distributor.api.fittings import add_fitting_routes, requested_options
 from distributor.api.history import add_history_routes
 from distributor.api.lookup_routes import add_lookup_routes
@@ -64,6 +65,7 @@ def make_app(
     app = FastAPIOffline(title="SRTM distributor", version=__version__, redoc_url=None)
     for add_routes in (
         add_share_routes,
+        add_contract_routes,
         _broker_routes,
         add_history_routes,
         add_lookup_routes,

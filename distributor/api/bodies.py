@@ -20,6 +20,12 @@ from srtm.web.bodies import Budget, decoded, read_content
 _T = TypeVar("_T")
 
 
+class ContractFile(msgspec.Struct, forbid_unknown_fields=True):
+    """A contract file as JSON."""
+
+    contracts: list[object]
+
+
 class TopicFile(msgspec.Struct, forbid_unknown_fields=True):
     """The text of a topic file, and of the CSV files that it names."""
 

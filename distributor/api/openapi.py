@@ -11,12 +11,13 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
 from distributor.api.access import is_open, scopes
-from distributor.api.bodies import TopicFile
+from distributor.api.bodies import ContractFile, TopicFile
 from distributor.page.latency_history import HistoryView
 from distributor.page.rows import BrokerRows, TopicRows
 from distributor.storage.audit_log import AuditEntry
 from distributor.verdict.why import Why
 from distributor.views import broker_view, nsqlookupd, topic_view
+from distributor.views.contract_view import ContractView
 from srtm import control
 from srtm.topics import json_schema as shapes
 
@@ -85,6 +86,11 @@ ANSWERS: dict[tuple[str, str], Any] = {
     ("PUT", "/v1/brokers/{name}/capacity"): broker_view.CapacityView,
     ("DELETE", "/v1/brokers/{name}/capacity"): None,
     ("PUT", "/v1/shares"): control.ProposalResults,
+    ("GET", "/v1/contracts"): list[ContractView],
+    ("POST", "/v1/contracts"): list[ContractView],
+    ("GET", "/v1/contracts/{namespace}/{pattern}"): ContractView,
+    ("PUT", "/v1/contracts/{namespace}/{pattern}"): ContractView,
+    ("DELETE", "/v1/contracts/{namespace}/{pattern}"): None,
     ("GET", "/v1/overview/topics"): TopicRows,
     ("GET", "/v1/overview/brokers"): BrokerRows,
     ("GET", "/v1/history"): control.HistoryAnswer,
@@ -111,6 +117,8 @@ _BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/v1/brokers/{name}/history"): control.HistoryReport,
     ("POST", "/v1/brokers/{name}/measurements/{id}"): control.MeasurementReport,
     ("PUT", "/v1/shares"): control.ShareProposals,
+    ("POST", "/v1/contracts"): ContractFile,
+    ("PUT", "/v1/contracts/{namespace}/{pattern}"): dict[str, Any],
 }
 
 # {operation: the body that operators send}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from distributor.model.cluster import Broker, FittingRecord, Topic
 from distributor.model.full_brokers import NO_CAPS, CapacityCaps
+from srtm.contracts.versioned import Contracts
 from srtm.topics.capacity import Capacity
 
 
@@ -21,6 +22,7 @@ class StateChange:
     capacities: Mapping[str, tuple[Capacity, ...]] = field(default_factory=dict)  # {broker: all of its capacities}
     caps: CapacityCaps = NO_CAPS  # measured now
     fitting: FittingRecord | None = None
+    contracts: Contracts | None = None  # all, after the change; None: it changes none
     forgotten_broker: str = ""
     forgotten_topics: Sequence[str] = ()  # removed ones that no broker may still know
 

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import msgspec
+
 from distributor.model.cluster import Broker, Topic
 from distributor.model.leases import MICRO
 from distributor.placement.proposals import MaxRate, broker_traits, may_be_told_seldom
-from srtm.control import DesiredTopic, Exchange, Move, Share, SyncAnswer
+from srtm.contracts.versioned import Contracts
+from srtm.control import (
+    BrokerContract,
+    BrokerContracts,
+    ContractTerms,
+    DesiredTopic,
+    Exchange,
+    Move,
+    Share,
+    SyncAnswer,
+)
 
 
 def answer(
@@ -64,7 +76,30 @@ def desired_topic(topic: Topic, broker: str, brokers: Mapping[str, Broker], max_
         mqtt_filters=list(topic.spec.mqtt.filters),
         mqtt_v3_excess=topic.spec.mqtt.v3_excess,
         promise_ms=topic.spec.slo.latency_ms,
+        terms=terms(topic, broker),
     )
+
+
+def terms(topic: Topic, broker: str) -> ContractTerms:
+    """The contracts of the topic's clients. Where all publishers name one, it holds for undeclared ones too."""
+    names, publishers = topic.spec.contracts, topic.spec.publishers
+    others = names.publishers or publishers.common_contract
+    named: dict[str, list[str]] = {}
+    if publishers.contracts is not None:
+        for publisher in topic.placement.ids_of.get(broker, []):
+            namespace = publishers.contract_of(publishers.positions[publisher])
+            if namespace not in ("", others):
+                named.setdefault(namespace, []).append(publisher)
+    return ContractTerms(publishers=others, named=named, tenant=names.tenant)
+
+
+def broker_contracts(contracts: Contracts) -> BrokerContracts:
+    """All contracts as brokers are told them."""
+    told = [
+        BrokerContract(namespace=one.namespace, subject=one.subject, core=msgspec.Raw(one.to_core()))
+        for one, _ in contracts.all()
+    ]
+    return BrokerContracts(version=contracts.version, contracts=told)
 
 
 def exchange(topic: Topic, broker: str, brokers: Mapping[str, Broker], max_rate: MaxRate) -> Exchange | None:

@@ -7,6 +7,7 @@ from typing import Generic, Self, TypeVar
 
 from distributor.config import DistributorConfig
 from distributor.registry.broker_requests import BrokerRequests
+from distributor.registry.contract_requests import ContractRequests
 from distributor.registry.control_loops import ControlLoops
 from distributor.registry.maintenance import Maintenance
 from distributor.registry.room import Room
@@ -41,6 +42,7 @@ class Registry:
     room: Room
     maintenance: Maintenance
     topic_requests: TopicRequests
+    contract_requests: ContractRequests
     broker_requests: BrokerRequests
     control_loops: ControlLoops
 
@@ -94,6 +96,11 @@ class Registry:
     change_publishers = _Method(lambda registry: registry.topic_requests.change_publishers)
     set_options = _Method(lambda registry: registry.topic_requests.set_options)
     remove = _Method(lambda registry: registry.topic_requests.remove)
+    # Contracts
+    contracts = _Value(lambda registry: registry.state.contracts)
+    put_contracts = _Method(lambda registry: registry.contract_requests.put)
+    put_contract = _Method(lambda registry: registry.contract_requests.put_one)
+    remove_contract = _Method(lambda registry: registry.contract_requests.remove)
     # Changes of brokers
     apply_update = _Method(lambda registry: registry.broker_requests.apply_update)
     declare_dead = _Method(lambda registry: registry.broker_requests.declare_dead)
@@ -117,6 +124,7 @@ class Registry:
         self.room = Room(state)
         self.maintenance = Maintenance(state, self.room)
         self.topic_requests = TopicRequests(state, self.room)
+        self.contract_requests = ContractRequests(state)
         self.broker_requests = BrokerRequests(state, self.room, self.maintenance)
         self.control_loops = ControlLoops(state, self.room)
 

@@ -38,6 +38,7 @@ from distributor.storage import cluster_rows
 from distributor.storage.audit_log import AuditLog
 from distributor.storage.cluster_rows import Stored
 from distributor.storage.store import Store
+from srtm.contracts.versioned import Contracts
 from srtm.errors import NotFound
 from srtm.topics.capacity import Capacity
 
@@ -66,6 +67,7 @@ class ClusterState:
         self.draining: set[str] = set()  # brokers that are taken out of service
         self.fittings: dict[str, FittingRecord] = {}  # {topic: its latest}
         self.caps = NO_CAPS
+        self.contracts = Contracts()
         # Observed
         self.liveness = Liveness(config.liveness_s)
         self.desired = DesiredVersions()
@@ -94,7 +96,7 @@ class ClusterState:
         self.decisions = dict(stored.decisions)
         self.capacities = dict(stored.capacities)
         self.draining = set(stored.draining)
-        self.fittings, self.caps = dict(stored.fittings), stored.caps
+        self.fittings, self.caps, self.contracts = dict(stored.fittings), stored.caps, stored.contracts
         self.liveness = Liveness(self.config.liveness_s)
         self.desired.reset(stored.brokers, stored.version)
         self._acknowledged = set()
@@ -247,7 +249,10 @@ class ClusterState:
         log = self._log_entries(change)
         caps = self._caps_after(change)
         rows = cluster_rows.changes(change, version, self.topics, log)
-        await self._store.apply(itertools.chain(rows, cluster_rows.cap_changes(self.caps, caps)))  # durable first
+        contracts = cluster_rows.contract_changes(self.contracts, change.contracts or self.contracts)
+        await self._store.apply(
+            itertools.chain(rows, cluster_rows.cap_changes(self.caps, caps), contracts)
+        )  # durable first
         self.version, self.caps = version, caps
         self._publish(change, log)  # then visible
 
@@ -297,6 +302,7 @@ class ClusterState:
             for name in change.forgotten_topics:
                 self.decisions.pop(name, None)
         self._acknowledged.difference_update(topic.name for topic in change.topics)
+        self.contracts = change.contracts or self.contracts
         if change.fitting is not None:
             self.fittings[change.fitting.topic] = change.fitting
         self._publish_logs(change, log, old_topics)
@@ -337,11 +343,11 @@ class ClusterState:
                 topic.name for topic in change.topics if changes_desired_state(old_topics.get(topic.name), topic, name)
             ]
             topics += self.table.pooled_on(name) if name in other_load else []  # they go by what it can process
-            is_drain_order = name in change.draining
-            if is_drain_order or topics:
+            is_order = name in change.draining or change.contracts is not None
+            if is_order or topics:
                 self.desired.note(name, topics, self.version)
             is_new = self.desired.add(name, self.version)
-            if is_drain_order or change.topics or is_new:
+            if is_order or change.topics or is_new:
                 self.desired.wake(name)
 
 

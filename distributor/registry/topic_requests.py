@@ -14,6 +14,7 @@ from distributor.model.state_change import StateChange
 from distributor.placement import planner, proposals
 from distributor.placement.planner import TopicPlan
 from distributor.placement.share_targets import with_declared_split
+from distributor.registry.contract_requests import check_contracts
 from distributor.registry.room import Room
 from distributor.registry.state import ClusterState
 from distributor.registry.topic_change import TopicChange, apply_topic_change
@@ -111,9 +112,10 @@ class TopicRequests:
             await self._state.commit(StateChange(topics=[new], decision=decision))
 
     def _check_names(self, spec: TopicSpec) -> None:
-        """Check that no MQTT name of ``spec`` belongs to another topic. Raises BadInput."""
+        """Check that no MQTT name of ``spec`` is another topic's, and that its contracts are there. Raises BadInput."""
         others = (topic for topic in self._state.topics.values() if not topic.removed and topic.name != spec.name)
         check_disjoint(spec.name, spec.mqtt, ((topic.name, topic.spec.mqtt) for topic in others))
+        check_contracts(spec, self._state.contracts)
 
     async def _change_spec(self, spec: TopicSpec, plan: TopicPlan, reason: str, fitting: FittingIntent) -> Topic:
         change = TopicChange(spec=spec, plan=plan, reason=reason, by_operator=True, fitting=fitting(spec))

@@ -19,11 +19,14 @@ from distributor.model.state_change import StateChange
 from distributor.storage import store
 from distributor.storage.store import Edition, Replace, Store
 from distributor.storage.topic_rows import Row, TopicRows, misplaced_in, text, topic_changes, topic_from
+from srtm.contracts.contract import read_contract
+from srtm.contracts.versioned import Contracts, Versioned
 from srtm.topics.capacity import Capacity, parse_capacity
 from srtm.topics.spec import Slo
 
 DECISIONS_KEPT = 1000  # a topic: a log of years must not fill the disk
 _VERSION = "version"
+_CONTRACTS = "contracts"  # version of the last change of any
 _DRAINING = "draining "  # and the name of a broker
 
 
@@ -41,6 +44,7 @@ class Stored:
     capacities: dict[str, tuple[Capacity, ...]]  # {broker: each of another promise or class}
     fittings: dict[str, FittingRecord]
     caps: CapacityCaps
+    contracts: Contracts
 
 
 def changes(
@@ -70,6 +74,28 @@ def changes(
         yield Replace(store.decisions, _decision_key(name, one.number - DECISIONS_KEPT))
     if change.fitting is not None:
         yield Replace(store.fittings, {"topic": change.fitting.topic}, [dataclasses.asdict(change.fitting)])
+
+
+def contract_changes(old: Contracts, new: Contracts) -> Iterator[Replace]:
+    """What to store so that ``new`` replaces ``old``."""
+    if new is old:
+        return
+    yield Replace(store.settings, {"name": _CONTRACTS}, [{"name": _CONTRACTS, "value": new.version}])
+    for key in dict.fromkeys([*old.by_key, *new.by_key]):
+        if old.by_key.get(key) != new.by_key.get(key):
+            namespace, subject = key
+            rows = [_contract_row(new.by_key[key])] if key in new.by_key else []
+            yield Replace(store.contracts, {"namespace": namespace, "subject": subject}, rows)
+
+
+def _contract_row(versioned: Versioned) -> Row:
+    contract = versioned.contract
+    names = {"namespace": contract.namespace, "subject": contract.subject}
+    return {**names, "version": versioned.version, "document": text(contract.to_json())}
+
+
+def _contract(row: Row) -> Versioned:
+    return Versioned(read_contract(msgspec.json.decode(row["document"])), row["version"])
 
 
 def cap_changes(old: CapacityCaps, new: CapacityCaps) -> list[Replace]:
@@ -167,6 +193,7 @@ class _Found:
     capacities: list[Row]
     fittings: list[Row]
     marks: list[Row]
+    contracts: list[Row]
 
 
 def _read(connection: Connection, *, known: Stored | None) -> _Found:
@@ -194,6 +221,7 @@ def _read(connection: Connection, *, known: Stored | None) -> _Found:
         capacities=store.rows(connection, store.capacities),
         fittings=store.rows(connection, store.fittings),
         marks=store.rows(connection, store.marks),
+        contracts=store.rows(connection, store.contracts),
     )
 
 
@@ -227,6 +255,10 @@ def _stored(found: _Found) -> Stored:
         capacities={row["broker"]: _figures(row) for row in found.capacities},
         fittings={row["topic"]: FittingRecord(**row) for row in found.fittings},
         caps=_caps(found.marks),
+        contracts=Contracts(
+            numbers.get(_CONTRACTS, 0),
+            {one.contract.key: one for one in map(_contract, found.contracts)},
+        ),
     )
 
 

@@ -165,6 +165,15 @@ audit = Table(  # a ring: `slot` is `number` modulo the entries that are kept
     Column("entry", Text, nullable=False),  # JSON, as shown
 )
 
+contracts = Table(
+    "contracts",
+    metadata,
+    Column("namespace", String, primary_key=True),
+    Column("subject", String, primary_key=True),  # a pattern
+    Column("version", BigInteger, nullable=False),  # of its last change
+    Column("document", Text, nullable=False),  # JSON, as its operator wrote it
+)
+
 marks = Table(  # caps of full brokers, by promise and traffic class
     "marks",
     metadata,

@@ -25,6 +25,7 @@ from distributor.sync.session import BrokerSession, ChannelBasis
 from distributor.sync.split_owner import SplitOwner
 from distributor.verdict.kept import PromiseVerdict, promise_verdict
 from srtm.control import (
+    BrokerContracts,
     HistoryReport,
     MeasurementRequest,
     Move,
@@ -37,6 +38,7 @@ from srtm.protocol import is_ephemeral
 
 _MOVE_REPEATS = 2  # one answer may cross with the broker's next request, which hangs up on it
 _LATELY_BINS = 5  # of 100 ms, at the end of a history: who sent before may have left
+_MOST_COUNTED = 10_000  # contracts that a broker reports
 _SUBSCRIBER_WAIT_S = 1.0  # for subscribers to connect to a broker that is new to the topic
 
 
@@ -57,6 +59,7 @@ class SyncService:
         self.split_owner = SplitOwner()
         self.layouts = LayoutFigures()
         self.penalties: dict[str, MeasuredPenalty] = {}
+        self._encoded_contracts = registry.contracts, desired.broker_contracts(registry.contracts)
         self.news = trio.Event()
         self._sessions: dict[str, BrokerSession] = {}  # {broker: session}
         self._channel_changes = Changes()  # managed topics of which a report named other channels than before
@@ -345,7 +348,18 @@ class SyncService:
             cluster=self._registry.identity,
             brokers=brokers,
             broker_claims=self._claims(brokers or {}),
+            contracts=self._news_of_contracts(request),
         )
+
+    def _news_of_contracts(self, request: SyncRequest) -> BrokerContracts | None:
+        """All contracts, unless the broker has them, or knows none."""
+        now, (encoded_of, encoded) = self._registry.contracts, self._encoded_contracts
+        if request.contracts is None or request.contracts == now.version:
+            return None
+        if encoded_of is not now:  # made once for all brokers
+            encoded = desired.broker_contracts(now)
+            self._encoded_contracts = now, encoded
+        return encoded
 
     def _news_of_brokers(self, name: str, request: SyncRequest) -> dict[str, str] | None:
         """The brokers of the cluster, unless ``name`` was told the same before."""
@@ -461,3 +475,7 @@ def _take_facts(session: BrokerSession, request: SyncRequest) -> None:
     session.throttling = request.throttling
     session.machine = request.machine
     session.mqtt_sessions = request.mqtt_sessions
+    if not request.reports_since:
+        session.contract_counts.clear()
+    for counts in request.contract_counts[:_MOST_COUNTED]:
+        session.contract_counts[counts.namespace, counts.subject] = counts.counts

@@ -43,6 +43,7 @@ class BrokerSession:
     unassigned: dict[UnassignedPublisher, int] = field(default_factory=dict)  # {publisher: moves sent}
     misplaced: MisplacedPublishers = field(default_factory=MisplacedPublishers)
     releases: ReleaseWindow = field(default_factory=ReleaseWindow)
+    contract_counts: dict[tuple[str, str], list[tuple[int, int, int]]] = field(default_factory=dict)
     ready_since_s: dict[str, float] = field(default_factory=dict)  # {topic: its share is in force, trio time}
 
     def reported_s_ago(self) -> float:

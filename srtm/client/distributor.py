@@ -258,6 +258,28 @@ class DistributorClient:
         """Report that one incarnation of a broker ended. Raises NotFound, Conflict (another incarnation lives)."""
         await self._call("POST", f"/v1/brokers/{path_part(name)}/dead", Any, body=notice, repeatable=True)
 
+    async def contracts(self) -> list[Json]:
+        """Return all contracts of brokers, with what was asked of their policies at all brokers together."""
+        return await self._call("GET", "/v1/contracts", list[Json])
+
+    async def contract(self, namespace: str, pattern: str) -> Json:
+        """Return the contract of a pattern. Raises NotFound."""
+        return await self._call("GET", _contract(namespace, pattern), Json)
+
+    async def submit(self, contracts: Sequence[Json]) -> list[Json]:
+        """Put contracts in force, all or none. Raises BadInput."""
+        body = {"contracts": list(contracts)}
+        return await self._call("POST", "/v1/contracts", list[Json], body=body, repeatable=True)
+
+    async def put(self, document: Json, *, version: int | None = None) -> Json:
+        """Put a contract in force. ``version``: that which it must have now. Raises BadInput, Conflict."""
+        path = _contract(str(document["namespace"]), str(document["subject"]))
+        return await self._call("PUT", path, Json, body=document, if_match=version)
+
+    async def remove(self, namespace: str, pattern: str) -> None:
+        """Remove a contract. Raises NotFound, Conflict (a topic names it)."""
+        await self._call("DELETE", _contract(namespace, pattern), Any)
+
     async def lookup(self, topic: str) -> Lookup:
         """Ask every URL for the brokers of a topic, as nsqlookupd's clients do, and merge the answers.
 
@@ -274,11 +296,16 @@ class DistributorClient:
         body: object = None,
         query: Mapping[str, str] | None = None,
         repeatable: bool = False,
+        if_match: int | None = None,
     ) -> _T:
-        """Call the leader. ``repeatable``: twice has the effect of once, as for every GET and PUT."""
+        """Call the leader. ``repeatable``: twice has the effect of once, as for every GET, and PUT without
+        ``if_match``."""
         content = None if body is None else _encoded(body)
-        request = partial(self._request, method, path, content, dict(query or {}))
-        answer = await self._leaders_answer(request, repeatable or method in ("GET", "PUT"))
+        headers = {} if content is None else {"Content-Type": "application/json"}
+        headers |= {} if if_match is None else {"If-Match": f'"{if_match}"'}
+        request = partial(self._request, method, path, content, dict(query or {}), headers)
+        is_repeatable = repeatable or method == "GET" or (method == "PUT" and if_match is None)
+        answer = await self._leaders_answer(request, is_repeatable)
         if not answer.is_success:
             raise _refusal(answer)
         return _decoded(answer, kind)
@@ -361,9 +388,14 @@ class DistributorClient:
         return health.instance if health.role == "leader" else None
 
     async def _request(
-        self, method: str, path: str, content: bytes | None, query: dict[str, str], url: str
+        self,
+        method: str,
+        path: str,
+        content: bytes | None,
+        query: dict[str, str],
+        headers: Mapping[str, str],
+        url: str,
     ) -> httpx.Response:
-        headers = {} if content is None else {"Content-Type": "application/json"}
         return await self._http.request(method, url + path, content=content, params=query, headers=headers)
 
     def _ask_first(self, url: str) -> None:
@@ -438,6 +470,10 @@ def path_part(name: str) -> str:
     if not part:
         raise BadInput("name", name, "must not be empty")
     return part.replace(".", "%2E") if part in (".", "..") else part  # unescaped, these would change the path
+
+
+def _contract(namespace: str, pattern: str) -> str:
+    return f"/v1/contracts/{path_part(namespace)}/{path_part(pattern)}"
 
 
 def _encoded(body: object) -> bytes:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 from rich.console import Console
 
-from srtm.client.distributor import Json
+from srtm.client.distributor import DistributorClient, Json
 from srtm.client.limit_service import DEFAULT_URL, LimitClient
+from srtm.console.distributor_call import ask_distributor
 from srtm.console.output import JsonOption, TokenOption, show, table
 from srtm.console.running import run_trio
 from srtm.errors import BadInput
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from srtm.contracts.contract import Contract
 
 _T = TypeVar("_T")
+Contracts = LimitClient | DistributorClient  # both have the same calls for contracts
 app = typer.Typer(no_args_is_help=True, help="Limits: contracts, checks, subjects.", rich_markup_mode=None)
 contract_app = typer.Typer(no_args_is_help=True, help="Contracts: submit, show, set, remove.", rich_markup_mode=None)
 import_app = typer.Typer(no_args_is_help=True, help="Contracts of other limiters.", rich_markup_mode=None)
@@ -30,6 +32,12 @@ app.add_typer(import_app, name="import")
 
 UrlOption = Annotated[
     str | None, typer.Option("--url", metavar="URL", help=f"Limit service. Default: $SRTM_LIMIT, else {DEFAULT_URL}.")
+]
+BrokersOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--distributor", metavar="URL", help="The contracts of brokers, at this distributor. May be repeated."
+    ),
 ]
 Namespace = Annotated[str, typer.Argument(metavar="NAMESPACE")]
 Subject = Annotated[str, typer.Argument(metavar="SUBJECT")]
@@ -44,6 +52,20 @@ def ask(url: str | None, token: str | None, question: Callable[[LimitClient], Aw
             return await question(client)
 
     return run_trio(work)
+
+
+def ask_for_contracts(
+    url: str | None,
+    distributor: list[str] | None,
+    token: str | None,
+    question: Callable[[Contracts], Awaitable[_T]],
+) -> _T:
+    """Run ``question`` with a client of the limit service, or of the distributor if one is named. Raises BadInput."""
+    if distributor is None:
+        return ask(url, token, question)
+    if url is not None:
+        raise BadInput("distributor", distributor[0], "must not be given together with --url")
+    return ask_distributor(distributor, token, question)
 
 
 @app.command()
@@ -135,6 +157,7 @@ def bench(
 def submit(
     file: Annotated[Path, typer.Argument(metavar="FILE.toml")],
     url: UrlOption = None,
+    distributor: BrokersOption = None,
     token: TokenOption = None,
     json_file: JsonOption = None,
 ) -> None:
@@ -142,7 +165,7 @@ def submit(
     from srtm.contracts.contract_file import read_contract_file
 
     contracts = [contract.to_json() for contract in read_contract_file(file)]
-    found = ask(url, token, lambda client: client.submit(contracts))
+    found = ask_for_contracts(url, distributor, token, lambda client: client.submit(contracts))
     show("limit contract submit", found, json_file, partial(_show_contracts, found))
 
 
@@ -150,11 +173,12 @@ def submit(
 def show_contracts(
     namespace: Annotated[str | None, typer.Argument(metavar="NAMESPACE")] = None,
     url: UrlOption = None,
+    distributor: BrokersOption = None,
     token: TokenOption = None,
     json_file: JsonOption = None,
 ) -> None:
     """Show all contracts, or those of a namespace, with what was asked of their policies."""
-    everything = ask(url, token, lambda client: client.contracts())
+    everything = ask_for_contracts(url, distributor, token, lambda client: client.contracts())
     found = [each for each in everything if namespace is None or each["namespace"] == namespace]
     show("limit contract show", found, json_file, partial(_show_contracts, found))
 
@@ -165,25 +189,32 @@ def set_values(
     pattern: Pattern,
     changes: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="shadow=true, or POLICY.rate=50.")],
     url: UrlOption = None,
+    distributor: BrokersOption = None,
     token: TokenOption = None,
     json_file: JsonOption = None,
 ) -> None:
     """Change values of a contract while it is in force. What subjects have used stays."""
 
-    async def change(client: LimitClient) -> Json:
+    async def change(client: Contracts) -> Json:
         before = await client.contract(namespace, pattern)
         version = before.pop("version")
         before.pop("counts")
         return await client.put(changed(before, changes), version=version)
 
-    found = ask(url, token, change)
+    found = ask_for_contracts(url, distributor, token, change)
     show("limit contract set", found, json_file, partial(_show_contracts, [found]))
 
 
 @contract_app.command()
-def remove(namespace: Namespace, pattern: Pattern, url: UrlOption = None, token: TokenOption = None) -> None:
+def remove(
+    namespace: Namespace,
+    pattern: Pattern,
+    url: UrlOption = None,
+    distributor: BrokersOption = None,
+    token: TokenOption = None,
+) -> None:
     """Remove a contract and its subjects."""
-    ask(url, token, lambda client: client.remove(namespace, pattern))
+    ask_for_contracts(url, distributor, token, lambda client: client.remove(namespace, pattern))
 
 
 @import_app.command("envoy")

@@ -18,6 +18,7 @@ Mode = Literal["local", "shares", "replicated", "exact", "auto", "store", "count
 OnPartition = Literal["go on", "share"]
 OnFailure = Literal["local", "open", "closed"]
 MODES: tuple[Mode, ...] = get_args(Mode)
+KINDS_OF_BROKERS = ("bucket", "window", "log")
 LONGEST_NAME = 255  # bytes of a namespace or pattern
 LONGEST_SUBJECT = 1_024  # bytes
 
@@ -60,6 +61,16 @@ class Contract:
             "starts": "full" if self.starts_full else "empty",
             "policies": [policy.to_json() for policy in self.policies],
         }
+
+
+def check_for_brokers(contract: Contract) -> None:
+    """Check that brokers can hold messages to ``contract``. Raises BadInput."""
+    if contract.mode not in (None, "local"):
+        raise BadInput("mode", contract.mode, 'must be "local" or left out: each broker decides for itself')
+    for policy in contract.policies:
+        if policy.kind not in KINDS_OF_BROKERS:
+            rule = f"must be {', '.join(KINDS_OF_BROKERS)}: a message has no end, and is accepted or refused at once"
+            raise BadInput(f"policies.{policy.name}.kind", policy.kind, rule)
 
 
 def _name(value: str) -> str:

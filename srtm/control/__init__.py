@@ -31,6 +31,7 @@ from srtm.control.mqtt_views import MqttRetained, MqttSession, MqttSessions
 from srtm.control.reports import (
     BrokerMachine,
     ChannelQueue,
+    ContractCounts,
     DrainProgress,
     LatencyMs,
     MessagesLeft,
@@ -39,15 +40,30 @@ from srtm.control.reports import (
     TopicReport,
     UnassignedPublisher,
 )
-from srtm.control.sync import DeadNotice, DesiredTopic, Exchange, Move, Share, SyncAnswer, SyncRequest
+from srtm.control.sync import (
+    BrokerContract,
+    BrokerContracts,
+    ContractTerms,
+    DeadNotice,
+    DesiredTopic,
+    Exchange,
+    Move,
+    Share,
+    SyncAnswer,
+    SyncRequest,
+)
 
 __all__ = [
     "FITTING_ENDED",
     "Assignment",
+    "BrokerContract",
+    "BrokerContracts",
     "BrokerHistory",
     "BrokerMachine",
     "BrokerTraits",
     "ChannelQueue",
+    "ContractCounts",
+    "ContractTerms",
     "Control",
     "DeadNotice",
     "DesiredTopic",

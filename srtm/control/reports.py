@@ -72,6 +72,14 @@ class UnassignedPublisher(Control, frozen=True):
     publisher_id: str
 
 
+class ContractCounts(Control, frozen=True):
+    """What was asked of one contract since the broker's start. Made by ``broker.sync.contract_counts``."""
+
+    namespace: str
+    subject: str  # a pattern
+    counts: list[tuple[int, int, int]]  # of each policy: publishes allowed and refused, messages of the allowed ones
+
+
 class MessagesLeft(Control, frozen=True):
     """Messages that a broker has not delivered yet."""
 

@@ -12,9 +12,18 @@ A ``DeadNotice`` is proof that a broker's process has ended, sent in its place.
 
 from __future__ import annotations
 
+import msgspec
+
 from srtm.control.measurements import MeasurementRequest
 from srtm.control.message import Control
-from srtm.control.reports import BrokerMachine, DrainProgress, Throttling, TopicReport, UnassignedPublisher
+from srtm.control.reports import (
+    BrokerMachine,
+    ContractCounts,
+    DrainProgress,
+    Throttling,
+    TopicReport,
+    UnassignedPublisher,
+)
 
 
 class SyncRequest(Control, frozen=True):
@@ -52,6 +61,9 @@ class SyncRequest(Control, frozen=True):
     # {broker: incarnation} that the cluster had when this broker was told last. It says so again after every sync
     # without an answer: the next leader may have an older store. None: as before, or a broker of an earlier version.
     peers: dict[str, str] | None = None
+    # ``BrokerContracts.version`` in force; -1: what an earlier incarnation left. None: a broker that knows none.
+    contracts: int | None = None
+    contract_counts: list[ContractCounts] = []  # without ``reports_since`` all, else those that may differ
     names_peers: bool = False  # whether the broker knows what ``peers`` is
     peer_claims: dict[str, list[str]] = {}  # {broker of ``peers``: its ``claims``}, as told
     wait_s: float = 0.0
@@ -91,6 +103,30 @@ class Exchange(Control, frozen=True):
     capacity: float | None = None  # msg/s that the receiving broker can process; None: not known
 
 
+class ContractTerms(Control, frozen=True):
+    """Which contracts the clients of a topic are under, by their namespaces. Empty names are none. Made by
+    ``distributor.registry.desired_state``, read by the engine (``limiter/contracts.rs``)."""
+
+    publishers: str = ""  # of all that ``named`` does not name, undeclared ones too
+    named: dict[str, list[str]] = {}  # {namespace: publishers assigned to this broker}
+    tenant: str = ""  # a subject of the namespace "tenants"
+
+
+class BrokerContract(Control, frozen=True):
+    """A contract as brokers enforce it: JSON of ``srtm.contracts``, which the engine reads."""
+
+    namespace: str
+    subject: str  # a pattern
+    core: msgspec.Raw
+
+
+class BrokerContracts(Control, frozen=True):
+    """All contracts. Made by ``distributor.registry.desired_state``, read by ``broker.leases.contract_holder``."""
+
+    version: int  # of the last change of any; 0: there was none
+    contracts: list[BrokerContract] = []
+
+
 class DesiredTopic(Control, frozen=True):
     """One managed topic as a broker is to run it."""
 
@@ -108,6 +144,7 @@ class DesiredTopic(Control, frozen=True):
     mqtt_filters: list[str] = []  # what matches one of them belongs to the topic
     promise_ms: float = 0.0  # latency of the topic's promise; 0: an earlier version does not say
     mqtt_v3_excess: str = "delay"  # or "close", "drop": publishes of MQTT 3.1.1 above the limit
+    terms: ContractTerms = ContractTerms()
 
 
 class Move(Control, frozen=True):
@@ -136,6 +173,7 @@ class SyncAnswer(Control, frozen=True):
     cluster: int = 0  # identity of the store; 0: an earlier version
     brokers: dict[str, str] | None = None  # {broker: incarnation} that the cluster has; None: as told before
     broker_claims: dict[str, list[str]] = {}  # {broker of ``brokers``: its claims}, of those that state them
+    contracts: BrokerContracts | None = None  # None: as before, or a distributor of an earlier version
     purged: list[str] = []  # topics removed since ``have_version``, to be deleted with their messages
 
 

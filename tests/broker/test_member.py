@@ -48,6 +48,7 @@ def holder() -> LeaseHolder:
 def membership(told: Told, holder: LeaseHolder, monkeypatch: pytest.MonkeyPatch) -> Membership:
     parts: dict[str, Any] = {
         "engine": None,
+        "contracts": None,
         "drain": None,
         "throttling": Throttling,
         "directory": None,

@@ -84,16 +84,17 @@ ARROWS = {
     "broker.nsqd_main": "broker.nsqd broker.process",
     # distributor
     "distributor": "",
-    "distributor.model": "srtm.token_bucket srtm.topics",
+    "distributor.model": "srtm.contracts srtm.token_bucket srtm.topics",
     "distributor.placement": "distributor.model srtm.control srtm.token_bucket srtm.topics",
-    "distributor.storage": "distributor.model srtm.topics",
+    "distributor.storage": "distributor.model srtm.contracts srtm.topics",
     "distributor.prediction": "distributor.model distributor.placement srtm.token_bucket srtm.topics",
     "distributor.fitting": (
         "distributor.model distributor.placement distributor.prediction srtm.token_bucket srtm.topics"
     ),
     "distributor.config": "distributor.fitting srtm.net",
     "distributor.registry": (
-        "distributor.config distributor.model distributor.placement distributor.storage srtm.control srtm.topics"
+        "distributor.config distributor.model distributor.placement distributor.storage srtm.contracts srtm.control "
+        "srtm.topics"
     ),
     "distributor.verdict": "srtm.control srtm.topics",
     "distributor.sync": (
@@ -108,7 +109,7 @@ ARROWS = {
     ),
     "distributor.views": (
         "distributor.fitting distributor.model distributor.prediction distributor.registry distributor.sync "
-        "distributor.verdict srtm.control srtm.token_bucket srtm.topics srtm.web"
+        "distributor.verdict srtm.contracts srtm.control srtm.token_bucket srtm.topics srtm.web"
     ),
     "distributor.page": (
         "distributor.model distributor.registry distributor.sync distributor.verdict distributor.views srtm.control "
@@ -116,7 +117,8 @@ ARROWS = {
     ),
     "distributor.api": (
         "distributor.config distributor.fitting distributor.jobs distributor.model distributor.page "
-        "distributor.registry distributor.storage distributor.sync distributor.verdict distributor.views srtm.control "
+        "distributor.registry distributor.storage distributor.sync distributor.verdict distributor.views "
+        "srtm.contracts srtm.control "
         "srtm.net srtm.protocol srtm.topics srtm.web"
     ),
     "distributor.leadership": (

@@ -44,6 +44,8 @@ class FakeEngine:
         self.calls: list[tuple[Any, ...]] = []
         self.topics: dict[str, FakeTopic] = {}
         self.mqtt: dict[str, dict[str, Any]] = {}  # {client id: its session, as ``srtm.control.MqttSession``}
+        self.contracts_in_force: dict[tuple[str, str], dict[str, Any]] = {}
+        self.contract_counts = {"allowed": 0, "refused": 0, "cost": 0}  # of each policy
         self.producers: list[dict[str, Any]] = []  # connections that publish, as ``broker.snapshot`` reads them
         self.accepting = self.config.get("accepting", True)
         self.reason = self.config.get("not_accepting_reason", "")
@@ -246,6 +248,33 @@ class FakeEngine:
 
     def set_mqtt_names(self, topic: str, filters: list[str], v3_excess: str) -> None:
         self.calls.append(("set_mqtt_names", topic, list(filters), v3_excess))
+
+    def set_contract(self, contract: bytes) -> None:
+        document = msgspec.json.decode(contract)
+        if "policies" not in document:
+            raise ValueError("missing field `policies`")
+        self.calls.append(("set_contract", document["namespace"], document["subject"]))
+        self.contracts_in_force[document["namespace"], document["subject"]] = document
+
+    def remove_contract(self, namespace: str, subject: str) -> bool:
+        self.calls.append(("remove_contract", namespace, subject))
+        return self.contracts_in_force.pop((namespace, subject), None) is not None
+
+    def set_terms(self, topic: str, terms: bytes) -> None:
+        self.calls.append(("set_terms", topic, msgspec.json.decode(terms)))
+
+    def contracts(self) -> bytes:
+        return msgspec.json.encode(
+            [
+                {
+                    "namespace": one["namespace"],
+                    "subject": one["subject"],
+                    "shadow": one["shadow"],
+                    "policies": [{"name": each["name"], **self.contract_counts} for each in one["policies"]],
+                }
+                for one in self.contracts_in_force.values()
+            ]
+        )
 
     def mqtt_sessions(self, most: int) -> bytes:
         shown = [{**one, "filters": []} for one in self.mqtt.values()]

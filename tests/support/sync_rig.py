@@ -4,6 +4,7 @@ import msgspec
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from broker.leases.contract_holder import ContractHolder
 from broker.leases.lease_holder import LeaseHolder
 from broker.runtime.acceptance import Acceptance
 from broker.runtime.health import Health
@@ -106,6 +107,7 @@ class Rig:
         self.lines = []
         about = SyncRequest(incarnation="1", srtm_version="0", tcp_address="h:1", http_address="h:2", mcap=5.0)
         log = Log("b1", self.lines.append)
+        self.contracts = ContractHolder(self.engine, log)
         self.drain = Drain("b1", self.engine, log)
         self.elsewhere = []  # distributors that it was not given, and connected to
 
@@ -119,6 +121,7 @@ class Rig:
                 directory=directory,
                 engine=self.engine,
                 holder=self.holder,
+                contracts=self.contracts,
                 drain=self.drain,
                 throttling=lambda: Throttling(quota_cores=1.5),
                 acceptance=Acceptance(self.engine, Health(self.engine)),

@@ -3,7 +3,7 @@
 import pytest
 
 from broker.leases.lease_holder import LeaseHolder
-from srtm.control import DesiredTopic, Share, SyncAnswer
+from srtm.control import ContractTerms, DesiredTopic, Share, SyncAnswer
 from srtm.errors import PeerError
 from tests.support.fake_engine import FakeEngine
 
@@ -284,3 +284,21 @@ def test_the_mqtt_names_of_a_topic_are_set_once_for_each_change_and_taken_back_w
 def test_a_topic_of_an_earlier_incarnation_has_its_mqtt_names_before_the_first_sync(holder, engine):
     holder.hold([desired(version=8, mqtt_filters=["a/#"])], 5)
     assert name_calls(engine) == [("set_mqtt_names", "t", ["a/#"], "delay")]
+
+
+def test_the_contracts_of_a_topic_are_set_with_each_change_and_those_of_publishers_not_before_the_first_sync(
+    holder, engine
+):
+    terms = ContractTerms(publishers="sensors", named={"gateways": ["g"]}, tenant="acme")
+
+    def told():
+        return [call[2] for call in engine.calls if call[0] == "set_terms"]
+
+    holder.hold([desired(terms=terms), desired("u")], 5)
+    assert told() == [{"publishers": "sensors", "named": {}, "tenant": "acme"}]
+    holder.apply(answer(6, desired(terms=terms), desired("u")), ASKED_NS)
+    assert told()[1:] == [{"publishers": "sensors", "named": {"gateways": ["g"]}, "tenant": "acme"}]
+    holder.apply(answer(7, desired(version=2, terms=terms), desired("u")), ASKED_NS)
+    assert len(told()) == 2
+    holder.apply(answer(8, desired(version=2), desired("u")), ASKED_NS)
+    assert told()[2:] == [{"publishers": "", "named": {}, "tenant": ""}]

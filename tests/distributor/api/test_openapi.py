@@ -18,9 +18,16 @@ from starlette.routing import Route
 from distributor.api.app import make_app
 from distributor.api.openapi import ANSWERS, PROBLEM
 from distributor.page.observer import Observer
+from srtm.contracts.contract import read_contract
 from srtm.control import Problem
 from srtm.topics import json_schema as shapes
 from tests.support.distributor_in_process import Distributor, spec
+
+CONTRACT: dict[str, Any] = {
+    "namespace": "sensors",
+    "subject": "*",
+    "policies": [{"name": "burst", "rate": 1, "burst": 2}],
+}
 
 
 class Service:
@@ -40,6 +47,7 @@ class Service:
         opened = await Distributor.open(self._folder / "s.sqlite3", **settings_)
         await opened.brokers("a", "b")
         await opened.submit(spec(count=20))
+        await opened.registry.put_contracts([read_contract(CONTRACT)])
         app = make_app(opened.registry, opened.syncing, observer=Observer(opened.registry, opened.syncing))
         self.document = app.openapi()
         self.routes = {
@@ -111,6 +119,8 @@ BROKER = {
 }
 MEASURED = {"incarnation": "1", "sequence": 1, "interval": [0], "count": [1], "late": [0], "latency_ns": [5]}
 GOOD: dict[str, dict[str, Any]] = {
+    "/v1/contracts": {"contracts": [CONTRACT]},
+    "/v1/contracts/{namespace}/{pattern}": CONTRACT,
     "/v1/topics": {"name": "vans", **TOPIC},
     "/v1/topics/{name}/plan": TOPIC,
     "/v1/plan": {"name": "vans", **TOPIC, "burst": "auto"},
@@ -127,6 +137,13 @@ GOOD: dict[str, dict[str, Any]] = {
 }
 
 
+def target_of(path: str) -> str:
+    """The path with what the service knows."""
+    known = KNOWN.get(path.split("/")[2], "") if path.startswith("/v1/") else ""
+    names = {"name": known, "publisher_id": "p1", "id": "1", "namespace": CONTRACT["namespace"], "pattern": "*"}
+    return path.format(**names)
+
+
 HOSTILE = {"deep": (b"[" * 4000, 400), "not text": (b"\xff\xfe{", 400), "long": (b'"' + b"x" * 5000 + b'"', 413)}
 
 
@@ -137,7 +154,7 @@ def test_what_is_no_document_is_refused_by_every_operation_that_takes_one(servic
     content, status = HOSTILE[case]
     for (method, path), operation in operations(service.document).items():
         if "requestBody" in operation and (method, path) not in REFUSED:
-            target = path.replace("{name}", KNOWN.get(path.split("/")[2], "")).replace("{id}", "1")
+            target = target_of(path)
             answer = service.ask(method, target, content=content)
             told = (method, target, answer.status_code, answer.text)
             assert answer.status_code == status, told
@@ -182,8 +199,7 @@ def test_a_good_request_of_every_operation_is_answered_with_its_shape(service: S
     found = operations(service.document)
     order = ["GET", "POST", "PATCH", "PUT", "DELETE"]
     for method, path in sorted(ANSWERS, key=lambda key: (order.index(key[0]), key[1].endswith("/dead"), -len(key[1]))):
-        known = KNOWN.get(path.split("/")[2], "") if path.startswith("/v1/") else ""
-        target = path.replace("{name}", known).replace("{publisher_id}", "p1").replace("{id}", "1")
+        target = target_of(path)
         body = GOOD.get(f"{method} {path}") or GOOD.get(path) if "requestBody" in found[method, path] else None
         query = QUERIES.get(path, {})
         answer = service.ask(method, target, params=query, json=body)

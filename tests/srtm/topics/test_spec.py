@@ -1,12 +1,15 @@
 """Topic files and documents: what is accepted comes back the same, what is refused names field, value and rule."""
 
 import math
+import tomllib
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from srtm.errors import BadInput, NotFound
+from srtm.topics.difference import differences
+from srtm.topics.file_text import topic_file_text
 from srtm.topics.publishers import ALONE
 from srtm.topics.spec import PublisherSpec, parse_change, parse_topic_json, parse_topic_toml
 
@@ -315,3 +318,35 @@ def test_a_million_publishers_are_read_and_written_as_they_are():
     spec = parse_topic_json(document(rate=10_000, publishers=[{"count": 1_000_000, "rate": 0.01, "group_size": 25}]))
     assert parse_topic_json(spec.to_json()) == spec
     assert len(spec.publishers.group_names) == 40_000
+
+
+def test_contracts_of_publishers_survive_json_the_file_and_a_change():
+    blocks = [
+        {"count": 2, "rate": 1, "contract": "sensors"},
+        {"ids": ["g", "h"], "rates": [1, 1], "contract": ["gateways", ""]},
+        {"csv_text": "id,rate,correlation_group\nc,1,\n"},
+    ]
+    spec = parse_topic_json(document(publishers=blocks, contracts={"tenant": "acme"}))
+    assert [each.contract for each in spec.publishers] == ["sensors", "sensors", "gateways", "", ""]
+    assert parse_topic_json(spec.to_json()) == spec
+    text = topic_file_text(spec.to_json())
+    assert parse_topic_json(tomllib.loads(text)) == spec
+    fewer = parse_change(spec, {"add": [{"id": "n", "rate": 1, "contract": "new"}], "remove": ["g"]})
+    assert [each.contract for each in fewer.publishers] == ["sensors", "sensors", "", "", "new"]
+    other = parse_topic_json(document(publishers=[{**blocks[0], "contract": "other"}, *blocks[1:]]))
+    assert other != spec
+    assert differences(spec.to_json(), other.to_json())[0] == "contracts.tenant: acme -> "
+    assert "~ publisher-0: 1 msg/s, poisson, contract sensors -> 1 msg/s, poisson, contract other" in differences(
+        spec.to_json(), other.to_json()
+    )
+
+
+def test_a_contract_that_all_publishers_name_is_common():
+    def common(*blocks):
+        return parse_topic_json(document(publishers=list(blocks))).publishers.common_contract
+
+    one = {"count": 2, "rate": 1, "contract": "a"}
+    assert common(one) == "a"
+    assert common(one, {"count": 1, "rate": 1, "id_prefix": "x"}) == ""
+    assert common(one, {"count": 1, "rate": 1, "id_prefix": "x", "contract": "b"}) == ""
+    assert common({"count": 2, "rate": 1}) == common() == ""

@@ -40,7 +40,7 @@ pub const E_AUTH_FAILED: &str = "E_AUTH_FAILED";
 pub const E_UNAUTHORIZED: &str = "E_UNAUTHORIZED";
 pub const E_IDENTIFY_FAILED: &str = "E_IDENTIFY_FAILED";
 pub const E_AUTH_DISABLED: &str = "E_AUTH_DISABLED";
-/// Ours: the topic's token bucket refused the publish. The connection goes on.
+/// Ours: the topic's token bucket or a contract refused the publish. The connection goes on.
 pub const E_RATE_LIMITED: &str = "E_RATE_LIMITED";
 
 /// The codes that leave the connection open.

@@ -1,0 +1,60 @@
+"""Holds the contracts that this broker enforces: takes all of them from the distributor, tells the engine what differs.
+
+Synchronous, without network. What clients have used is in the engine, and survives a change of their contract.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from srtm.control import BrokerContract, BrokerContracts
+from srtm.log import Log
+
+if TYPE_CHECKING:
+    from srtm._native import Engine
+
+_UNKNOWN = -1  # version of what an earlier incarnation left: the distributor tells everything
+
+
+class ContractHolder:
+    """``version`` is that of the contracts in force; 0: there are none."""
+
+    def __init__(self, engine: Engine, log: Log) -> None:
+        self._engine = engine
+        self._log = log
+        self._in_force: dict[tuple[str, str], msgspec.Raw] = {}
+        self.version = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._in_force
+
+    def hold(self, contracts: BrokerContracts) -> None:
+        """At the start: enforce what the last incarnation was told, until the first sync."""
+        self.apply(contracts)
+        self.version = _UNKNOWN if contracts.contracts else 0
+
+    def apply(self, contracts: BrokerContracts) -> None:
+        """Enforce ``contracts``, and no others.
+
+        One that this version cannot read is logged, and holds nobody: the distributor may be newer.
+        """
+        wanted = {(each.namespace, each.subject): each for each in contracts.contracts}
+        for key in self._in_force.keys() - wanted.keys():
+            self._engine.remove_contract(*key)
+            del self._in_force[key]
+        for key, contract in wanted.items():
+            if self._in_force.get(key) != contract.core:
+                self._set(contract)
+                self._in_force[key] = contract.core
+        self.version = contracts.version
+
+    def _set(self, contract: BrokerContract) -> None:
+        try:
+            self._engine.set_contract(bytes(contract.core))
+        except ValueError as error:
+            self._engine.remove_contract(contract.namespace, contract.subject)
+            where = f"{contract.namespace} {contract.subject}"
+            self._log.warning("a contract is not enforced here", contract=where, reason=error)

@@ -1,0 +1,59 @@
+"""Contracts that brokers hold clients to: listed, submitted, changed and removed while they run."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Header, Request, Response
+
+from distributor.api.bodies import ContractFile, read_document
+from distributor.registry.registry import Registry
+from distributor.sync.service import SyncService
+from distributor.views.contract_view import contract_view
+from srtm.contracts.contract import read_contract, read_contracts
+from srtm.errors import BadInput
+from srtm.web.bodies import documented, json_answer
+
+_Match = Annotated[str | None, Header(description="The contract's ETag: 409 if it was changed since.")]
+
+
+def add_contract_routes(app: FastAPI, registry: Registry, syncing: SyncService) -> None:
+    config = registry.config
+    shape = documented("A contract: the shape of `[[contracts]]` in a contract file.")
+
+    def answer(namespace: str, pattern: str) -> Response:
+        found = registry.contracts.get(namespace, pattern)
+        return json_answer(contract_view(found, syncing), headers={"ETag": found.etag})
+
+    @app.get("/v1/contracts")
+    async def list_contracts() -> Response:
+        """All contracts, and what brokers were asked of their policies, by namespace and pattern."""
+        return json_answer([contract_view(each, syncing) for each in registry.contracts.all()])
+
+    @app.post("/v1/contracts", openapi_extra=documented('`{"contracts": [...]}`: a contract file as JSON.'))
+    async def submit_contracts(request: Request) -> Response:
+        """Put several contracts in force, all or none. Others stay."""
+        contracts = read_contracts((await read_document(request, config, ContractFile)).contracts)
+        await registry.put_contracts(contracts)
+        return json_answer([contract_view(registry.contracts.get(*each.key), syncing) for each in contracts])
+
+    @app.get("/v1/contracts/{namespace}/{pattern:path}")
+    async def show_contract(namespace: str, pattern: str) -> Response:
+        """The contract of exactly this pattern."""
+        return answer(namespace, pattern)
+
+    @app.put("/v1/contracts/{namespace}/{pattern:path}", openapi_extra=shape)
+    async def put_contract(namespace: str, pattern: str, request: Request, if_match: _Match = None) -> Response:
+        """Put a contract in force. Brokers have it within a second; what subjects have used stays."""
+        document = await read_document(request, config, dict[str, Any])
+        contract = read_contract({"namespace": namespace, "subject": pattern, **document})
+        if contract.key != (namespace, pattern):
+            raise BadInput("subject", contract.subject, f"must be that of the path, {namespace!r} and {pattern!r}")
+        await registry.put_contract(contract, if_match)
+        return answer(namespace, pattern)
+
+    @app.delete("/v1/contracts/{namespace}/{pattern:path}", status_code=204)
+    async def remove_contract(namespace: str, pattern: str, if_match: _Match = None) -> Response:
+        """Remove a contract. 409 if a topic would name a namespace without contracts."""
+        await registry.remove_contract(namespace, pattern, if_match)
+        return Response(status_code=204)

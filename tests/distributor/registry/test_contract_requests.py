@@ -1,0 +1,167 @@
+"""Contracts of brokers: stored and versioned, told to each broker once, named by topics only where they are there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from srtm.contracts.contract import Contract, read_contract
+from srtm.control import ContractCounts, ContractTerms, SyncRequest
+from srtm.errors import BadInput, Conflict, NotFound
+from tests.support.distributor_in_process import Distributor, spec
+
+pytestmark = pytest.mark.usefixtures("no_threads")
+
+REQUEST = SyncRequest(incarnation="1", srtm_version="0", tcp_address="h:1", http_address="h:2", mcap=600.0)
+
+
+def contract(namespace: str = "sensors", subject: str = "*", **changes: Any) -> Contract:
+    policies = [{"name": "burst", "rate": 10, "burst": 5}]
+    return read_contract({"namespace": namespace, "subject": subject, "policies": policies, **changes})
+
+
+@pytest.fixture
+async def distributor(tmp_path: Path):
+    opened = await Distributor.open(tmp_path / "s.sqlite3")
+    yield opened
+    await opened.aclose()
+
+
+async def test_contracts_are_what_they_were_after_a_restart(distributor: Distributor, tmp_path: Path) -> None:
+    registry = distributor.registry
+    await registry.put_contracts([contract(), contract("gateways"), contract("old")])
+    await registry.remove_contract("old", "*", None)
+    before = registry.contracts
+    await distributor.aclose()
+    again = await Distributor.open(tmp_path / "s.sqlite3")
+    assert again.registry.contracts == before
+    assert [each.contract.namespace for each in before.all()] == ["gateways", "sensors"]
+    assert before.version > before.all()[0].version
+    await again.aclose()
+
+
+async def test_the_same_contract_again_changes_nothing(distributor: Distributor) -> None:
+    registry = distributor.registry
+    await registry.put_contracts([contract()])
+    version = registry.version
+    await registry.put_contracts([contract()])
+    assert registry.version == version
+
+
+async def test_a_change_is_refused_if_the_contract_was_changed_since(distributor: Distributor) -> None:
+    registry = distributor.registry
+    first = await registry.put_contract(contract(), None)
+    second = await registry.put_contract(contract(shadow=True), first.etag)
+    with pytest.raises(Conflict, match="read it again"):
+        await registry.put_contract(contract(), first.etag)
+    with pytest.raises(Conflict, match="read it again"):
+        await registry.remove_contract("sensors", "*", first.etag)
+    with pytest.raises(NotFound):
+        await registry.remove_contract("sensors", "x", None)
+    await registry.remove_contract("sensors", "*", second.etag)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"mode": "replicated"}, "mode"),
+        ({"policies": [{"name": "p", "kind": "pace", "rate": 1, "max_wait": "1s"}]}, "policies.p.kind"),
+        ({"policies": [{"name": "p", "kind": "concurrency", "quota": 1}]}, "policies.p.kind"),
+    ],
+)
+async def test_what_brokers_cannot_enforce_is_refused_and_none_of_the_file_is_taken(
+    distributor: Distributor, changes: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(BadInput) as refused:
+        await distributor.registry.put_contracts([contract("good"), contract(**changes)])
+    assert refused.value.field == field
+    assert distributor.registry.contracts.all() == []
+
+
+async def test_a_broker_is_told_all_contracts_once_and_an_older_one_none(distributor: Distributor) -> None:
+    await distributor.registry.put_contracts([contract(), contract("gateways")])
+    older = await distributor.syncing.sync("a", REQUEST)
+    assert older.contracts is None
+    told = (await distributor.syncing.sync("b", msgspec.structs.replace(REQUEST, contracts=0))).contracts
+    assert told is not None
+    assert [(each.namespace, each.subject) for each in told.contracts] == [("gateways", "*"), ("sensors", "*")]
+    assert msgspec.json.decode(told.contracts[1].core)["policies"][0]["burst_micro"] == 5_000_000
+    again = await distributor.syncing.sync("b", msgspec.structs.replace(REQUEST, contracts=told.version))
+    assert again.contracts is None
+    await distributor.registry.remove_contract("gateways", "*", None)
+    less = (await distributor.syncing.sync("b", msgspec.structs.replace(REQUEST, contracts=told.version))).contracts
+    assert less is not None
+    assert [each.namespace for each in less.contracts] == ["sensors"]
+
+
+async def test_a_change_of_contracts_is_news_to_every_broker(distributor: Distributor) -> None:
+    (broker,) = await distributor.brokers("a")
+    assert (await broker.sync()).unchanged
+    await distributor.registry.put_contracts([contract()])
+    assert not (await broker.sync()).unchanged
+
+
+async def test_a_topic_that_names_no_contract_that_is_there_is_refused(distributor: Distributor) -> None:
+    await distributor.brokers("a", "b")
+    block = {"count": 2, "rate": 1, "contract": "sensors"}
+    for changes, field in [
+        ({"contracts": {"publishers": "sensors"}}, "contracts.publishers"),
+        ({"contracts": {"tenant": "acme"}}, "contracts.tenant"),
+        ({"publishers": [block]}, "publishers.contract"),
+    ]:
+        with pytest.raises(BadInput) as refused:
+            await distributor.submit(spec(**changes))
+        assert refused.value.field == field
+    await distributor.registry.put_contracts([contract(), contract("tenants", "ac*")])
+    await distributor.submit(spec(publishers=[block], contracts={"tenant": "acme"}))
+    with pytest.raises(Conflict, match="topic 'cars'"):
+        await distributor.registry.remove_contract("sensors", "*", None)
+    with pytest.raises(Conflict, match=r"contracts\.tenant"):
+        await distributor.registry.remove_contract("tenants", "ac*", None)
+    await distributor.registry.remove("cars", purge=False)
+    await distributor.registry.remove_contract("sensors", "*", None)
+
+
+async def test_each_broker_is_told_the_contracts_of_its_own_publishers(distributor: Distributor) -> None:
+    brokers = await distributor.brokers("a", "b")
+    await distributor.registry.put_contracts([contract(), contract("gateways"), contract("tenants", "acme")])
+    blocks = [
+        {"count": 60, "rate": 10, "id_prefix": "s-", "contract": "sensors"},
+        {"count": 20, "rate": 10, "id_prefix": "g-", "contract": "gateways"},
+        {"count": 20, "rate": 10, "id_prefix": "o-"},
+    ]
+    await distributor.submit(spec(publishers=blocks, contracts={"publishers": "sensors", "tenant": "acme"}))
+    named: list[str] = []
+    for broker in brokers:
+        await broker.settle()
+        terms = broker.topics["cars"].terms
+        assert (terms.publishers, terms.tenant) == ("sensors", "acme")
+        assert set(terms.named["gateways"]) <= set(broker.topics["cars"].publishers)
+        named += terms.named["gateways"]
+    assert sorted(named) == sorted(f"g-{number}" for number in range(20)), "the others are under the topic's"
+
+
+async def test_where_all_publishers_name_one_contract_it_holds_for_undeclared_ones_too(
+    distributor: Distributor,
+) -> None:
+    (broker,) = await distributor.brokers("a")
+    await distributor.registry.put_contracts([contract()])
+    await distributor.submit(spec(publishers=[{"count": 3, "rate": 1, "contract": "sensors"}]))
+    await broker.settle()
+    assert broker.topics["cars"].terms == ContractTerms(publishers="sensors")
+
+
+async def test_counts_of_all_brokers_are_kept_until_a_broker_starts_again(distributor: Distributor) -> None:
+    def counted(*counts: tuple[int, int, int]) -> SyncRequest:
+        reported = [ContractCounts(namespace="sensors", subject="*", counts=list(counts))]
+        return msgspec.structs.replace(REQUEST, number=1, contract_counts=reported)
+
+    syncing = distributor.syncing
+    await syncing.sync("a", counted((3, 1, 9)))
+    await syncing.sync("a", msgspec.structs.replace(REQUEST, number=2, reports_since=1))
+    assert syncing.session("a").contract_counts == {("sensors", "*"): [(3, 1, 9)]}
+    await syncing.sync("a", msgspec.structs.replace(REQUEST, incarnation="2", number=1))
+    assert syncing.session("a").contract_counts == {}
