@@ -35,7 +35,7 @@ GOOD: dict[str, Any] = {
     "split": "fitted",
     "seed": 1,
     "mqtt": {"filters": ["roads/+/speed", "roads/closed"], "v3_excess": "close"},
-    "contracts": {"publishers": "", "tenant": ""},
+    "contracts": {"publishers": "", "consumers": "", "tenant": ""},
     "slo": {"percentile": 99.0, "latency_ms": 1.0},
     "publishers": [MODEL, COLUMNS, LIST],
 }
@@ -63,6 +63,7 @@ BAD: dict[tuple[str | int, ...], list[Any]] = {
     ("mqtt", "v3_excess"): NO_WORD,
     ("contracts",): [7, "a", [], True],
     ("contracts", "publishers"): [*NO_TEXT, "a\n", LONG],
+    ("contracts", "consumers"): [*NO_TEXT, "a\n", LONG],
     ("contracts", "tenant"): [*NO_TEXT, "a\n", LONG],
     ("slo",): [7, "fast", [], True, {}],
     ("slo", "percentile"): [*NO_POSITIVE, 42, 100],

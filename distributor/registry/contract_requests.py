@@ -66,7 +66,7 @@ def check_contracts(spec: TopicSpec, contracts: Contracts) -> None:
 def missing(spec: TopicSpec, contracts: Contracts) -> Iterator[tuple[str, str]]:
     """Yield (field, name) of what ``spec`` names and has no contract."""
     namespaces = {namespace for namespace, _ in contracts.by_key}
-    named = [("contracts.publishers", spec.contracts.publishers)]
+    named = [("contracts.publishers", spec.contracts.publishers), ("contracts.consumers", spec.contracts.consumers)]
     named += [("publishers.contract", name) for name in spec.publishers.contract_names]
     yield from ((field, name) for field, name in named if name and name not in namespaces)
     tenant = spec.contracts.tenant

@@ -90,7 +90,7 @@ def terms(topic: Topic, broker: str) -> ContractTerms:
             namespace = publishers.contract_of(publishers.positions[publisher])
             if namespace not in ("", others):
                 named.setdefault(namespace, []).append(publisher)
-    return ContractTerms(publishers=others, named=named, tenant=names.tenant)
+    return ContractTerms(publishers=others, named=named, consumers=names.consumers, tenant=names.tenant)
 
 
 def broker_contracts(contracts: Contracts) -> BrokerContracts:

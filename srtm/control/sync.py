@@ -109,6 +109,7 @@ class ContractTerms(Control, frozen=True):
 
     publishers: str = ""  # of all that ``named`` does not name, undeclared ones too
     named: dict[str, list[str]] = {}  # {namespace: publishers assigned to this broker}
+    consumers: str = ""
     tenant: str = ""  # a subject of the namespace "tenants"
 
 

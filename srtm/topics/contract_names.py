@@ -20,10 +20,12 @@ TENANTS = "tenants"  # the namespace whose subjects are tenants
 class ContractNames:
     """``publishers``: the namespace of publishers whose block names none, and of undeclared ones.
 
+    ``consumers``: that of all consumers.
     ``tenant``: whose topic it is, a subject of the namespace ``tenants``. All topics of a tenant share its contract.
     """
 
     publishers: str = ""  # "": none
+    consumers: str = ""
     tenant: str = ""
 
     def to_json(self) -> dict[str, object]:
@@ -44,9 +46,10 @@ class ContractsTable(Schema):
     """``[contracts]`` of a topic file."""
 
     publishers: ContractName = ""
+    consumers: ContractName = ""
     tenant: ContractName = ""
 
 
 def contract_names(table: ContractsTable) -> ContractNames:
     """Return what a checked table says."""
-    return ContractNames(publishers=table.publishers, tenant=table.tenant)
+    return ContractNames(publishers=table.publishers, consumers=table.consumers, tenant=table.tenant)

@@ -16,6 +16,8 @@ pub enum Timer {
     Deferred(ChannelKey),
     /// When the first message in flight to a consumer times out.
     MessageTimeout(ConnKey),
+    /// When a consumer may be asked again whether its contract lets it have more.
+    Allowance(ConnKey),
     /// When a connection is to get a heartbeat, or has been silent for too long, or has lingered long enough.
     Connection(ConnKey),
     /// When a session without a connection ends.

@@ -295,10 +295,10 @@ def test_the_contracts_of_a_topic_are_set_with_each_change_and_those_of_publishe
         return [call[2] for call in engine.calls if call[0] == "set_terms"]
 
     holder.hold([desired(terms=terms), desired("u")], 5)
-    assert told() == [{"publishers": "sensors", "named": {}, "tenant": "acme"}]
+    assert told() == [{"publishers": "sensors", "named": {}, "consumers": "", "tenant": "acme"}]
     holder.apply(answer(6, desired(terms=terms), desired("u")), ASKED_NS)
-    assert told()[1:] == [{"publishers": "sensors", "named": {"gateways": ["g"]}, "tenant": "acme"}]
+    assert told()[1:] == [{"publishers": "sensors", "named": {"gateways": ["g"]}, "consumers": "", "tenant": "acme"}]
     holder.apply(answer(7, desired(version=2, terms=terms), desired("u")), ASKED_NS)
     assert len(told()) == 2
     holder.apply(answer(8, desired(version=2), desired("u")), ASKED_NS)
-    assert told()[2:] == [{"publishers": "", "named": {}, "tenant": ""}]
+    assert told()[2:] == [{"publishers": "", "named": {}, "consumers": "", "tenant": ""}]

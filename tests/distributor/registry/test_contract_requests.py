@@ -109,6 +109,7 @@ async def test_a_topic_that_names_no_contract_that_is_there_is_refused(distribut
     block = {"count": 2, "rate": 1, "contract": "sensors"}
     for changes, field in [
         ({"contracts": {"publishers": "sensors"}}, "contracts.publishers"),
+        ({"contracts": {"consumers": "sensors"}}, "contracts.consumers"),
         ({"contracts": {"tenant": "acme"}}, "contracts.tenant"),
         ({"publishers": [block]}, "publishers.contract"),
     ]:

@@ -3,6 +3,7 @@
 //! It knows topics by their keys alone, and no sockets.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use crate::clients::mpub_progress::Progress;
 use crate::clients::mqtt_client::MqttClient;
@@ -13,6 +14,7 @@ use crate::clients::reply::Held;
 use crate::http::Http;
 use crate::id::MessageId;
 use crate::keys::{ChannelKey, TopicKey};
+use crate::limiter::contracts::Subject;
 use crate::memory::Charge;
 use crate::protocol::codec::{self, Seen, State};
 use crate::protocol::grants::Auth;
@@ -53,6 +55,14 @@ pub struct Mark {
     pub trace: u64,
 }
 
+/// What a consumer's contract lets it have.
+#[derive(Debug, Default)]
+pub(crate) struct Allowance {
+    pub held_to: Option<Rc<Subject>>,
+    pub is_over: bool, // until `armed`
+    pub armed: Armed,
+}
+
 #[derive(Debug)]
 pub struct Subscription {
     pub channel: ChannelKey,
@@ -62,6 +72,7 @@ pub struct Subscription {
     pub deadlines: VecDeque<(Nanos, MessageId)>, // ascending; some are stale (answered since)
     pub armed: Armed,
     pub has_due: bool, // in the engine's list of those with more that is due than a turn takes
+    pub(crate) allowance: Allowance,
     pub(crate) unanswered: bool, // the answer to its SUB waits for the disk
     pub nearness: Nearness,
     pub messages: u64,
@@ -239,7 +250,7 @@ impl Connection {
             && self.state == State::Subscribed
             && !self.input_state.awaits_client()
             && self.pending() < HIGH_WATER
-            && self.subscription.as_ref().is_some_and(|sub| sub.in_flight < sub.ready && !sub.unanswered)
+            && self.subscription.as_ref().is_some_and(|sub| sub.has_credit())
     }
 
     /// Whether it has too many unread answers to run more commands. Unread output of a consumer may be messages.
@@ -399,11 +410,16 @@ impl Subscription {
             deadlines: VecDeque::new(),
             armed: Armed::default(),
             has_due: false,
+            allowance: Allowance::default(),
             unanswered: false,
             messages: 0,
             finished: 0,
             requeued: 0,
         }
+    }
+
+    fn has_credit(&self) -> bool {
+        self.in_flight < self.ready && !self.unanswered && !self.allowance.is_over
     }
 
     /// Keep ascending order: a new deadline is the latest one, but for a TOUCH that met its limit.

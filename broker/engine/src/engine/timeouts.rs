@@ -44,6 +44,7 @@ impl Engine {
                 Timer::WatchList => self.handle_watch_list(at, now),
                 Timer::Departures => self.handle_departures(at, now),
                 Timer::MessageTimeout(key) => self.handle_message_timeouts(key, at, now),
+                Timer::Allowance(key) => self.handle_allowance(key, at),
                 Timer::Connection(key) => {
                     if self.conns.get_mut(key).is_some_and(|conn| conn.armed.fire(at)) {
                         self.handle_connection_timer(key, now);
@@ -71,6 +72,10 @@ impl Engine {
             Timer::Departures => self.departures.is_due_at(at),
             Timer::Deferred(key) => self.channels.get(key).is_some_and(|channel| channel.armed.is_for(at)),
             Timer::Connection(key) => self.conns.get(key).is_some_and(|conn| conn.armed.is_for(at)),
+            Timer::Allowance(key) => {
+                let sub = self.conns.get(key).and_then(|conn| conn.subscription.as_ref());
+                sub.is_some_and(|sub| sub.allowance.armed.is_for(at))
+            }
             Timer::MessageTimeout(key) => {
                 self.conns.get(key).and_then(|conn| conn.subscription.as_ref()).is_some_and(|sub| sub.armed.is_for(at))
             }

@@ -1,5 +1,5 @@
-//! Contracts of clients: how much a publisher or a tenant may send, whatever the topic. A publish that they refuse takes
-//! nothing, neither of them nor of the topic's bucket.
+//! Contracts of clients: how much a publisher or a tenant may send, and a consumer gets, whatever the topic. A publish
+//! that they refuse takes nothing, neither of them nor of the topic's bucket.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -33,6 +33,8 @@ pub struct Terms {
     pub publishers: Box<str>,
     /// {namespace: publishers}.
     pub named: HashMap<Box<str>, Vec<Box<str>>>,
+    /// The namespace of consumers.
+    pub consumers: Box<str>,
     /// Whose topic it is.
     pub tenant: Box<str>,
 }
@@ -49,32 +51,42 @@ pub struct Subject {
 pub struct TopicContracts {
     publishers: Rc<str>,
     named: HashMap<Box<str>, Rc<str>>,
+    consumers: Box<str>,
     pub tenant: Option<Rc<Subject>>,
 }
 
 impl TopicContracts {
     /// None: there is nobody whom they hold.
     pub fn of(terms: Terms) -> Option<Self> {
-        let Terms { publishers, named, tenant } = terms;
-        if publishers.is_empty() && named.is_empty() && tenant.is_empty() {
+        if terms == Terms::default() {
             return None;
         }
+        let Terms { publishers, named, consumers, tenant } = terms;
         let by_namespace = named.into_iter().map(|(namespace, ids)| (Rc::<str>::from(namespace), ids));
         Some(Self {
             publishers: publishers.into(),
             named: by_namespace
                 .flat_map(|(namespace, ids)| ids.into_iter().map(move |id| (id, namespace.clone())))
                 .collect(),
+            consumers,
             tenant: (!tenant.is_empty()).then(|| Rc::new(Subject { namespace: TENANTS.into(), name: tenant })),
         })
     }
 
     /// What `publisher` is held to. None: nothing but the topic's limit.
     pub fn subject(&self, publisher: &str) -> Option<Rc<Subject>> {
-        let namespace = self.named.get(publisher).unwrap_or(&self.publishers);
-        let subject = || Subject { namespace: (**namespace).into(), name: publisher.chars().take(LONGEST).collect() };
-        (!namespace.is_empty()).then(|| Rc::new(subject()))
+        subject(self.named.get(publisher).unwrap_or(&self.publishers), publisher)
     }
+
+    /// What a consumer is held to. `known`: what this gave for it before, on this topic.
+    pub fn consumer(&self, consumer: &str, known: Option<Rc<Subject>>) -> Option<Rc<Subject>> {
+        known.filter(|known| known.namespace == self.consumers).or_else(|| subject(&self.consumers, consumer))
+    }
+}
+
+fn subject(namespace: &str, id: &str) -> Option<Rc<Subject>> {
+    let subject = || Subject { namespace: namespace.into(), name: id.chars().take(LONGEST).collect() };
+    (!namespace.is_empty()).then(|| Rc::new(subject()))
 }
 
 /// A contract that refuses.
@@ -252,14 +264,22 @@ mod tests {
     #[test]
     fn terms_name_a_contract_for_some_publishers_and_one_for_all_others() {
         let named = HashMap::from([("gateways".into(), vec!["g".into()])]);
-        let contracts = TopicContracts::of(Terms { publishers: "sensors".into(), named, tenant: "acme".into() });
+        let contracts = TopicContracts::of(Terms {
+            publishers: "sensors".into(),
+            named,
+            consumers: "c".into(),
+            tenant: "acme".into(),
+        });
         let contracts = contracts.expect("some");
         assert_eq!(contracts.subject("g"), Some(subject("gateways", "g")));
         assert_eq!(contracts.subject("s"), Some(subject("sensors", "s")));
         assert_eq!(contracts.tenant, Some(subject(TENANTS, "acme")));
+        let known = contracts.consumer("1", None);
+        assert_eq!(known, Some(subject("c", "1")));
+        assert_eq!(contracts.consumer("1", Some(subject("before", "1"))), known, "the terms have changed");
         assert!(TopicContracts::of(Terms::default()).is_none());
         let only_tenant = TopicContracts::of(Terms { tenant: "acme".into(), ..Terms::default() }).expect("some");
-        assert_eq!(only_tenant.subject("s"), None);
+        assert_eq!((only_tenant.subject("s"), only_tenant.consumer("c", None)), (None, None));
     }
 
     #[test]

@@ -33,6 +33,14 @@ fn put(pair: &mut Pair, contract: Contract) {
     pair.engine.set_contract(contract, now).expect("valid");
 }
 
+/// Messages in the history of a topic's arrivals.
+fn arrivals(pair: &mut Pair, topic: &str) -> u64 {
+    pair.advance(S);
+    let now = pair.now;
+    let bins = pair.engine.histories(&[topic.into()], 0, now / (100 * MS), now);
+    bins[0].bins.arrivals.iter().sum()
+}
+
 fn http(pair: &mut Pair, key: ConnKey, target: &str) -> String {
     pair.send(key, format!("POST {target} HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx"));
     pair.turn();
@@ -51,6 +59,7 @@ fn a_publisher_is_refused_with_the_time_to_wait_and_goes_on() {
     assert_eq!(pair.ask(one, pub_("t", "e")), [ok()]);
     let bucket = pair.topic()["bucket"].clone();
     assert_eq!((&bucket["received"], &bucket["rejected"]), (&5.into(), &1.into()));
+    assert_eq!(arrivals(&mut pair, "t"), 4, "what is refused is no demand that shares should follow");
 }
 
 #[test]
@@ -206,4 +215,66 @@ fn a_topic_that_is_no_longer_managed_has_no_contracts() {
     for _ in 0..5 {
         assert_eq!(pair.ask(one, pub_("t", "x")), [ok()]);
     }
+}
+
+fn consumer(pair: &mut Pair, id: &str) -> ConnKey {
+    let key = pair.connect_as(id);
+    assert_eq!(pair.ask(key, "SUB t c\n"), [ok()]);
+    pair.send(key, "RDY 100\n");
+    pair.turn();
+    key
+}
+
+/// A topic whose consumers get two messages at once, and one each 100 ms.
+fn paced(messages: usize) -> Pair {
+    let mut pair = Pair::new();
+    pair.limit("t", Limit { full: true, ..limit(1_000, 100, 1) });
+    put(&mut pair, contract("readers", 10, 2));
+    pair.engine.set_terms("t", Terms { consumers: "readers".into(), ..Terms::default() });
+    let now = pair.now;
+    pair.engine.create_channel("t", "c", now);
+    let key = pair.connect();
+    for number in 0..messages {
+        assert_eq!(pair.ask(key, pub_("t", &number.to_string())), [ok()]);
+    }
+    pair
+}
+
+#[test]
+fn a_consumer_gets_what_its_contract_allows_and_the_rest_waits() {
+    let mut pair = paced(6);
+    let key = consumer(&mut pair, "1");
+    assert_eq!(pair.bodies(key), ["0", "1"]);
+    pair.advance(100 * MS - 1);
+    assert_eq!(pair.bodies(key), [""; 0]);
+    pair.advance(1);
+    assert_eq!(pair.bodies(key), ["2"]);
+    pair.advance(200 * MS);
+    assert_eq!(pair.bodies(key), ["3", "4"]);
+    assert_eq!((&pair.channel()["depth"], &pair.channel()["in_flight_count"]), (&1.into(), &5.into()));
+}
+
+#[test]
+fn what_one_consumer_may_not_have_goes_to_another() {
+    let mut pair = paced(4);
+    let (one, same, two) = (consumer(&mut pair, "1"), consumer(&mut pair, "1"), consumer(&mut pair, "2"));
+    let counts = [one, same, two].map(|key| pair.bodies(key).len());
+    assert_eq!((counts[0] + counts[1], counts[2]), (2, 2), "connections of one consumer share its contract");
+}
+
+#[test]
+fn a_consumer_goes_on_within_a_second_once_its_contract_is_wider_or_gone() {
+    let mut pair = paced(9);
+    put(&mut pair, Contract { starts_full: false, ..contract("readers", 1, 2) });
+    let key = consumer(&mut pair, "slow");
+    assert_eq!(pair.bodies(key), [""; 0]);
+    put(&mut pair, contract("readers", 1_000, 100));
+    pair.advance(S);
+    assert_eq!(pair.bodies(key).len(), 9);
+    let mut pair = paced(9);
+    let key = consumer(&mut pair, "1");
+    assert_eq!(pair.bodies(key).len(), 2);
+    pair.engine.set_terms("t", Terms::default());
+    pair.advance(S);
+    assert_eq!(pair.bodies(key).len(), 7);
 }

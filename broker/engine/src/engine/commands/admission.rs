@@ -87,6 +87,11 @@ impl Engine {
             .map_or(stamp, |limiter| limiter.backlog.effective(stamp));
         self.release_until(key, effective, now);
         self.begin_release(key, source.conn);
+        if verb != Verb::Will
+            && let Some(refused) = self.refused_by_contract(index, effective)
+        {
+            return refused; // no demand of the topic: its shares do not follow it
+        }
         let used = self.memory.messages.used(); // of messages alone, as `has_room_for` has it
         let Some(topic) = self.topics.get_mut(key) else { return Outcome::Failed("exiting".into()) };
         topic.counters.received += u64::from(count);
@@ -125,12 +130,6 @@ impl Engine {
                 Outcome::Limited { retry_at: excess.retry_at, contract: None }
             };
         }
-        if verb != Verb::Will
-            && let Some(refused) = self.refused_by_contract(key, &source, count, stamp)
-        {
-            return refused;
-        }
-        let Some(topic) = self.topics.get_mut(key) else { return Outcome::Failed("exiting".into()) };
         topic.counters.messages += u64::from(count);
         topic.counters.bytes += bytes;
         if let Some(conn) = self.conns.get_mut(source.conn) {

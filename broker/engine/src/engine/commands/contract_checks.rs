@@ -1,14 +1,17 @@
-//! Contracts of clients: set between two turns, asked when a publish is decided.
+//! Contracts of clients: set between two turns, asked when a publish is decided, and before each delivery.
 
 use srtm_limits::contract::Contract;
 use srtm_limits::limiter::Refused;
 use srtm_limits::state::Now;
 
+use crate::clients::connection::Connection;
 use crate::engine::Engine;
-use crate::keys::TopicKey;
-use crate::limiter::contracts::{Terms, TopicContracts};
-use crate::queueing::publish::{Outcome, Source};
-use crate::time::Nanos;
+use crate::keys::ConnKey;
+use crate::limiter::contracts::{Contracts, Terms, TopicContracts};
+use crate::protocol::verb::Verb;
+use crate::queueing::publish::Outcome;
+use crate::time::{NS_PER_S, Nanos};
+use crate::timer::{Timer, Timers};
 
 impl Engine {
     /// Puts a contract in force. What its subjects have used stays, as long as its policies are of the same kinds.
@@ -30,29 +33,57 @@ impl Engine {
         topic.generation += 1;
     }
 
-    /// Takes tokens of all contracts that a publish is under; else says how they refuse it.
-    pub(crate) fn refused_by_contract(
-        &mut self,
-        key: TopicKey,
-        source: &Source,
-        count: u32,
-        stamp: Nanos,
-    ) -> Option<Outcome> {
-        let now = self.both_clocks(stamp);
-        let topic = self.topics.get_mut(key)?;
+    /// Takes tokens of all contracts that a publish of the turn is under, unless its topic refuses it anyway; else says
+    /// how they refuse it. `at`: when it came, as the topic has it.
+    pub(crate) fn refused_by_contract(&mut self, index: usize, at: Nanos) -> Option<Outcome> {
+        let now = self.both_clocks(at);
+        let publish = &self.turn.publishes[index];
+        let (count, is_patient) = (publish.count, publish.verb == Verb::PatientPublish);
+        let topic = self.topics.get_mut(publish.topic)?;
         let tenant = topic.contracts.as_ref().and_then(|contracts| contracts.tenant.as_ref());
-        let subjects = source.held_to.iter().chain(tenant);
+        let subjects = publish.source.held_to.iter().chain(tenant);
+        subjects.clone().next()?;
+        if topic.limiter.as_ref().is_some_and(|limiter| limiter.admit(count, publish.bytes, at, is_patient).is_err()) {
+            return None;
+        }
         let breach = self.contracts.take(subjects, count, now).err()?;
+        topic.counters.received += u64::from(count);
         topic.counters.rejected += u64::from(count);
         Some(match breach.wait {
-            Some(wait) => {
-                Outcome::Limited { retry_at: Some(stamp.saturating_add(wait)), contract: Some(breach.subject) }
-            }
+            Some(wait) => Outcome::Limited { retry_at: Some(at.saturating_add(wait)), contract: Some(breach.subject) },
             None => Outcome::TooLarge { burst: breach.most as f64 },
         })
     }
 
-    fn both_clocks(&self, mono: Nanos) -> Now {
+    /// Whether its contract lets a consumer have one more message now. If not, it is listed again when it does.
+    pub(crate) fn has_allowance(
+        contracts: &mut Contracts,
+        timers: &mut Timers,
+        terms: &TopicContracts,
+        (key, conn): (ConnKey, &mut Connection),
+        now: Now,
+    ) -> bool {
+        let known = conn.subscription.as_mut().and_then(|sub| sub.allowance.held_to.take());
+        let held_to = terms.consumer(conn.client_id(), known);
+        let Some(sub) = conn.subscription.as_mut() else { return false };
+        sub.allowance.held_to = held_to;
+        let Some(breach) = contracts.take(sub.allowance.held_to.iter(), 1, now).err() else { return true };
+        // Not longer than that: the contract may change.
+        let at = now.mono.saturating_add(breach.wait.unwrap_or(NS_PER_S).min(NS_PER_S));
+        sub.allowance.is_over = true;
+        timers.arm(&mut sub.allowance.armed, at, Timer::Allowance(key));
+        false
+    }
+
+    pub(crate) fn handle_allowance(&mut self, key: ConnKey, at: Nanos) {
+        let Some(sub) = self.conns.get_mut(key).and_then(|conn| conn.subscription.as_mut()) else { return };
+        if sub.allowance.armed.fire(at) {
+            sub.allowance.is_over = false;
+            self.list_if_ready(key);
+        }
+    }
+
+    pub(crate) fn both_clocks(&self, mono: Nanos) -> Now {
         Now { mono, wall: self.clock.wall(mono) }
     }
 }

@@ -12,6 +12,7 @@ use std::collections::hash_map::Entry;
 use std::ops::Range;
 
 use slotmap::SlotMap;
+use srtm_limits::state::Now;
 
 use crate::clients::connection::{Connection, Mark};
 use crate::engine::Engine;
@@ -198,9 +199,11 @@ impl Engine {
         let Some(channel) = self.channels.get_mut(key) else { return 0 };
         channel.dirty = false;
         // A topic that is held may have to be told yet that this channel is paused.
-        if channel.paused || self.topics.get(channel.topic).is_none_or(|topic| topic.held) {
+        let Some(topic) = self.topics.get(channel.topic).filter(|topic| !channel.paused && !topic.held) else {
             return 0;
-        }
+        };
+        let terms = topic.contracts.as_deref();
+        let clocks = Now { mono: now, wall: self.clock.wall(now) };
         self.work.note_topic(channel.topic);
         let mut units = 0;
         let ample = self.config.max_memory_bytes / 4 * 3; // the rest is for what is published
@@ -222,6 +225,12 @@ impl Engine {
             if !ready {
                 continue;
             }
+            if let Some(terms) = terms
+                && !Self::has_allowance(&mut self.contracts, &mut self.timers, terms, (consumer, conn), clocks)
+            {
+                continue;
+            }
+            let Some(sub) = conn.subscription.as_mut() else { continue };
             let Some(mut message) = channel.queue.pop_front() else { break };
             // A kill may leave a message both in its topic and in its channel: the copy in flight counts for both.
             if let Entry::Vacant(in_flight) = channel.in_flight.entry(message.id)
