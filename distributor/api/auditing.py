@@ -24,6 +24,7 @@ _NO_CHANGE = re.compile(
     r"/v1/brokers/[^/]+/(sync|history|measurements/.*)|/v1/shares|/v1/plan|/v1/topics/[^/]+/plan|/v1/topic-files"
 )
 _SUBJECT = re.compile(r"/v1/(topic|broker)s/([^/]+)(/.*)?")
+_CONTRACT = re.compile(r"/v1/contracts/([^/]+)/(.+)")
 ANYBODY = "anybody"  # where no token is needed
 
 
@@ -71,7 +72,7 @@ class Auditing:
         return ANYBODY if tokens is None else tokens.holder_name(authorization(Request(scope)) or "")
 
     def _shown(self, subject: tuple[str, str] | None) -> Any:
-        """What the log says of a topic or broker; None: it is not there."""
+        """What the log says of a topic, broker or contract; None: it is not there."""
         kind, name = subject or ("", "")
         if kind == "topic":
             topic = self._registry.topics.get(name)
@@ -88,6 +89,9 @@ class Auditing:
                 "mcap": broker.mcap,
                 "capacities": [msgspec.to_builtins(each) for each in self._registry.capacities.get(name, ())],
             }
+        if kind == "contract":
+            contracts = self._registry.contracts.by_key
+            return next((each.contract.to_json() for key, each in contracts.items() if " ".join(key) == name), None)
         return None
 
 
@@ -118,5 +122,8 @@ def _subject(scope: Scope) -> tuple[str, str] | None:
     created = scope.get("state", {}).get("created_topic")
     if created is not None:
         return "topic", str(created)
+    contract = _CONTRACT.fullmatch(scope["path"])
+    if contract is not None:
+        return "contract", f"{contract[1]} {contract[2]}"
     match = _SUBJECT.fullmatch(scope["path"])
     return None if match is None else (match[1], match[2])

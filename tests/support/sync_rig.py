@@ -51,6 +51,7 @@ class FakeDistributor:
         self.differs = None  # the one topic that is told as a difference
         self.closed = False
         self.cluster = 0
+        self.contracts = None  # the next answers have them
         self.brokers = None  # as the next answers tell them
 
     async def aclose(self):
@@ -88,6 +89,7 @@ class FakeDistributor:
             reported=reported,
             cluster=self.cluster,
             brokers=self.brokers,
+            contracts=self.contracts,
         )
         if asked.have_version == self.version:
             return 200, msgspec.json.encode(msgspec.structs.replace(answer, unchanged=True))

@@ -9,7 +9,16 @@ from broker.sync import loop as sync
 from broker.sync import unassigned_publishers
 from broker.sync.loop import PERIOD_S, read_answer
 from broker.sync.state_file import SyncState, load_state, save_state
-from srtm.control import DeadNotice, Move, Problem, Share, Throttling
+from srtm.control import (
+    BrokerContract,
+    BrokerContracts,
+    ContractTerms,
+    DeadNotice,
+    Move,
+    Problem,
+    Share,
+    Throttling,
+)
 from srtm.errors import BadInput, PeerError, Unavailable
 from tests.support.sync_rig import DRAINING, TOPIC, FakeDistributor, Rig, producer, settle
 
@@ -520,3 +529,37 @@ async def test_a_broker_that_another_of_its_name_has_replaced_gives_its_tokens_u
     assert rig.disowned[-1] is None
     assert rig.engine.topics["t"].bucket["fill"] == 0  # what it had was clamped away
     assert rig.engine.accepting
+
+
+async def test_contracts_are_on_disk_and_in_force_before_the_topics_that_name_them(rig, nursery, mock_clock):
+    core = {"namespace": "sensors", "subject": "*", "policies": [{"name": "burst"}], "shadow": False}
+    told = BrokerContract(namespace="sensors", subject="*", core=msgspec.Raw(msgspec.json.encode(core)))
+    (distributor,) = rig.distributors
+    distributor.contracts = BrokerContracts(version=9, contracts=[told])
+    distributor.topics = [msgspec.structs.replace(TOPIC, terms=ContractTerms(publishers="sensors"))]
+    nursery.start_soon(rig.sync.run)
+    await settle()
+    names = [call[0] for call in rig.engine.calls]
+    assert names.index("set_contract") < names.index("set_bucket") < names.index("set_terms")
+    saved = load_state(rig.directory)
+    assert saved.contracts == distributor.contracts
+    assert saved.topics[0].terms == ContractTerms(publishers="sensors")
+    first, second = (asked for _, asked in rig.requests)
+    assert (first.contracts, second.contracts) == (0, 9)
+
+
+async def test_what_was_asked_of_contracts_is_reported_as_it_changes(rig, nursery, mock_clock):
+    core = {"namespace": "sensors", "subject": "*", "policies": [{"name": "burst"}], "shadow": False}
+    told = BrokerContract(namespace="sensors", subject="*", core=msgspec.Raw(msgspec.json.encode(core)))
+    (distributor,) = rig.distributors
+    distributor.takes_reports = True
+    distributor.contracts = BrokerContracts(version=9, contracts=[told])
+    nursery.start_soon(rig.sync.run)
+    await settle()
+    distributor.contracts = None
+    rig.engine.contract_counts = {"allowed": 2, "refused": 1, "cost": 5}
+    for _ in range(3):
+        mock_clock.jump(PERIOD_S)
+        await settle()
+    reported = [asked.contract_counts for _, asked in rig.requests if asked.contract_counts]
+    assert [[each.counts for each in counts] for counts in reported] == [[[(2, 1, 5)]]]

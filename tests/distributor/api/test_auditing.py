@@ -42,6 +42,25 @@ async def entries(http: httpx.AsyncClient, query: str = "") -> list[dict[str, An
     return found
 
 
+async def test_a_change_of_a_contract_has_what_it_was_and_is(opened: Distributor) -> None:
+    policies = [{"name": "burst", "rate": 10, "burst": 5}]
+    document = {"namespace": "sensors", "subject": "road:*", "policies": policies}
+    async with client(opened, "o") as ann:
+        assert (await ann.post("/v1/contracts", json={"contracts": [document]})).status_code == 200
+        for shadow in (True, True, False):
+            answer = await ann.put("/v1/contracts/sensors/road:*", json={**document, "shadow": shadow})
+            assert answer.status_code == 200
+        assert (await ann.delete("/v1/contracts/sensors/road:*")).status_code == 204
+        removed, _, changed, submitted = await entries(ann)
+    assert submitted["what"] == "POST /v1/contracts"
+    assert (changed["subject"], changed["before"]["shadow"], changed["after"]["shadow"]) == (
+        "contract sensors road:*",
+        False,
+        True,
+    )
+    assert (removed["before"]["shadow"], removed["after"]) == (False, None)
+
+
 async def test_every_change_is_there_with_who_what_from_where_before_and_after(opened: Distributor) -> None:
     async with client(opened, "o") as ann, client(opened, "p") as ben:
         assert (await ann.post("/v1/topics", json=TOPIC)).status_code == 201

@@ -69,6 +69,14 @@ def test_changes_that_cannot_be_are_refused(capsys: pytest.CaptureFixture[str], 
     assert shown["version"] == 1
 
 
+def test_contracts_are_of_a_limit_service_or_of_a_distributor(capsys: pytest.CaptureFixture[str]) -> None:
+    urls = ["--url", "http://127.0.0.1:1", "--distributor", "http://127.0.0.1:1"]
+    assert main(["limit", "contract", "show", *urls]) == 2
+    assert "must not be given together with --url" in capsys.readouterr().err
+    assert main(["limit", "contract", "show", *urls[2:]]) == 1
+    assert "http://127.0.0.1:1" in capsys.readouterr().err
+
+
 def test_texts_need_no_quotes() -> None:
     document = {"policies": [{"name": "day", "kind": "window", "quota": 1, "window": "1d"}]}
     changed = limits.changed(document, ["day.window=12h", "day.quota=7"])
