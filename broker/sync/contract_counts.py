@@ -9,7 +9,7 @@ from srtm.control import ContractCounts
 
 
 class CountReports:
-    """Counts are since the broker's start, and only grow."""
+    """Counts are since the contract was set or changed here."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], ContractCounts] = {}  # to the distributor
@@ -25,6 +25,7 @@ class CountReports:
             )
             for contract in contracts
             if any(policy.allowed or policy.refused for policy in contract.policies)
+            or (contract.namespace, contract.subject) in self._known
         ]
         self._sent = [each for each in now if self._known.get((each.namespace, each.subject)) != each]
         return self._sent

@@ -82,7 +82,7 @@ def desired_topic(topic: Topic, broker: str, brokers: Mapping[str, Broker], max_
 
 def terms(topic: Topic, broker: str) -> ContractTerms:
     """The contracts of the topic's clients. Where all publishers name one, it holds for undeclared ones too."""
-    names, publishers = topic.spec.contracts, topic.spec.publishers
+    names, publishers = topic.spec.contracts, topic.placement.publishers
     others = names.publishers or publishers.common_contract
     named: dict[str, list[str]] = {}
     if publishers.contracts is not None:

@@ -12,7 +12,7 @@ from srtm.contracts.versioned import Versioned
 
 
 class PolicyCounts(msgspec.Struct):
-    """What was asked of a policy since the brokers started."""
+    """What was asked of a policy since its contract was set or changed, or the brokers started."""
 
     allowed: int = 0  # publishes
     refused: int = 0  # publishes; under a shadow contract they passed

@@ -123,6 +123,7 @@ class PublisherColumns(msgspec.Struct, kw_only=True):
     rates: list[float]
     processes: list[Literal["poisson", "periodic"]]
     batches: list[int]
+    contracts: list[str]  # namespaces; "": the topic's
     pinned: list[bool]  # true: it does not move when told
     latitudes: list[float | None] | UnsetType = UNSET  # degrees; left out where nobody said where a publisher is
     longitudes: list[float | None] | UnsetType = UNSET
@@ -283,6 +284,7 @@ def publishers_view(topic: Topic, registry: Registry, broker: str | None) -> Pub
         rates=columns.rates[keep].tolist(),
         processes=["periodic" if periodic else "poisson" for periodic in columns.periodic[keep].tolist()],
         batches=columns.batches[keep].tolist(),
+        contracts=[columns.contract_of(i) for i in keep],
         pinned=[columns.ids[i] in pinned for i in keep],
         **coordinates(columns.points_of(keep)),
     )

@@ -192,7 +192,10 @@ class DistributorClient:
         return await self._call("PATCH", f"/v1/topics/{path_part(name)}/publishers", Json, body=change)
 
     async def publishers(self, name: str, broker: str | None = None) -> Json:
-        """Return all assignments, in columns ``ids, brokers, groups, rates, processes, batches``. Raises NotFound."""
+        """Return all assignments, in columns ``ids, brokers, groups, rates, processes, batches, contracts``.
+
+        Raises NotFound.
+        """
         query = {} if broker is None else {"broker": broker}
         return await self._call("GET", f"/v1/topics/{path_part(name)}/publishers", Json, query=query)
 

@@ -73,7 +73,7 @@ class UnassignedPublisher(Control, frozen=True):
 
 
 class ContractCounts(Control, frozen=True):
-    """What was asked of one contract since the broker's start. Made by ``broker.sync.contract_counts``."""
+    """What was asked of one contract since it was set or changed there. Made by ``broker.sync.contract_counts``."""
 
     namespace: str
     subject: str  # a pattern

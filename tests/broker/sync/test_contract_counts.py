@@ -23,5 +23,7 @@ def test_only_changes_are_sent_once_they_are_known() -> None:
     assert names(reports, contract("a", 2), contract("b", 0, 1)) == ["a"]
     reports.answered()
     assert names(reports, contract("a", 2), contract("b", 0, 1)) == []
+    assert names(reports, contract("a", 0), contract("b", 0, 1)) == ["a"], "it was changed, and is counted anew"
+    reports.answered()
     reports.send_again()
     assert names(reports, contract("a", 2), contract("b", 0, 1)) == ["a", "b"]

@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from distributor.storage import cluster_rows
+from distributor.views.topic_view import publishers_view
 from srtm.contracts.contract import Contract, read_contract
 from srtm.control import ContractCounts, ContractTerms, SyncRequest
 from srtm.errors import BadInput, Conflict, NotFound
@@ -143,6 +145,28 @@ async def test_each_broker_is_told_the_contracts_of_its_own_publishers(distribut
         assert set(terms.named["gateways"]) <= set(broker.topics["cars"].publishers)
         named += terms.named["gateways"]
     assert sorted(named) == sorted(f"g-{number}" for number in range(20)), "the others are under the topic's"
+
+
+async def test_a_change_of_contracts_alone_is_stored_and_told_and_moves_nobody(
+    distributor: Distributor, tmp_path: Path
+) -> None:
+    (broker,) = await distributor.brokers("a")
+    await distributor.registry.put_contracts([contract(), contract("gateways")])
+    blocks = [{"count": 3, "rate": 1, "contract": "sensors"}, {"count": 1, "rate": 1, "id_prefix": "g"}]
+    await distributor.submit(spec(publishers=blocks))
+    await broker.settle()
+    assert broker.topics["cars"].terms.named == {"sensors": ["publisher-0", "publisher-1", "publisher-2"]}
+    assert publishers_view(distributor.registry.topic("cars"), distributor.registry, None).contracts[2:] == [
+        "sensors",
+        "",
+    ]
+    before = distributor.registry.topic("cars").placement.ids_of
+    await distributor.submit(spec(publishers=[blocks[0], {**blocks[1], "contract": "gateways"}]))
+    await broker.settle()
+    assert broker.topics["cars"].terms.named["gateways"] == ["g0"]
+    assert distributor.registry.topic("cars").placement.ids_of == before
+    again = await cluster_rows.load(distributor.store)
+    assert again.topics["cars"].spec == distributor.registry.topic("cars").spec
 
 
 async def test_where_all_publishers_name_one_contract_it_holds_for_undeclared_ones_too(
