@@ -203,7 +203,8 @@ def _refusals(key: tuple[str, str], operation: dict[str, Any]) -> dict[str, Any]
     statuses = {503}
     statuses |= set() if is_open(path) else {401, 403}
     statuses |= {400} if ours or operation.get("parameters") else set()
-    statuses |= {404} if "{name}" in path or path in ("/lookup", "/channel/delete") else set()
+    is_of_one = "{name" in path  # or {namespace}
+    statuses |= {404} if is_of_one or path in ("/lookup", "/channel/delete") else set()
     statuses |= {409} if (ours and method != "GET") or path in ("/topic/delete", "/topic/tombstone") else set()
     statuses |= {408, 413} if "requestBody" in operation else set()
     return {str(status): _refusal(status, ours) for status in sorted(statuses)}
