@@ -6,9 +6,10 @@ use std::collections::HashMap;
 use crate::config::Config;
 use crate::harness::invariant;
 use crate::harness::memory_store::MemoryStore;
-use crate::harness::pair::{Pair, S, START, limit};
+use crate::harness::pair::{Pair, S, START, contract, limit};
 use crate::http::answer::Answer;
 use crate::keys::{ConnKey, TopicKey};
+use crate::limiter::contracts::Terms;
 use crate::queueing::topic::Limit;
 use crate::telemetry::arrival_bins::open_at;
 use crate::time::Nanos;
@@ -42,6 +43,8 @@ pub enum Operation {
     Delete(usize),
     DeleteChannel(usize),
     Publishers(usize),
+    /// Clients of a topic are held to a bucket of that burst; 0: to none.
+    Contract(usize, u64),
     Accepting(bool),
     /// A new connection of the HTTP port, and its first bytes.
     Http(Vec<u8>),
@@ -142,6 +145,16 @@ impl World {
                 self.version += 1;
                 engine.set_publishers(TOPICS[topic], vec!["q".into()], self.version);
                 engine.move_publisher(TOPICS[topic], "p", "127.0.0.1:1", self.version);
+            }
+            Operation::Contract(topic, burst) => {
+                let (name, namespace) = (TOPICS[topic], if burst == 0 { "" } else { "all" });
+                if burst == 0 {
+                    engine.remove_contract("all", "*");
+                } else {
+                    engine.set_contract(contract("all", 1, burst), now).expect("a contract that works");
+                }
+                let (publishers, consumers) = (namespace.into(), namespace.into());
+                engine.set_terms(name, Terms { publishers, consumers, ..Terms::default() });
             }
             other => unreachable!("{other:?} is no command"),
         }

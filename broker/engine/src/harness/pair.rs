@@ -5,6 +5,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use rustls::ServerConfig;
+use srtm_limits::contract::Contract;
+use srtm_limits::policy::{Policy, Rule};
 
 use super::memory_store::MemoryStore;
 use crate::config::Config;
@@ -333,6 +335,13 @@ pub fn limit(rate: u64, burst: u64, version: u64) -> Limit {
         full: false,
         expires: Nanos::MAX,
     }
+}
+
+/// A contract for all subjects of a namespace: a bucket of `rate` a second, and `burst` at once.
+pub fn contract(namespace: &str, rate: u64, burst: u64) -> Contract {
+    let rule = Rule::Bucket { rate_micro: rate * MICRO, burst_micro: burst * MICRO, max_debt_micro: 0 };
+    let policies = vec![Policy { name: "burst".into(), rule }];
+    Contract { namespace: namespace.into(), subject: "*".into(), policies, shadow: false, starts_full: true }
 }
 
 pub fn ok() -> Frame {

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use srtm_limits::contract::Contract;
-use srtm_limits::policy::{Policy, Rule};
 
 use super::mqtt::client::{Client, publish_5};
 use super::pair::*;
@@ -11,13 +12,7 @@ use crate::keys::ConnKey;
 use crate::limiter::contracts::Terms;
 use crate::protocol::mqtt::version::Version;
 use crate::queueing::topic::Limit;
-
-/// A bucket of `rate` a second, and `burst` at once, for each subject of a namespace.
-fn contract(namespace: &str, rate: u64, burst: u64) -> Contract {
-    let rule = Rule::Bucket { rate_micro: rate * MICRO, burst_micro: burst * MICRO, max_debt_micro: 0 };
-    let policies = vec![Policy { name: "burst".into(), rule }];
-    Contract { namespace: namespace.into(), subject: "*".into(), policies, shadow: false, starts_full: true }
-}
+use crate::time::Nanos;
 
 /// A topic with room for everybody, whose publishers may send two messages at once and one each 100 ms.
 fn sensors() -> Pair {
@@ -277,4 +272,32 @@ fn a_consumer_goes_on_within_a_second_once_its_contract_is_wider_or_gone() {
     pair.engine.set_terms("t", Terms::default());
     pair.advance(S);
     assert_eq!(pair.bodies(key).len(), 7);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, rng_seed: RngSeed::Fixed(29), failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// What passes is what one exact bucket lets through, on whatever connection and topic it comes: never more than
+    /// burst + rate * t, and never less than all that fits.
+    #[test]
+    fn what_a_publisher_gets_through_is_its_bucket(
+        steps in prop::collection::vec((0..300 * MS, 0..3usize, any::<bool>(), 1..3u64), 1..60),
+    ) {
+        let mut pair = sensors();
+        pair.limit("u", Limit { full: true, ..limit(1_000, 100, 1) });
+        pair.engine.set_terms("u", Terms { publishers: "sensors".into(), ..Terms::default() });
+        let keys = [pair.connect_as("1"), pair.connect_as("1"), pair.connect_as("1")];
+        let (mut used, mut last) = (0, pair.now); // in ns of the rate: 100 ms a message
+        for (pause, key, on_u, count) in steps {
+            pair.advance(pause);
+            used = (used - (pair.now - last)).max(0);
+            last = pair.now;
+            let cost = count as Nanos * 100 * MS;
+            let fits = used + cost <= 200 * MS;
+            let bodies = vec!["x"; count as usize];
+            let answer = pair.ask(keys[key], mpub(if on_u { "u" } else { "t" }, &bodies));
+            prop_assert_eq!(answer == [ok()], fits, "{:?} with {} used", answer, used);
+            used += if fits { cost } else { 0 };
+        }
+    }
 }

@@ -52,6 +52,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => topic.clone().prop_map(Operation::Delete),
         1 => topic.clone().prop_map(Operation::DeleteChannel),
         1 => topic.clone().prop_map(Operation::Publishers),
+        1 => (topic.clone(), 0..4u64).prop_map(|(topic, burst)| Operation::Contract(topic, burst)),
         1 => topic.prop_map(publish_by_http),
         2 => Just(Operation::Turn),
     ]
