@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from srtm.contracts.contract import Contract
 from srtm.contracts.policy import Bucket, Concurrency, Log, Pace, Policy, Window
@@ -27,6 +27,17 @@ class Now(NamedTuple):
         return Now(self.mono + ns, self.wall + ns)
 
 
+def given_back(taken: list[tuple[int, int]], back: int) -> list[tuple[int, int]]:
+    """Return what is left of ``taken``, (when, cost) in order, after ``back`` is given back of the newest."""
+    left = list(taken)
+    while back > 0 and left:
+        when, cost = left.pop()
+        if cost > back:
+            left.append((when, cost - back))
+        back -= cost
+    return left
+
+
 class Meter(ABC):
     """What one subject has used of one policy."""
 
@@ -39,6 +50,14 @@ class Meter(ABC):
     @abstractmethod
     def take(self, cost: int, now: Now) -> None:
         """Take ``cost``, which was allowed."""
+
+    @abstractmethod
+    def correct(self, more: int, now: Now) -> None:
+        """Take ``more`` after the fact, whether it is there or not; below 0: give back."""
+
+    @abstractmethod
+    def change(self, policy: Any, now: Now) -> None:
+        """Go on under a changed policy of the same kind. It mints nothing."""
 
     @abstractmethod
     def remaining(self, now: Now) -> int:
@@ -72,10 +91,18 @@ class BucketMeter(Meter):
     """The token bucket. ``srtm.token_bucket.bucket`` has the law; this one has no queue."""
 
     def __init__(self, policy: Bucket | Pace, full: bool, now: Now) -> None:
-        self._rate, self._burst = policy.rate_micro, policy.burst_micro * UNITS_PER_MICRO
+        self._set(policy)
         self._fill, self._at = self._burst if full else 0, now.mono
-        self._max_debt = policy.max_debt_micro * UNITS_PER_MICRO if isinstance(policy, Bucket) else None
         self.longest_ns = 10**24  # a rate of a millionth fills a burst of 1e9 in longer than a clock can say
+
+    def _set(self, policy: Bucket | Pace) -> None:
+        self._rate, self._burst = policy.rate_micro, policy.burst_micro * UNITS_PER_MICRO
+        self._max_debt = policy.max_debt_micro * UNITS_PER_MICRO if isinstance(policy, Bucket) else None
+
+    def change(self, policy: Bucket | Pace, now: Now) -> None:
+        fill = self.fill(now)
+        self._set(policy)
+        self._put(min(fill, self._burst), now)
 
     def fill(self, now: Now) -> int:
         """Units at ``now``."""
@@ -112,6 +139,10 @@ class PaceMeter(BucketMeter):
         super().__init__(policy, full, now)
         self._max_wait = policy.max_wait_ns
 
+    def change(self, policy: Bucket | Pace, now: Now) -> None:
+        super().change(policy, now)
+        self._max_wait = policy.max_wait_ns if isinstance(policy, Pace) else 0
+
     def allows(self, cost: int, now: Now) -> bool:
         wait = self.wait_ns(cost, now)
         return wait is not None and wait <= self._max_wait
@@ -125,10 +156,21 @@ class WindowMeter(Meter):
     """Counts by slice. ``weighted``: the slice that leaves counts by the part that is still inside."""
 
     def __init__(self, policy: Window, taken: Iterable[tuple[int, int]] = ()) -> None:
+        self._set(policy)
+        self._taken = list(taken)  # (number of the slice, cost)
+
+    def _set(self, policy: Window) -> None:
         self._policy = policy
         self._slice_ns = policy.window_ns // policy.slices
-        self._taken = list(taken)  # (number of the slice, cost)
         self.longest_ns = policy.window_ns + 2 * self._slice_ns
+
+    def change(self, policy: Window, now: Now) -> None:
+        old, current = self._policy, self._slice(now)[0]
+        inside = sum(cost for number, cost in self._taken if 0 <= current - number < old.slices + old.weighted)
+        self._set(policy)
+        if (policy.window_ns, policy.slices, policy.aligned) != (old.window_ns, old.slices, old.aligned):
+            self._taken = []
+            self.take(inside, now)
 
     def _slice(self, now: Now) -> tuple[int, int]:
         """The slice of now, and the ns of it that have passed.
@@ -164,7 +206,15 @@ class WindowMeter(Meter):
             current, _ = self._slice(now)
             oldest = current - self._policy.slices
             self._taken = [(number, taken) for number, taken in self._taken if oldest <= number <= current]
-            self._taken.append((current, cost))
+            before = self._taken.pop()[1] if self._taken and self._taken[-1][0] == current else 0
+            self._taken.append((current, before + cost))
+
+    def correct(self, more: int, now: Now) -> None:
+        """Take ``more`` after the fact; below 0: give back, of the newest first."""
+        if more > 0:
+            self.take(more, now)
+        else:
+            self._taken = given_back(self._taken, -more)
 
     def remaining(self, now: Now) -> int:
         return max(0, self._policy.quota * self._slice_ns - self._used(now)) // self._slice_ns
@@ -177,9 +227,15 @@ class LogMeter(Meter):
     """A time for each request."""
 
     def __init__(self, policy: Log) -> None:
-        self._policy = policy
         self._taken: list[tuple[int, int]] = []  # (instant, cost)
+        self._set(policy)
+
+    def _set(self, policy: Log) -> None:
+        self._policy = policy
         self.longest_ns = policy.window_ns
+
+    def change(self, policy: Any, now: Now) -> None:  # noqa: ARG002
+        self._set(policy)
 
     def _used(self, now: Now) -> int:
         return sum(cost for at, cost in self._taken if at > now.mono - self._policy.window_ns)
@@ -189,7 +245,15 @@ class LogMeter(Meter):
 
     def take(self, cost: int, now: Now) -> None:
         if cost:
+            self._taken = [each for each in self._taken if each[0] > now.mono - self._policy.window_ns]
             self._taken.append((now.mono, cost))
+
+    def correct(self, more: int, now: Now) -> None:
+        """Take ``more`` after the fact; below 0: give back, of the newest first."""
+        if more > 0:
+            self.take(more, now)
+        else:
+            self._taken = given_back(self._taken, -more)
 
     def remaining(self, now: Now) -> int:
         return max(0, self._policy.quota - self._used(now))
@@ -198,11 +262,21 @@ class LogMeter(Meter):
         return self._used(now) == 0
 
 
+def _as_log(policy: Concurrency) -> Log:
+    return Log(name=policy.name, quota=policy.quota, window_ns=policy.expires_ns)
+
+
 class ConcurrencyMeter(LogMeter):
     """Open requests, each until it is released or expires."""
 
     def __init__(self, policy: Concurrency) -> None:
-        super().__init__(Log(name=policy.name, quota=policy.quota, window_ns=policy.expires_ns))
+        super().__init__(_as_log(policy))
+
+    def change(self, policy: Concurrency, now: Now) -> None:  # noqa: ARG002
+        self._set(_as_log(policy))
+
+    def correct(self, more: int, now: Now) -> None:
+        """An open request is one, whatever it came to."""
 
     def release(self, at: int, cost: int) -> None:
         """End the request of ``cost`` that began at ``at``. Raises ValueError if there is none."""
@@ -239,17 +313,21 @@ class ReferenceLimiter:
 
     def check(self, subject: str, cost: int, now: Now) -> Verdict:
         """Ask all policies for ``cost``, and take it from all or from none."""
-        meters = self.meters(subject, now)
-        allowed = [meter.allows(cost, now) for meter in meters]
-        waits = [meter.wait_ns(cost, now) for meter in meters]
-        if all(allowed):
-            for each in meters:
-                each.take(cost, now)
-        said = tuple(
-            PolicyVerdict(policy.name, fits, each.remaining(now), wait, each.reset_ns(now))
-            for policy, each, fits, wait in zip(self._contract.policies, meters, allowed, waits, strict=True)
-        )
-        asked = [policy.wait_ns for policy in said if all(allowed) or not policy.allowed]
-        longest = None if None in asked else max(wait for wait in asked if wait is not None)
-        passes = all(allowed) or self._contract.shadow
-        return Verdict(passes, self._contract, said, longest, None, shadowed=passes and not all(allowed))
+        return decided(self._contract, self.meters(subject, now), cost, now)
+
+
+def decided(contract: Contract, meters: list[Meter], cost: int, now: Now, *, takes: bool = True) -> Verdict:
+    """Ask all meters of a subject for ``cost``, and take it from all or from none; or only ask."""
+    allowed = [meter.allows(cost, now) for meter in meters]
+    waits = [meter.wait_ns(cost, now) for meter in meters]
+    if all(allowed) and takes:
+        for each in meters:
+            each.take(cost, now)
+    said = tuple(
+        PolicyVerdict(policy.name, fits, each.remaining(now), wait, each.reset_ns(now))
+        for policy, each, fits, wait in zip(contract.policies, meters, allowed, waits, strict=True)
+    )
+    asked = [policy.wait_ns for policy in said if all(allowed) or not policy.allowed]
+    longest = None if None in asked else max(wait for wait in asked if wait is not None)
+    passes = all(allowed) or contract.shadow
+    return Verdict(passes, contract, said, longest, None, shadowed=passes and not all(allowed))

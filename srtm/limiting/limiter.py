@@ -1,4 +1,4 @@
-"""A limiter of contracts in this process. The core in Rust decides; this keeps the contracts and the clocks.
+"""A limiter of contracts in this process. A core decides, in Rust where it is built; this keeps contracts and clocks.
 
 Every method may be called from any thread, and from any event loop: a decision takes some microseconds and never waits.
 """
@@ -10,10 +10,17 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from srtm._native import Limiter as Core
 from srtm.contracts.contract import LONGEST_SUBJECT, Contract
 from srtm.contracts.verdict import PolicyVerdict, Verdict
-from srtm.errors import BadInput, NotFound
+from srtm.errors import NATIVE, BadInput, NotFound
+
+try:
+    from srtm._native import Limiter as Core
+except ImportError as absent:
+    if absent.name != NATIVE:
+        raise
+    # slower, and there for a program; the limit service needs the extension for its other protocols
+    from srtm.limiting.python_core import Limiter as Core  # type: ignore[assignment]
 
 MOST_SUBJECTS = 1_000_000  # of a namespace: some 64 MB with one bucket each
 MOST_COST = 2**32 - 1
