@@ -43,8 +43,8 @@ class GrpcServer:
         connection = _Connection(stream)
         try:
             await self._answer_all(connection)
-        except trio.BrokenResourceError:
-            return  # the client went away
+        except* trio.BrokenResourceError:
+            pass  # the client went away
         finally:
             with trio.move_on_after(_GOODBYE_S, shield=True):
                 await connection.end()

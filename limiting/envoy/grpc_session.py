@@ -213,13 +213,12 @@ class GrpcSession:
     def _send(self, stream: int, data: bytes, is_last: bool) -> None:
         """Send what the peer's window takes, and keep the rest until it takes more."""
         try:
-            window = self._h2.local_flow_control_window(stream)
-            now = data[: max(0, min(window, self._h2.max_outbound_frame_size))]
-            if now:
-                self._h2.send_data(stream, now)
-            rest = data[len(now) :]
-            if rest:
-                self._unsent[stream] = rest, is_last
+            while data and (window := self._h2.local_flow_control_window(stream)) > 0:
+                size = min(window, self._h2.max_outbound_frame_size)
+                self._h2.send_data(stream, data[:size])
+                data = data[size:]
+            if data:
+                self._unsent[stream] = data, is_last
             elif is_last:
                 self._h2.send_headers(stream, [("grpc-status", "0")], end_stream=True)
         except (StreamClosedError, ProtocolError):

@@ -85,6 +85,7 @@ class Decisions:
         self._contracts: dict[tuple[str, str], Contract] = {}
         self._groups: dict[tuple[str, str], Group] = {}
         self._tags: dict[bytes, Group] = {}
+        self._exact: set[tuple[str, str]] = set()  # contracts whose checks may wait for another node
         self._removed: set[str] = set()
         self._runs = False  # a contract that is put while it runs is new: nothing was taken here before
         self._names = nodes.members.numbers if nodes is not None else {}
@@ -156,6 +157,8 @@ class Decisions:
             most_subjects=self._most_subjects,
         )
         self._groups[contract.key] = self._tags[tag] = group
+        if mode == "exact":
+            self._exact.add(contract.key)
         self._flush(group)
 
     def _is_up(self, name: str) -> bool:
@@ -165,6 +168,7 @@ class Decisions:
         group = self._groups.pop(key, None)
         if group is not None:
             del self._tags[group.tag]
+            self._exact.discard(key)
             self._due.pop(group.tag, None)
 
     def remove(self, namespace: str, pattern: str) -> None:
@@ -225,7 +229,7 @@ class Decisions:
     @property
     def may_wait(self) -> bool:
         """Whether a check may wait for another node."""
-        return any(group.mode == "exact" for group in self._groups.values())
+        return bool(self._exact)
 
     async def check(
         self, namespace: str, subjects: Sequence[str], cost: int | Sequence[int], *, peek: bool = False

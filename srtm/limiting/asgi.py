@@ -56,9 +56,11 @@ class LimitMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection of the ASGI server."""
         if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-            if isinstance(self._limits, RemoteLimits):
-                await self._limits.aclose()
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                if isinstance(self._limits, RemoteLimits):
+                    await self._limits.aclose()
             return
         subject = self._subject(scope) if scope["type"] in ("http", "websocket") else None
         if subject is None:

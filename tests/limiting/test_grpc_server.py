@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -224,6 +226,34 @@ async def test_a_door_counts_who_is_inside() -> None:
     ours, theirs = memory_stream_pair()
     await door.admit(theirs)
     assert await ours.receive_some() == b"", "there is room again"
+
+
+@pytest.mark.slow
+async def test_a_client_that_breaks_off_stops_no_other(tmp_path: Path, clients: Callable[..., Client]) -> None:
+    async with service(tmp_path) as bound:
+        assert bound.grpc is not None
+        host, _, port = bound.grpc.rpartition(":")
+        for first in (b"", b"GET / HTTP/1.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"):
+            stream = await trio.open_tcp_stream(host, int(port))
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            await stream.send_all(first)
+            await stream.aclose()  # by a reset
+        said = await trio.to_thread.run_sync(clients(bound.grpc).should_rate_limit, asked())
+        assert said.overall_code == OK
+
+
+async def test_a_client_that_breaks_off_while_it_is_answered_is_forgotten() -> None:
+    async def decide(request: RateLimitRequest) -> RateLimitResponse:
+        raise AssertionError
+
+    ours, theirs = memory_stream_pair()
+
+    async def broken(data: bytes) -> None:
+        raise trio.BrokenResourceError
+
+    theirs.send_all = broken  # type: ignore[method-assign]
+    await GrpcServer(decide, lambda: False, None).serve(theirs)
+    assert await ours.receive_some() == b""
 
 
 async def test_a_call_that_waits_for_another_node_stops_no_other(autojump_clock: trio.testing.MockClock) -> None:

@@ -127,6 +127,18 @@ def test_an_answer_waits_for_the_peers_window() -> None:
     assert client.status()["grpc-status"] == "0"
 
 
+def test_an_answer_longer_than_a_frame_is_sent_whole() -> None:
+    client = Client()
+    client.h2.increment_flow_control_window(100_000)
+    stream = client.ask(framed(b""))
+    client.h2.increment_flow_control_window(100_000, stream)
+    client.exchange()
+    client.session.answer(stream, b"x" * 50_000)
+    client.exchange()
+    assert client.answers(stream) == framed(b"x" * 50_000)
+    assert client.status()["grpc-status"] == "0"
+
+
 def test_a_peer_that_gave_up_is_answered_nothing() -> None:
     client = Client(window=0)
     waits, gone = client.ask(framed(b"")), client.ask(framed(b""))

@@ -259,3 +259,18 @@ async def test_one_node_alone_decides_locally_and_says_so() -> None:
     assert (await alone.check("api", ["user"], 1)).decisive.mode == "local"
     with pytest.raises(BadInput, match="no peers"):
         alone.put(read_contract(contract(mode="replicated")))
+
+
+async def test_only_contracts_of_mode_exact_make_a_check_wait(autojump_clock: MockClock, rig: Rig) -> None:
+    rig.start("a", "replicated")
+    decisions = rig.running["a"]
+    assert not decisions.may_wait
+    decisions.put(read_contract(contract(subject="exact:*", mode="exact")))
+    assert decisions.may_wait
+    assert decisions.is_limited("api", "exact:1")
+    assert not decisions.is_limited("other", "exact:1")
+    decisions.put(read_contract(contract(subject="exact:*", mode="local")))
+    assert not decisions.may_wait
+    decisions.put(read_contract(contract(subject="exact:*", mode="exact")))
+    decisions.remove("api", "exact:*")
+    assert not decisions.may_wait
