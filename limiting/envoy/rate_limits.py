@@ -93,7 +93,11 @@ def _checked(request: RateLimitRequest) -> RateLimitRequest:
         raise BadInput("domain", request.domain, "must not be empty")
     if not 1 <= len(request.descriptors) <= MOST_DESCRIPTORS:
         raise BadInput("descriptors", len(request.descriptors), f"must be 1 to {MOST_DESCRIPTORS}")
+    if request.hits < 0:
+        raise BadInput("hits_addend", request.hits, "must not be below 0")
     for place, descriptor in enumerate(request.descriptors):
+        if (descriptor.hits or 0) < 0:
+            raise BadInput(f"descriptors[{place}].hits_addend", descriptor.hits, "must not be below 0")
         if not descriptor.entries or not all(key for key, _ in descriptor.entries):
             raise BadInput(f"descriptors[{place}].entries", list(descriptor.entries), "must have one entry, each a key")
         if descriptor.has_limit:

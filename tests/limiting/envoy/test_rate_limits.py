@@ -184,7 +184,9 @@ def test_a_response_in_json_has_what_is_not_zero() -> None:
     }
 
 
-def test_an_addend_in_json_that_is_no_number_is_refused() -> None:
-    document = {"domain": "d", "descriptors": [{"entries": [{"key": "k"}], "hitsAddend": "many"}]}
-    with pytest.raises(BadInput, match="hitsAddend"):
+@pytest.mark.parametrize(("own", "usual"), [("many", 0), (-1, 0), (1, -1)])
+def test_an_addend_in_json_that_cannot_be_is_refused(own: int | str, usual: int) -> None:
+    descriptors = [{"entries": [{"key": "k"}], "hitsAddend": own}]
+    document = {"domain": "d", "descriptors": descriptors, "hitsAddend": usual}
+    with pytest.raises(BadInput, match="hits"):
         msgspec.convert(document, JsonRequest).request()
