@@ -61,8 +61,9 @@ async def test_a_slow_reader_gets_every_answer_over_a_real_socket() -> None:
             nursery.start_soon(server.serve, theirs)
             nursery.start_soon(ask)
             await trio.testing.wait_all_tasks_blocked()
-            async for chunk in ours:
-                said += chunk
+            async with ours:
+                async for chunk in ours:
+                    said += chunk
     assert said == b"+PONG\r\n" * count
 
 
