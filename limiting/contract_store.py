@@ -60,6 +60,7 @@ class ContractStore:
         self._namespaces: set[str] = set()
         self._kept: dict[tuple[str, str], Versioned] = {}  # with those of ``submit`` that are not in force yet
         self._version = 0
+        self._submitting = trio.Lock()
         if self._file is not None:
             self._load(self._file)
 
@@ -120,8 +121,10 @@ class ContractStore:
         Returns the contracts as they are kept. Raises BadInput, Unavailable.
         """
         wanted = list(contracts)
-        made = await in_portions(self._served(each) for each in wanted if self._changes(each))
-        self._keep([each._replace(version=self._version + 1) for each in made])
+        async with self._submitting:
+            made = await in_portions(self._served(each) for each in wanted if self._changes(each))
+            if made:
+                await self._keep_apart(made)
         kept = [self._kept[contract.key] for contract in wanted]
         for number, versioned in enumerate(kept):
             if self._kept.get(versioned.contract.key) is versioned is not self._all.get(versioned.contract.key):
@@ -140,12 +143,31 @@ class ContractStore:
 
     def _keep(self, made: Collection[Versioned]) -> None:
         """Write contracts to the file before they are in force. Raises BadInput, Unavailable."""
-        after = self._kept | {versioned.contract.key: versioned for versioned in made}
-        if len(after) > MOST_CONTRACTS:
-            raise BadInput("contracts", len(after), f"must be at most {MOST_CONTRACTS} in all")
+        after = self._after(made)
         if made:
             self._save(after, self._version + 1)
             self._kept, self._version = after, self._version + 1
+
+    async def _keep_apart(self, made: Collection[Versioned]) -> None:
+        """As ``_keep``, written by a thread: again, if somebody else has made a version meanwhile."""
+        while True:
+            version = self._version + 1
+            after = self._after([each._replace(version=version) for each in made])
+            written = None
+            if self._file is not None:
+                written = await trio.to_thread.run_sync(_write, self._file.with_suffix(".submitted"), after, version)
+            if self._version + 1 == version:
+                break
+        if self._file is not None and written is not None:
+            _replace(written, self._file)
+        self._kept, self._version = after, version
+
+    def _after(self, made: Collection[Versioned]) -> dict[tuple[str, str], Versioned]:
+        """Raises BadInput."""
+        after = self._kept | {versioned.contract.key: versioned for versioned in made}
+        if len(after) > MOST_CONTRACTS:
+            raise BadInput("contracts", len(after), f"must be at most {MOST_CONTRACTS} in all")
+        return after
 
     def remove(self, namespace: str, pattern: str, expected: str | None = None) -> None:
         """Remove a contract and its subjects. Raises NotFound, Conflict, Unavailable."""
@@ -174,15 +196,26 @@ class ContractStore:
 
     def _save(self, contracts: dict[tuple[str, str], Versioned], version: int) -> None:
         """Replace the file, which is complete or not changed. Raises Unavailable."""
-        if self._file is None:
-            return
-        saved = _Written(version, [(each.version, each.document) for each in contracts.values()])
-        fresh = self._file.with_suffix(".new")
-        try:
-            with fresh.open("wb") as file:
-                file.write(msgspec.json.encode(saved))
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(self._file)
-        except OSError as error:
-            raise Unavailable(f"{self._file}: the contracts cannot be kept ({error.strerror})") from error
+        if self._file is not None:
+            _replace(_write(self._file.with_suffix(".new"), contracts, version), self._file)
+
+
+def _write(fresh: Path, contracts: dict[tuple[str, str], Versioned], version: int) -> Path:
+    """Write contracts to a file on disk. Raises Unavailable."""
+    saved = _Written(version, [(each.version, each.document) for each in contracts.values()])
+    try:
+        with fresh.open("wb") as file:
+            file.write(msgspec.json.encode(saved))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise Unavailable(f"{fresh}: the contracts cannot be kept ({error.strerror})") from error
+    return fresh
+
+
+def _replace(fresh: Path, file: Path) -> None:
+    """Raises Unavailable."""
+    try:
+        fresh.replace(file)
+    except OSError as error:
+        raise Unavailable(f"{file}: the contracts cannot be kept ({error.strerror})") from error

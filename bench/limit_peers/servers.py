@@ -31,9 +31,9 @@ def limit_service(folder: Path, contracts: str, *options: str) -> AbstractAsyncC
     return running("srtm limit serve", command, folder / "ours", resp, http, ready)
 
 
-def redis_server(folder: Path) -> AbstractAsyncContextManager[System]:
-    """A Redis that keeps nothing on disk. Raises Unavailable."""
-    address, _ = free_addresses()
+def redis_server(folder: Path, address: str | None = None) -> AbstractAsyncContextManager[System]:
+    """A Redis that keeps nothing on disk, at an address or at a free one. Raises Unavailable."""
+    address = address or free_addresses()[0]
     port = address.rpartition(":")[2]
     command = [program("redis-server"), "--bind", "127.0.0.1", "--port", port, "--save", "", "--dir", str(folder)]
     folder.mkdir(parents=True, exist_ok=True)

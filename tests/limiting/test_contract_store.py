@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.lowlevel
 import trio.testing
 
 from limiting.contract_store import ContractStore
@@ -103,8 +104,9 @@ async def test_a_change_while_many_are_submitted_stays(tmp_path: Path, nursery: 
     store = ContractStore(Decisions(limiter), tmp_path)
     wanted = [contract(pattern=f"user:{number}") for number in range(300)]
     nursery.start_soon(store.submit, wanted)
-    while not store.all():
-        await trio.lowlevel.checkpoint()
+    with trio.fail_after(30):
+        while not store.all():
+            await trio.lowlevel.checkpoint()
     newer = contract(9, pattern="user:299")
     same = contract(pattern="user:298")
     assert store.put(newer).contract == newer
@@ -118,11 +120,32 @@ async def test_a_change_while_many_are_submitted_stays(tmp_path: Path, nursery: 
     assert ContractStore(Decisions(Limiter()), tmp_path).all() == store.all()
 
 
+async def test_a_change_while_a_submission_is_written_stays_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ContractStore(Decisions(Limiter()), tmp_path)
+    run_sync, times = trio.to_thread.run_sync, 0
+
+    async def interrupted(*call: object) -> object:
+        nonlocal times
+        written = await run_sync(*call)  # type: ignore[call-overload]
+        times += 1
+        if times == 1:
+            store.put(contract(9, pattern="other"))
+        return written
+
+    monkeypatch.setattr(trio.to_thread, "run_sync", interrupted)
+    (kept,) = await store.submit([contract()])
+    assert (times, kept.version) == (2, 2)
+    again = ContractStore(Decisions(Limiter()), tmp_path)
+    assert [each.contract.subject for each in again.all()] == ["*", "other"]
+
+
 async def test_a_submission_that_cannot_be_served_or_kept_changes_nothing(tmp_path: Path) -> None:
     store = ContractStore(Decisions(Limiter()), tmp_path)
     with pytest.raises(BadInput, match="mode"):
         await store.submit([contract(), contract(pattern="user:*", mode="store")])
-    (tmp_path / "contracts.new").mkdir()
+    (tmp_path / "contracts.submitted").mkdir()
     with pytest.raises(Unavailable, match="cannot be kept"):
         await store.submit([contract()])
     assert store.all() == []

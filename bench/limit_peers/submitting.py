@@ -1,0 +1,39 @@
+"""Submits contract files to a limit service in turns, until it is ended: ``python -m bench.limit_peers.submitting``.
+
+A process of its own: it must not delay what measures the service. It prints how long each took, s.
+"""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import sys
+import time
+from pathlib import Path
+
+from srtm.errors import PeerError
+
+PATH = "/limit/v1/contracts"
+
+
+def submit(address: str, body: bytes) -> float:
+    """Put the contracts of a body in force, and return how long it took, s. Raises PeerError."""
+    begun = time.perf_counter()
+    link = http.client.HTTPConnection(address, timeout=120)
+    link.request("POST", PATH, body, {"Content-Type": "application/json"})
+    answer = link.getresponse()
+    content = answer.read()
+    link.close()
+    if answer.status != http.client.OK:
+        raise PeerError(f"{address}{PATH}: {answer.status} {content[:300]!r}")
+    return time.perf_counter() - begun
+
+
+def main(address: str, *files: str) -> None:
+    """Submit for ever."""
+    for body in itertools.cycle([Path(file).read_bytes() for file in files]):
+        print(f"{submit(address, body):.6f}", flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,31 @@
+"""The page of a store that goes away and contracts that change: each claim can fail."""
+
+from __future__ import annotations
+
+from bench.experiments.limits import limit_service
+from bench.experiments.limits.limit_service import KILLED, RELOAD, STOPPED, STORE, checks
+
+AWAY = {"before_ms": 0.4, "first_ms": 181.0, "then_ms": 0.2, "back_s": 1.1, "above": 0}
+GOOD = [
+    {"part": STORE, "how": STOPPED, **AWAY},
+    {"part": STORE, "how": KILLED, **AWAY},
+    {"part": RELOAD, "how": "before", **AWAY, "then_ms": 4.0},
+    {"part": RELOAD, "how": "while they change", **AWAY, "then_ms": 5.9},
+]
+
+
+def test_each_claim_can_fail() -> None:
+    assert all(check.kept for check in checks(GOOD))
+    for place, name, value in (
+        (0, "first_ms", 201.0),
+        (1, "then_ms", 1.1),
+        (1, "above", 4),
+        (0, "back_s", 2.1),
+        (3, "then_ms", 6.1),
+    ):
+        rows = [{**one, name: value} if number == place else one for number, one in enumerate(GOOD)]
+        assert sum(not check.kept for check in checks(rows)) == 1, name
+
+
+def test_the_column_names_are_those_of_rows() -> None:
+    assert set(limit_service.EXPERIMENT.columns.values()) == set(GOOD[0])
