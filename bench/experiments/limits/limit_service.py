@@ -8,8 +8,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 import msgspec
 import trio
@@ -34,14 +36,17 @@ CALM_CHECKS, CHECKS = 300, 2_000
 PROBES_S = 2.5  # so long it is away
 START_S = 2.0  # of the process that submits
 CONTRACTS, RATE, SECONDS = 10_000, 200.0, 20.0
+NUMBERS = ("before_ms", "first_ms", "then_ms", "back_s", "above")
 BENCH = [{"name": "p", "rate": 1_000, "burst": 1_000}]
 
 
 def figure(effort: Effort) -> Figure:
-    with tempfile.TemporaryDirectory() as folder:
-        rows = [trio.run(_without_store, Path(folder) / str(how == KILLED), how) for how in (STOPPED, KILLED)]
-        effort.step("the store went away, and came back")
-        rows += trio.run(_reloaded, Path(folder), effort)
+    rows: list[Row] = []
+    for number in range(effort.repetitions):
+        with tempfile.TemporaryDirectory() as folder:
+            rows += [trio.run(_without_store, Path(folder) / str(how == KILLED), how) for how in (STOPPED, KILLED)]
+            rows += trio.run(_reloaded, Path(folder), replace(effort, seed=effort.seed + number))
+    rows = middle(rows)
     return Figure(
         rows=rows,
         panels=[_panel(rows)],
@@ -164,6 +169,16 @@ def _row(part: str, how: str) -> Row:
     }
 
 
+def middle(rows: Sequence[Row]) -> list[Row]:
+    """The medians of all rounds."""
+    found = []
+    for part, how in dict.fromkeys((one["part"], one["how"]) for one in rows):
+        same = [one for one in rows if (one["part"], one["how"]) == (part, how)]
+        values = {name: [one[name] for one in same if one[name] is not None] for name in NUMBERS}
+        found.append({**_row(part, how), **{name: median(each) for name, each in values.items() if each}})
+    return found
+
+
 def checks(rows: Sequence[Row]) -> list[Check]:
     away = [one for one in rows if one["part"] == STORE]
     before, meanwhile = (one["then_ms"] for one in rows if one["part"] == RELOAD)
@@ -200,7 +215,7 @@ EXPERIMENT = Experiment(
     },
     run=figure,
     how="Measured",
-    runs="one run each",
+    runs="{repetitions} rounds, medians",
     sources=("limiting", "bench/limit_peers", "bench/experiments/limits", "srtm"),
-    full=Effort(seconds=0.0, repetitions=1),
+    full=Effort(seconds=0.0, repetitions=3),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.experiments.limits import limit_service
-from bench.experiments.limits.limit_service import KILLED, RELOAD, STOPPED, STORE, checks
+from bench.experiments.limits.limit_service import KILLED, RELOAD, STOPPED, STORE, checks, middle
 
 AWAY = {"before_ms": 0.4, "first_ms": 181.0, "then_ms": 0.2, "back_s": 1.1, "above": 0}
 GOOD = [
@@ -25,6 +25,11 @@ def test_each_claim_can_fail() -> None:
     ):
         rows = [{**one, name: value} if number == place else one for number, one in enumerate(GOOD)]
         assert sum(not check.kept for check in checks(rows)) == 1, name
+
+
+def test_rows_are_the_medians_of_rounds() -> None:
+    rounds = [{**GOOD[2], "then_ms": value, "above": None} for value in (4.0, 90.0, 5.0)]
+    assert middle(rounds) == [{**GOOD[2], "then_ms": 5.0, "above": None}]
 
 
 def test_the_column_names_are_those_of_rows() -> None:
