@@ -5,8 +5,9 @@ from __future__ import annotations
 from fastapi import Request
 
 from srtm.net.tokens import SCOPES, Scope, Tokens
+from srtm.web.browser import ASSETS, SESSION, authorization
 
-_OPEN = {"/healthz"}
+_OPEN = {"/healthz", "/", SESSION}  # and assets of the page
 _CHECKS = "/limit/v1/check"
 _CLIENTS = {_CHECKS, "/json", "/limit/v1/check-many", "/limit/v1/correct", "/limit/v1/release"}
 _ANY = {"/metrics", "/openapi.json", "/docs"}
@@ -21,9 +22,9 @@ class Access:
     async def check(self, request: Request) -> None:
         """Raises Unauthorized, Forbidden."""
         path = request.scope["path"]
-        if path in _OPEN:
+        if path in _OPEN or path.startswith(ASSETS):
             return
-        self._tokens.check(request.headers.get("Authorization"), scopes(path))
+        self._tokens.check(authorization(request), scopes(path))
 
 
 def scopes(path: str) -> tuple[Scope, ...]:

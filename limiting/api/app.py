@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 
@@ -11,6 +13,7 @@ from limiting.api.contract_routes import add_contract_routes
 from limiting.api.parts import Parts
 from limiting.api.subject_routes import add_subject_routes
 from srtm.version import __version__
+from srtm.web.browser import add_page, refuse_other_sites
 from srtm.web.refusals import CheckedFirst, add_refusals, refuse_two_lengths
 
 
@@ -19,8 +22,10 @@ def make_app(parts: Parts) -> FastAPI:
     app = FastAPIOffline(title="SRTM limit service", version=__version__, redoc_url=None)
     for add_routes in (add_check_routes, add_contract_routes, add_subject_routes):
         add_routes(app, parts)
+    add_page(app, Path(__file__).parent / "static", parts.config.tokens)
     add_refusals(app)
     if parts.config.tokens is not None:  # added later: runs earlier
         app.add_middleware(CheckedFirst, admit=Access(parts.config.tokens).check)
+    app.add_middleware(CheckedFirst, admit=refuse_other_sites)
     app.add_middleware(CheckedFirst, admit=refuse_two_lengths, closes=True)
     return app

@@ -63,6 +63,12 @@ class ContractsBody(msgspec.Struct, forbid_unknown_fields=True):
     contracts: list[msgspec.Raw]
 
 
+class FileBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A contract file."""
+
+    text: str
+
+
 def grant_text(grants: list[bytes]) -> str | None:
     """Return the grants of a check as text. None: there are none."""
     return base64.urlsafe_b64encode(b"".join(grants)).decode() if grants else None

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import FastAPI, Header, Request, Response
 
-from limiting.api.bodies import ContractsBody
+from limiting.api.bodies import ContractsBody, FileBody
 from limiting.api.parts import Parts
 from limiting.contract_store import Versioned
 from srtm.contracts.contract import check_distinct, read_contract
+from srtm.contracts.contract_file import read_contract_text
 from srtm.errors import BadInput
 from srtm.web.bodies import decoded, documented, in_portions, json_answer
 
@@ -38,6 +39,12 @@ def add_contract_routes(app: FastAPI, parts: Parts) -> None:
         )
         check_distinct(contracts)
         return await _listed(await store.submit(contracts), parts)
+
+    @app.post("/limit/v1/contract-files", openapi_extra=documented('`{"text"}`: a contract file in TOML.'))
+    async def read_file(request: Request) -> Response:
+        """The contracts of a contract file as the other routes take them. Nothing is put in force."""
+        body = await parts.body(request, FileBody)
+        return json_answer({"contracts": [contract.to_json() for contract in read_contract_text(body.text)]})
 
     @app.get("/limit/v1/contracts/{namespace}/{pattern:path}")
     async def show_contract(namespace: str, pattern: str) -> Response:

@@ -17,11 +17,18 @@ class _File(Schema):
 def read_contract_file(path: Path) -> list[Contract]:
     """Return the contracts of a file. Raises BadInput."""
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise BadInput("file", str(path), f"must be a file that can be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
         raise BadInput("file", str(path), "must be UTF-8") from error
+    return read_contract_text(text, str(path))
+
+
+def read_contract_text(text: str, shown: str = "(the text)") -> list[Contract]:
+    """Return the contracts of a file's text. ``shown``: its name in refusals. Raises BadInput."""
+    try:
+        document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise BadInput("file", str(path), f"must be TOML: {error}") from error
+        raise BadInput("file", shown, f"must be TOML: {error}") from error
     return read_contracts(parsed(_File, document).contracts)

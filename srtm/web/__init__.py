@@ -1,4 +1,4 @@
-"""Owns what services with an ASGI application share: serving it, bounded bodies, refusals as problem+json.
+"""Owns what services with an ASGI application share: serving it, bounded bodies, refusals as problem+json, pages.
 
 May import ``concurrency``, ``control`` and ``net``. Begin with ``serving``.
 """

@@ -76,8 +76,10 @@ async def refuse_other_sites(request: Request) -> None:
 
 
 def add_page(app: FastAPI, folder: Path, tokens: Tokens | None) -> None:
-    """Serve ``index.html`` of ``folder`` at ``/``, its other files below ``/page/``, and the session of the page."""
-    assets = {path.name: _Asset(path) for path in folder.iterdir() if path.suffix in _TYPES}
+    """Serve ``index.html`` of ``folder`` at ``/``, the session of the page, and below ``/page/`` its other files and
+    those that all pages share."""
+    shared = Path(__file__).parent / "assets"
+    assets = {path.name: _Asset(path) for each in (shared, folder) for path in each.iterdir() if path.suffix in _TYPES}
 
     @app.get("/", include_in_schema=False)
     async def page(request: Request) -> Response:

@@ -1,9 +1,10 @@
 // The frame: signs in, listens to the stream of news, and shows the page that the address names.
 
-import { session, signIn, signOut } from "/page/api.js";
+import { session, signOut } from "/page/api.js";
 import { broker } from "/page/broker.js";
 import { h, show } from "/page/dom.js";
 import { brokers, topics } from "/page/lists.js";
+import { askForToken } from "/page/sign_in.js";
 import { submit } from "/page/submit.js";
 import { topic } from "/page/topic.js";
 
@@ -57,42 +58,18 @@ function listen() {
   };
 }
 
-function askForToken(why) {
+function signOff(why) {
   if (stream) stream.close();
   if (shown && shown.close) shown.close();
   shown = null;
   document.getElementById("sign-out").hidden = true;
-  const field = h("input", { type: "password", id: "token", autocomplete: "current-password", required: true });
-  const said = h("p", { class: "refusal", role: "alert" }, why || "");
-  const enter = async (event) => {
-    event.preventDefault();
-    try {
-      await signIn(field.value.trim());
-      await begin();
-    } catch (error) {
-      show(said, error.message);
-    }
-  };
-  show(
-    main,
-    h(
-      "form",
-      { class: "card sign-in", onsubmit: enter },
-      h("h1", null, "Sign in"),
-      h("p", null, "The token of an operator, from the distributor's token file."),
-      h("label", { for: "token" }, "Token"),
-      field,
-      said,
-      h("button", { type: "submit" }, "Sign in"),
-    ),
-  );
-  field.focus();
+  askForToken(main, "distributor", why, begin);
 }
 
 async function begin() {
   try {
     const here = await session();
-    if (here.needed && here.name === null) return askForToken();
+    if (here.needed && here.name === null) return signOff();
     const out = document.getElementById("sign-out");
     out.hidden = !here.needed;
     out.title = here.needed ? `signed in as ${here.name}` : "";
@@ -108,9 +85,9 @@ async function begin() {
 
 document.getElementById("sign-out").addEventListener("click", async () => {
   await signOut();
-  askForToken();
+  signOff();
 });
-window.addEventListener("signed-out", () => askForToken("The token is not valid any more."));
+window.addEventListener("signed-out", () => signOff("The token is not valid any more."));
 window.addEventListener("hashchange", () => {
   route();
   main.focus();

@@ -1,9 +1,10 @@
 // One broker: its load and machine, its topics and channels, and how it is taken out of service.
 
-import { ask, brokerPath, get } from "/page/api.js";
+import { ask, get } from "/page/api.js";
 import { confirmed, working } from "/page/forms.js";
-import { ago, bar, facts, h, milliseconds, number, right, row, show, table, topicLink, whole, word } from "/page/dom.js";
+import { ago, bar, facts, h, milliseconds, number, right, row, show, table, whole, word } from "/page/dom.js";
 import { refusal } from "/page/lists.js";
+import { brokerPath, topicLink } from "/page/paths.js";
 
 export function broker(main, name) {
   const figures = h("section", { class: "card" });

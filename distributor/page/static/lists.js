@@ -2,8 +2,9 @@
 
 import { get } from "/page/api.js";
 import {
-  ago, bar, brokerLink, clock, h, milliseconds, number, right, row, show, table, topicLink, whole, word,
+  ago, bar, clock, h, milliseconds, number, right, row, show, table, whole, word,
 } from "/page/dom.js";
+import { brokerLink, topicLink } from "/page/paths.js";
 
 const SCREEN = 50;
 

@@ -1,8 +1,9 @@
 // Submits a topic file: TOML or JSON, with the CSV files that it names.
 
 import { ask } from "/page/api.js";
-import { h, show, topicLink } from "/page/dom.js";
+import { h, show } from "/page/dom.js";
 import { working } from "/page/forms.js";
+import { topicLink } from "/page/paths.js";
 import { planLines } from "/page/topic.js";
 
 const EXAMPLE = `name = "cars"

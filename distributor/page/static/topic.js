@@ -1,13 +1,14 @@
 // One topic: whether its promise is kept and why, its delays over time, its shares, publishers, decisions, changes.
 
-import { ask, get, topicPath } from "/page/api.js";
+import { ask, get } from "/page/api.js";
 import { lines, stacked } from "/page/charts.js";
 import { confirmed, field, working } from "/page/forms.js";
 import { map } from "/page/map.js";
 import {
-  ago, bar, brokerLink, clock, facts, h, milliseconds, number, right, row, show, table, whole, word,
+  ago, bar, clock, facts, h, milliseconds, number, right, row, show, table, whole, word,
 } from "/page/dom.js";
 import { refusal } from "/page/lists.js";
+import { brokerLink, topicPath } from "/page/paths.js";
 
 const PUBLISHERS = 100;  // of one screen
 

@@ -2,57 +2,28 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, expect
 
 from srtm.cluster.token_files import issue
+from tests.support.chromium import MARKS, PATIENCE_MS, PHONE, browser, page, served
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+__all__ = ["browser"]  # a fixture
+
 TOPIC = {"rate": 50, "burst": 5, "slo": {"percentile": 99, "latency_ms": 5}, "publishers": [{"count": 30, "rate": 1}]}
 BROKER = {"incarnation": "1", "srtm_version": "1", "tcp_address": "h:1", "http_address": "h:2", "mcap": 900}
-PATIENCE_MS = 20_000
-PHONE = {"width": 390, "height": 800}
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not here: Debian's package chromium brings it"),
-]
+pytestmark = MARKS
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        # --no-sandbox: containers do not let root have one; the page is our own.
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
-
-
-@contextmanager
-def running(folder: Path, *options: str) -> Iterator[str]:
+def running(folder: Path, *options: str) -> AbstractContextManager[str]:
     """A distributor's URL."""
-    command = [sys.executable, "-m", "srtm", "distributor", "--http-address", "127.0.0.1:0", "--fitting", "off"]
-    command += ["--store", f"sqlite:///{folder / 's.sqlite3'}", *options]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        try:
-            address = process.stderr.readline().split("http=")[1].strip()
-            rest = threading.Thread(target=process.stderr.read)  # a pipe that nobody reads would stop it
-            rest.start()
-            yield f"http://{address}"
-        finally:
-            process.terminate()
-            process.wait(20)
-            rest.join()
+    return served(["distributor", "--fitting", "off", "--store", f"sqlite:///{folder / 's.sqlite3'}", *options])
 
 
 @pytest.fixture(scope="module")
@@ -62,18 +33,6 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         httpx.post(f"{found}/v1/brokers/b1/sync", json=BROKER).raise_for_status()
         httpx.put(f"{found}/v1/topics/cars", json=TOPIC).raise_for_status()
         yield found
-
-
-@contextmanager
-def page(browser: Browser, **given: object) -> Iterator[tuple[Page, list[str]]]:
-    """A page, and what its console complained about."""
-    context = browser.new_context(**given)  # type: ignore[arg-type]  # of Playwright's many options
-    context.set_default_timeout(PATIENCE_MS)
-    opened, said = context.new_page(), []
-    opened.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
-    opened.on("pageerror", lambda error: said.append(str(error)))
-    yield opened, said
-    context.close()
 
 
 def test_it_shows_topics_brokers_and_events_and_complains_of_nothing(browser: Browser, url: str) -> None:

@@ -114,3 +114,29 @@ async def test_clients_may_ask_and_operators_may_do_all(
     assert statuses["none"] == (200 if path == "/healthz" else 401)
     assert statuses["weak"] == client_status
     assert statuses["secret"] not in (401, 403)
+
+
+async def test_a_contract_file_is_read_and_nothing_is_put_in_force(client: httpx.AsyncClient) -> None:
+    text = '[[contracts]]\nnamespace = "api"\nsubject = "x"\npolicies = [{ name = "a", rate = 1, burst = 2 }]\n'
+    read = await client.post("/limit/v1/contract-files", json={"text": text})
+    assert [contract["subject"] for contract in read.json()["contracts"]] == ["x"]
+    assert (await client.get("/limit/v1/contracts/api/x")).status_code == 404
+    for bad, field in ((text.replace("burst = 2", "burst = 0"), "contracts[0].policies[0].burst"), ("x", "file")):
+        refused = await client.post("/limit/v1/contract-files", json={"text": bad})
+        assert (refused.status_code, refused.json()["field"]) == (400, field)
+
+
+async def test_another_sites_page_changes_nothing_and_a_cookie_is_as_good_as_a_token(parts: Parts) -> None:
+    config = LimitConfig(tokens=Tokens.parsed("tokens", "operator ann o\nclient app c\n"))
+    transport = httpx.ASGITransport(app=make_app(Parts(parts.decisions, parts.contracts, config)))
+    async with httpx.AsyncClient(transport=transport, base_url="http://limit", cookies={"srtm_token": "o"}) as ann:
+        assert (await ann.get("/limit/v1/contracts")).status_code == 200
+        foreign = {"Sec-Fetch-Site": "cross-site"}
+        assert (await ann.put(PATH, json={"policies": [POLICY]}, headers=foreign)).status_code == 403
+        assert (await ann.put(PATH, json={"policies": [POLICY]})).status_code == 403
+        own = {"Sec-Fetch-Site": "same-origin"}
+        assert (await ann.put(PATH, json={"policies": [POLICY]}, headers=own)).status_code == 200
+    async with httpx.AsyncClient(transport=transport, base_url="http://limit", cookies={"srtm_token": "c"}) as app:
+        assert (await app.get("/limit/v1/contracts")).status_code == 403
+        assert (await app.get("/")).status_code == 200
+        assert (await app.get("/page/style.css")).status_code == 200

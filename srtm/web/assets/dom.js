@@ -54,10 +54,6 @@ const SIGNS = {
 export const word = (state) =>
   h("span", { class: `word ${state}` }, h("span", { "aria-hidden": "true" }, SIGNS[state] || "·"), ` ${state}`);
 
-export const topicLink = (name) => h("a", { href: `#/topics/${encodeURIComponent(name)}` }, name);
-
-export const brokerLink = (name) => h("a", { href: `#/brokers/${encodeURIComponent(name)}` }, name);
-
 // A bar of `part` of 1, with `mark` where a limit is.
 export function bar(part, label, kind = "") {
   const width = Math.max(0, Math.min(100, part * 100));

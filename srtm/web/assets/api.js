@@ -1,4 +1,4 @@
-// Talks to the distributor. A refusal is a Refusal with the sentence that people read.
+// Talks to the service that the page is of. A refusal is a Refusal with the sentence that people read.
 
 export class Refusal extends Error {
   constructor(status, problem) {
@@ -8,8 +8,8 @@ export class Refusal extends Error {
   }
 }
 
-export async function ask(method, path, body) {
-  const options = { method, headers: {}, credentials: "same-origin" };
+export async function ask(method, path, body, headers = {}) {
+  const options = { method, headers: { ...headers }, credentials: "same-origin" };
   if (body !== undefined) {
     options.headers["Content-Type"] = "application/json";
     options.body = JSON.stringify(body);
@@ -36,7 +36,3 @@ export async function signIn(token) {
 }
 
 export const signOut = () => ask("DELETE", "/session");
-
-export const topicPath = (name, rest = "") => `/v1/topics/${encodeURIComponent(name)}${rest}`;
-
-export const brokerPath = (name, rest = "") => `/v1/brokers/${encodeURIComponent(name)}${rest}`;
