@@ -163,3 +163,27 @@ fn renewed_rows_count_at_once_for_all_who_are_connected() {
     assert_eq!(http_publish(&mut pair, "c", "lanes"), "401");
     assert_eq!(http_publish(&mut pair, "new", "lanes"), "200");
 }
+
+#[test]
+fn what_waited_for_a_client_that_may_not_read_it_any_more_is_not_delivered() {
+    let mut pair = Pair::with(config());
+    let (mut ann, _) = mqtt_connect(&mut pair, "ann", "o");
+    let connect = |pair: &mut Pair| {
+        let mut client = Client::accept(pair);
+        let keeps = [5, 0xc0, 0, 60, 5, 0x11, 0, 0, 0, 60]; // not a clean start; kept for 60 s
+        let body = [&text("MQTT")[..], &keeps, &text("cars"), &text("cars"), &text("c")].concat();
+        assert_eq!(client.ask(pair, &packet(0x10, &body))[3], 0);
+        client
+    };
+    let mut cars = connect(&mut pair);
+    assert_eq!(cars.subscribe(&mut pair, "#", 1), 1);
+    cars.send(&mut pair, &[0xe0, 0]);
+    pair.turn();
+    for name in ["news/1", "news/2"] {
+        ann.publish_5(&mut pair, name, 1, 5, "y");
+    }
+    let rows = [(AccessAction::Read, "news*"), (AccessAction::Deny, "news/1")];
+    pair.engine.set_topic_rules(rules(&rows, &[("cars", "c"), ("ann", "o")]));
+    let mut back = connect(&mut pair);
+    assert_eq!(back.messages(&mut pair), [("news/2".to_owned(), "y".to_owned())]);
+}

@@ -131,6 +131,11 @@ impl Engine {
             self.mqtt.counters.expired += 1;
             return;
         };
+        // It may have waited since before a restart, when nobody knew what its client may read, or since before a change.
+        let object = self.object_of(heading.name);
+        if !self.mqtt.sessions.get(key).is_some_and(|session| session.may_read(heading.name, object)) {
+            return;
+        }
         let Some(target) = self.target_of(key, &heading) else { return };
         let mark = self.mark_of_name(heading.name, &body, now);
         let kept = (target.qos != Qos::AtMostOnce).then_some(message);
