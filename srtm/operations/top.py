@@ -53,7 +53,8 @@ def top(
         ask_distributor(distributor, token, partial(_watch, console), timeout_s=_WITHIN_S)
 
 
-async def _overview(rows: int, client: DistributorClient) -> dict[str, Json]:
+async def _overview(height: int, client: DistributorClient) -> dict[str, Json]:
+    rows = min(max(height, 1), _MOST)
     return {"topics": await client.overview("topics", rows), "brokers": await client.overview("brokers", rows)}
 
 
