@@ -143,7 +143,7 @@ def places_of_detectors(assignments: Json) -> list[str]:
 
 def shortcomings(lb: Side, srtm: Side) -> list[str]:
     """Why the demo failed; empty: every message arrived, the runs count, and SRTM waits no longer than lb."""
-    found = [f"{side.placement}: {reason}" for side in (lb, srtm) for reason in side.reasons]
+    found = [f"{side.placement} does not count: {reason}" for side in (lb, srtm) for reason in side.reasons]
     found += [f"{side.placement}: {side.lost} messages were lost" for side in (lb, srtm) if side.lost]
     if srtm.access_worst_p99_ms > lb.access_worst_p99_ms:
         found.append(

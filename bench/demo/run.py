@@ -11,7 +11,7 @@ that (``burst = "auto"``): of 200 simulated minutes SRTM keeps the promise in at
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -50,6 +50,7 @@ CLAIM = "Every message arrives, and SRTM's p99 access delay is at most that of a
 BROKERS = 3
 MCAP = 1_300.0  # msg/s a broker: 2,070 msg/s need two, and two have room for r = 2,277
 PLACEMENTS: tuple[Strategy, ...] = ("lb", "srtm")
+TRIES = 2  # of a run that does not count
 WARMUP_S = 2.0  # the second topic's bucket starts empty (nothing mints tokens) and fills at r - load: 207 tokens/s
 PLACED_WITHIN_S = 10.0
 
@@ -88,7 +89,7 @@ async def demonstrate(options: DemoOptions, people: Console) -> list[str]:
             progress.remove_task(step)
             for placement in PLACEMENTS:
                 run = _PlacementRun(running, {**document, "placement": placement}, promise, options, progress)
-                sides.append(await run.measure())
+                sides.append(await first_that_counts(run.measure, people))
     missing = shortcomings(*sides)
     await trio.to_thread.run_sync(draw, options.png, sides, promise)
     show(people, sides, promise)
@@ -99,6 +100,17 @@ async def demonstrate(options: DemoOptions, people: Console) -> list[str]:
     page = page_of(sides, promise, missing, started)
     hand_over(page, results, name=BLOCK, folder=options.document, json_file=options.json_file)
     return missing
+
+
+async def first_that_counts(measure: Callable[[], Awaitable[Side]], people: Console) -> Side:
+    """The first run that counts, else the last: what a busy machine did says nothing of a placement."""
+    side = await measure()
+    for _ in range(1, TRIES):
+        if not side.reasons:
+            break
+        people.print(f"{side.placement}: this run does not count ({'; '.join(side.reasons)}), so there is another")
+        side = await measure()
+    return side
 
 
 async def _burst(running: Cluster, document: Json) -> float:
@@ -231,6 +243,8 @@ def demo(
 
 def run_demo(options: DemoOptions) -> int:
     """0 if every message arrived, both runs are valid and SRTM's p99 access delay is at most that of lb; else 1.
+
+    A run that does not count is measured once more. If that does not count either nothing is shown, which is said.
 
     Raises BadInput at once for a file that cannot be written.
     """

@@ -6,14 +6,16 @@ import csv
 import json
 from dataclasses import replace
 from functools import cache
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from bench.data.sensors import PUBLISHERS_CSV, RATE_PER_S, TOPIC_TOML, read_detectors
 from bench.demo.placement_result import BrokerPart, Side, shortcomings, side_of, together
-from bench.demo.run import BROKERS, MCAP, WARMUP_S, DemoOptions, Protocol, run_demo
+from bench.demo.run import BROKERS, MCAP, WARMUP_S, DemoOptions, Protocol, first_that_counts, run_demo
 from bench.demo.view import draw, plain
 from bench.harness.cluster_runs.assigned_traffic import plan_of
 from bench.harness.cluster_runs.placed_run import penalty_of, without_warmup
@@ -138,9 +140,23 @@ def test_the_demo_passes_only_if_all_arrived_the_runs_count_and_srtm_waits_no_lo
     lb, srtm = delayed(side(placement="lb"), 20.0), delayed(side(), 2.0)
     assert shortcomings(lb, srtm) == []
     assert shortcomings(lb, replace(srtm, lost=1)) == ["srtm: 1 messages were lost"]
-    assert shortcomings(replace(lb, reasons=["late"]), srtm) == ["lb: late"]
+    assert shortcomings(replace(lb, reasons=["late"]), srtm) == ["lb does not count: late"]
     assert shortcomings(lb, delayed(srtm, 20.0)) == []
     assert "above that of lb: 20.01 ms, 20.00 ms" in shortcomings(lb, delayed(srtm, 20.01))[0]
+
+
+@pytest.mark.parametrize(("runs", "taken"), [(["", "late"], ""), (["late", ""], ""), (["late", "later", ""], "later")])
+async def test_a_run_that_does_not_count_is_measured_once_more_and_says_so(runs: list[str], taken: str) -> None:
+    said = Console(file=StringIO(), width=200)
+    left = iter(runs)
+
+    async def measure() -> Side:
+        reason = next(left)
+        return side(reasons=[reason] if reason else [])
+
+    assert (await first_that_counts(measure, said)).reasons == ([taken] if taken else [])
+    assert isinstance(said.file, StringIO)
+    assert ("this run does not count (late)" in said.file.getvalue()) == (runs[0] == "late")
 
 
 def test_the_promise_is_kept_or_broken_by_the_worst_broker() -> None:
