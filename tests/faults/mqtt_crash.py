@@ -1,0 +1,163 @@
+"""Kills a broker at random instants while MQTT clients publish to a durable session, and counts what it owes
+afterwards.
+
+Publishers use QoS 1. What a kill leaves without a PUBACK they send again, in order, to the next process. The reader's
+session outlives its connection, and in some lives it is away. Each message that was acknowledged must come. Of each
+publisher the first copies must come in the order in which they were sent.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion
+
+from srtm.cluster.cluster_file import pick_addresses
+from tests.support.broker_process import Process, process
+
+PUBLISHERS = 3
+WINDOW = 20  # messages of a publisher without an answer
+PATIENCE_S = 60.0
+_HOST = "127.0.0.1"
+
+
+@dataclass
+class Book:
+    """What was acknowledged and what came, {publisher: numbers}; ``came`` in order, with copies."""
+
+    acknowledged: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+    came: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    changed: threading.Condition = field(default_factory=threading.Condition)
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.acknowledged.values()))
+
+    def wait_until(self, goal: int) -> bool:
+        """Whether so many are acknowledged in time."""
+        with self.changed:
+            return self.changed.wait_for(lambda: self.count >= goal, PATIENCE_S)
+
+    @property
+    def lost(self) -> dict[int, list[int]]:
+        """{publisher: acknowledged numbers that did not come}, of those that miss any."""
+        missing = {one: sorted(numbers - set(self.came[one])) for one, numbers in self.acknowledged.items()}
+        return {one: numbers for one, numbers in missing.items() if numbers}
+
+    @property
+    def out_of_order(self) -> dict[int, list[tuple[int, int]]]:
+        """{publisher: (number, the one that came for the first time after it although it was sent before)}"""
+        parted = {}
+        for one, numbers in self.came.items():
+            firsts = list(dict.fromkeys(numbers))
+            if wrong := [(before, after) for before, after in itertools.pairwise(firsts) if after < before]:
+                parted[one] = wrong
+        return parted
+
+
+class Sender:
+    """One publisher through all lives of the broker."""
+
+    def __init__(self, number: int, book: Book) -> None:
+        self.number, self._book = number, book
+        self._next = 0
+        self._unanswered: list[int] = []  # in order
+
+    def connect(self, port: int) -> paho.Client:
+        """Sends what is unanswered again, then goes on: each answer lets it send another message."""
+        client = paho.Client(
+            CallbackAPIVersion.VERSION2, f"sender-{self.number}", reconnect_on_failure=False, clean_session=True
+        )
+        client.max_inflight_messages_set(WINDOW)
+        sent: dict[int, int] = {}  # {packet identifier: number}
+
+        def send(number: int) -> None:
+            sent[client.publish(f"crash/{self.number}", str(number), qos=1).mid] = number
+
+        def answered(_client: object, _data: object, identifier: int, _reason: object, _said: object) -> None:
+            number = sent.pop(identifier)
+            self._unanswered.remove(number)
+            with self._book.changed:
+                self._book.acknowledged[self.number].add(number)
+                self._book.changed.notify_all()
+            send(self._new())
+
+        def begin(*_: object) -> None:
+            for number in list(self._unanswered):
+                send(number)
+            while len(self._unanswered) < WINDOW:
+                send(self._new())
+
+        client.on_connect, client.on_publish = begin, answered
+        client.connect(_HOST, port)
+        client.loop_start()
+        return client
+
+    def _new(self) -> int:
+        self._unanswered.append(self._next)
+        self._next += 1
+        return self._unanswered[-1]
+
+
+def reader(port: int, book: Book) -> paho.Client:
+    """Whose session outlives its connections."""
+    client = paho.Client(CallbackAPIVersion.VERSION2, "reader", clean_session=False, reconnect_on_failure=False)
+    subscribed = threading.Event()
+
+    def note(_client: object, _data: object, message: paho.MQTTMessage) -> None:
+        with book.changed:
+            book.came[int(message.topic.rpartition("/")[2])].append(int(message.payload))
+            book.changed.notify_all()
+
+    client.on_message = note
+    client.on_subscribe = lambda *_: subscribed.set()
+    client.connect(_HOST, port)
+    client.subscribe("crash/#", qos=1)
+    client.loop_start()
+    assert subscribed.wait(PATIENCE_S), "no SUBACK"
+    return client
+
+
+def run(directory: Path, kills: int, seed: int) -> Book:
+    """Raises AssertionError where a broker does not start, or what it owes does not come in time."""
+    book, chance = Book(), random.Random(seed)
+    senders = [Sender(number, book) for number in range(PUBLISHERS)]
+    for life in range(kills):
+        with _living(directory) as (running, port):
+            listening = [reader(port, book)] if life == 0 or chance.random() < 0.6 else []
+            goal = book.count + chance.randrange(1, 600)
+            clients = [sender.connect(port) for sender in senders]
+            assert book.wait_until(goal), f"life {life}: {book.count} of {goal} messages were acknowledged"
+            running.process.kill()
+            _stop([*clients, *listening])
+    with _living(directory) as (_, port):
+        listening = [reader(port, book)]
+        with book.changed:
+            book.changed.wait_for(lambda: not book.lost, PATIENCE_S)
+        _stop(listening)
+    return book
+
+
+def _stop(clients: Sequence[paho.Client]) -> None:
+    for client in clients:
+        client.on_publish = client.on_connect = client.on_message = None
+        client.disconnect()
+        client.loop_stop()
+
+
+@contextmanager
+def _living(directory: Path) -> Iterator[tuple[Process, int]]:
+    """A broker on its data, and the port of its MQTT; ended by SIGKILL."""
+    [address] = pick_addresses(1, {})
+    flags = ("--mqtt-address", address, "--sync-every", "50", "--max-bytes-per-file", "64k")
+    with process(directory, *flags) as running:
+        running.wait_ready()
+        yield running, int(address.rpartition(":")[2])
