@@ -128,6 +128,23 @@ class Denied(msgspec.Struct, frozen=True, tag="denied"):
     times: int
 
 
+class MqttInterestChanged(msgspec.Struct, frozen=True, tag="mqtt_interest_changed"):
+    """What MQTT's subscribers want of other brokers has changed. Once, until ``Engine.mqtt_interest`` is called."""
+
+
+class LinkEnded(msgspec.Struct, frozen=True, tag="link_ended"):
+    """A link that ``Engine.open_link`` began under ``number`` is gone."""
+
+    number: int
+    reason: str
+
+
+class SubscribedEarly(msgspec.Struct, frozen=True, tag="subscribed_early"):
+    """``times`` subscriptions were answered though another broker did not know of them within 1 s."""
+
+    times: int
+
+
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
     """The engine cannot go on: the broker must end."""
 
@@ -151,6 +168,9 @@ Event = (
     | AcceptFailed
     | LimitReached
     | Denied
+    | MqttInterestChanged
+    | LinkEnded
+    | SubscribedEarly
     | Failed
 )
 

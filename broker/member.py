@@ -3,7 +3,7 @@ histories and token exchange have connections of their own, so that none waits f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import trio
@@ -11,6 +11,8 @@ import trio
 from broker.config import BrokerConfig
 from broker.history.uploader import HistoryUploader
 from broker.leases.gdrl_agent import GdrlAgent
+from broker.links.consuming_brokers import ConsumingBrokers
+from broker.links.keeper import LinkKeeper
 from broker.sync.loop import LocalBroker, Synchronizer
 from broker.sync.measurement_report import Recorder
 from broker.sync.measurements import Measurements
@@ -24,10 +26,19 @@ if TYPE_CHECKING:
 class Membership:
     """``start`` it once."""
 
-    def __init__(self, config: BrokerConfig, broker: LocalBroker, agent: GdrlAgent) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        broker: LocalBroker,
+        agent: GdrlAgent,
+        consuming: ConsumingBrokers,
+        keeper: LinkKeeper | None,
+    ) -> None:
         self._config = config
         self._broker = broker
         self._agent = agent
+        self._consuming = consuming
+        self._keeper = keeper  # None: no MQTT subscribers here
         self._followed = self._exchanged = 0  # changes of the topics in force that were passed on
         about, log = broker.about, broker.log
         self._measurements = Measurements(
@@ -45,6 +56,8 @@ class Membership:
     def start(self, nursery: trio.Nursery) -> None:
         for conversation in (self.synchronizer, self._measurements, self.histories, self._agent):
             nursery.start_soon(conversation.run)
+        if self._keeper is not None:
+            nursery.start_soon(self._keeper.run)
 
     def follow(self, measurements: Sequence[MeasurementRequest]) -> None:
         """Carry out what an answer asks for, besides the state that is in force."""
@@ -56,7 +69,12 @@ class Membership:
         if self._exchanged != holder.changes:
             self._exchanged = holder.changes
             self._agent.follow()
+            self._consuming.recheck()
             self.histories.note_shares(holder.applied)
+
+    def meet(self, addresses: Mapping[str, str]) -> None:
+        if self._keeper is not None:
+            self._keeper.follow(addresses)
 
     def send_again(self) -> None:
         """The present leader lacks the histories that were sent before."""

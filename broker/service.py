@@ -23,10 +23,12 @@ from broker import events, snapshot
 from broker.admin.context import AdminContext, tokens_of
 from broker.admin.forwarded_requests import ForwardedRequests
 from broker.admin.router import admin_handler
-from broker.config import BrokerConfig, EngineConfig
+from broker.config import MQTT_ADDRESSES, BrokerConfig, EngineConfig
 from broker.leases.contract_holder import ContractHolder
 from broker.leases.gdrl_agent import GdrlAgent
 from broker.leases.lease_holder import LeaseHolder
+from broker.links.consuming_brokers import ConsumingBrokers
+from broker.links.keeper import LinkKeeper
 from broker.member import Membership
 from broker.nsqd import metadata
 from broker.nsqd.authorization import Authorizer, auth_servers
@@ -57,6 +59,8 @@ from srtm.version import __version__
 
 if TYPE_CHECKING:
     from srtm._native import Engine
+
+_LOST_LINKS_PERIOD_S = 60.0
 
 
 async def serve(
@@ -123,6 +127,8 @@ class Broker:
         self._drain = Drain(config.name, engine, log, self._has_given_up_tokens)
         dice = random.Random(f"{config.name} {incarnation}")
         self._agent = GdrlAgent(config.name, engine, self._holder, self._connect_partner, dice, log)
+        self._consuming = self._make_consuming()
+        self._keeper = self._make_keeper()
         self._requests = ForwardedRequests(engine, admin_handler(self._admin_context()), log)
         self._membership = self._make_membership()
         self._synchronizer = None if self._membership is None else self._membership.synchronizer
@@ -158,6 +164,7 @@ class Broker:
             nursery.start_soon(self._follow_events, nursery)
             nursery.start_soon(self._topic_list_writer.keep)
             nursery.start_soon(self._lookups.run)
+            nursery.start_soon(self._drop_lost_links)
             if self._config.statsd.address:
                 nursery.start_soon(push, self._config.statsd, self._statsd_lines(), self._snapshot, self._log)
             nursery.start_soon(self._drain_to_the_end, nursery.cancel_scope)
@@ -212,6 +219,7 @@ class Broker:
             health=lambda: self._health.text,
             config=self._config,
             drain=self._drain,
+            consuming=self._consuming,
             answer_gdrl=self._agent.answer,
             gdrl_rounds=lambda: self._agent.rounds,
             gdrl_invalid_messages=lambda: self._agent.invalid_messages,
@@ -270,9 +278,37 @@ class Broker:
             throttling=self._processors.throttling,
             acceptance=self._acceptance,
             log=self._log,
+            wants_addresses=self._keeper is not None,
             note_disowned=partial(self._health.note, "name"),
         )
-        return Membership(self._config, broker, self._agent)
+        return Membership(self._config, broker, self._agent, self._consuming, self._keeper)
+
+    def _make_consuming(self) -> ConsumingBrokers:
+        settings = self._settings
+        return ConsumingBrokers(
+            self._engine,
+            self._holder.mqtt_filters,
+            tcp_address=format_address(self._broadcast_address, self._ports.tcp),
+            default_topic=settings.mqtt_topic,
+            makes_default=self._speaks_mqtt,
+            ready=settings.max_rdy_count,
+            patience_s=settings.mqtt_max_session_expiry_s,
+        )
+
+    def _make_keeper(self) -> LinkKeeper | None:
+        if not (self._config.distributors and self._speaks_mqtt):
+            return None
+        return LinkKeeper(self._config.name, self._engine, self._connect_partner, self._log)
+
+    @property
+    def _speaks_mqtt(self) -> bool:
+        return any(getattr(self._settings, name) for name in MQTT_ADDRESSES)
+
+    async def _drop_lost_links(self) -> None:
+        while True:
+            await trio.sleep(_LOST_LINKS_PERIOD_S)
+            for channel in self._consuming.drop_lost(trio.current_time()):
+                self._log.warning("a broker has not consumed for so long that its link is dropped", channel=channel)
 
     def _connect_partner(self, address: str) -> HttpClient:
         return HttpClient(f"http://{address}", token=self._config.token)
@@ -302,9 +338,11 @@ class Broker:
     def _handle_event(self, event: events.Event, nursery: trio.Nursery) -> None:
         match event:
             case events.TopicCreated(topic):
+                self._consuming.note_topic(topic)
                 nursery.start_soon(self._channel_discovery.discover, topic)
                 self._note_topic(topic)
             case events.TopicDeleted(topic):
+                self._consuming.forget_topic(topic)
                 self._channel_discovery.forget(topic)
                 self._holder.renew(topic)
                 self._note_topic(topic)
@@ -340,6 +378,14 @@ class Broker:
                 self._log.warning(event.in_words(), limit=limit, first=client, times=times)
             case events.Denied(action, client, name, times):
                 self._log.warning("clients are denied", action=action, first=client, name=name, times=times)
+            case events.MqttInterestChanged():
+                if self._keeper is not None:
+                    self._keeper.note_interest()
+            case events.LinkEnded(number, reason):
+                if self._keeper is not None:
+                    self._keeper.note_link_ended(number, reason)
+            case events.SubscribedEarly(times):
+                self._log.warning("clients were told that they are subscribed before all brokers know it", times=times)
             case events.Failed(reason):
                 raise InternalError(f"the engine cannot go on: {reason}")
 

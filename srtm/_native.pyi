@@ -192,6 +192,30 @@ class Engine:
         """
     def contracts(self) -> bytes:
         """Return what was asked of each contract as JSON (``broker.snapshot.Contract``)."""
+    def share_mqtt_interest(self, is_shared: bool) -> None:
+        """Set whether there are other brokers. If so, a new subscription is answered once they know of it."""
+    def mqtt_interest(self) -> bytes:
+        """Return what MQTT's subscribers want of other brokers, as JSON (``broker.links.interest.Interest``)."""
+    def settle_mqtt_interest(self, version: int) -> None:
+        """Say that all other brokers know this version of ``mqtt_interest``."""
+    def allow_links(self, broker: str, channel: str, key: str, filters: Sequence[str] | None, durable: bool) -> None:
+        """Let ``broker`` consume ``channel`` of any topic here if it shows ``key``.
+
+        The channels take messages whose names one of ``filters`` matches; None: all. ``durable``: nothing that they
+        take is acknowledged before it is on disk. Raises ValueError (no filter, no channel name).
+        """
+    def forbid_links(self, broker: str) -> None:
+        """End the links of ``broker``, and let it open none."""
+    def open_link(
+        self, number: int, fd: int, remote: str, broker: str, key: str, topic: str, channel: str, ready: int
+    ) -> None:
+        """Consume ``channel`` of ``topic`` over the connected socket ``fd``, which is the engine's from now on.
+
+        What comes goes to MQTT's subscribers here. ``remote`` is HOST:PORT, ``broker`` this broker's name, ``ready``
+        how many messages may be unanswered. The event ``link_ended`` with ``number`` tells of its end.
+        """
+    def close_link(self, number: int) -> bool:
+        """End a link that ``open_link`` began. False: it has ended."""
     def mqtt_sessions(self, most: int) -> bytes:
         """Return JSON: ``{"sessions": [...], "total": N}``, ``most`` of them at most, in no order."""
     def mqtt_session(self, client_id: str) -> bytes | None:

@@ -11,6 +11,7 @@ in the answer to a publish, the error E_RATE_LIMITED, the response ``_move_``, a
 
 from __future__ import annotations
 
+import hashlib
 import re
 import struct
 from collections.abc import Mapping, Sequence
@@ -238,6 +239,22 @@ def is_name(text: str) -> bool:
 def is_ephemeral(name: str) -> bool:
     """Whether the topic or channel ends with its last consumer: it is in memory only."""
     return name.endswith("#ephemeral")
+
+
+_LINK_CHANNEL = "srtm.link."
+
+
+def link_channel(broker: str) -> str:
+    """The channel that ``broker`` consumes at other brokers, for its MQTT subscribers."""
+    channel = f"{_LINK_CHANNEL}{broker}"
+    if is_name(channel):
+        return channel
+    return f"{_LINK_CHANNEL}{hashlib.sha256(broker.encode()).hexdigest()[:40]}"  # its name is too long
+
+
+def is_link_channel(channel: str) -> bool:
+    """Whether the channel is that of a link: no client consumes it, and other brokers have none of that name."""
+    return channel.startswith(_LINK_CHANNEL)
 
 
 def identify(settings: Mapping[str, object]) -> bytes:

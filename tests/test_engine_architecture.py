@@ -31,7 +31,7 @@ ARROWS: dict[str, set[str]] = {
     "telemetry": {"arrival", "limiter", "keys", "time", "timer"},
     "queueing": {"limiter", "protocol", "storage", "telemetry", *LEAVES},
     "scheduling": {"protocol", "queueing", "config", "event", "keys", "memory", "time", "timer"},
-    "mqtt": {"protocol", "queueing", "event", "keys", "time", "timer"},
+    "mqtt": {"protocol", "queueing", "event", "id", "keys", "time", "timer"},
     "clients": {
         "http",
         "limiter",
@@ -65,6 +65,7 @@ ARROWS: dict[str, set[str]] = {
         "engine",
         "http",
         "limiter",
+        "protocol",
         "scheduling",
         "storage",
         "telemetry",

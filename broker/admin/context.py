@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 from broker.config import BrokerConfig, EngineConfig
+from broker.links.consuming_brokers import ConsumingBrokers
 from broker.nsqd.kept_buckets import KeptBuckets
 from broker.sync.drain import Drain
 from srtm.control import GdrlAnswer, GdrlMessage, Throttling
@@ -43,6 +44,7 @@ class AdminContext:
     write_topics: Callable[[], Awaitable[None]]  # returns when the present list is on disk
     health: Callable[[], str]  # "OK", or "NOK - why"
     drain: Drain
+    consuming: ConsumingBrokers  # other brokers whose MQTT subscribers get what is published here
     answer_gdrl: Callable[[GdrlMessage], GdrlAnswer]  # to a message of another broker
     gdrl_rounds: Callable[[], int]  # since the start
     gdrl_invalid_messages: Callable[[], int]  # offers, answers and credits that made no sense, since the start

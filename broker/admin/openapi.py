@@ -55,6 +55,12 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         (409,),
         202,
     ),
+    ("PUT", "/v1/links/{name}"): Operation(
+        "For brokers: what the MQTT subscribers of one want of this one.",
+        control.LinkAnswer,
+        control.LinkRequest,
+        (400, 413),
+    ),
     ("POST", "/v1/gdrl/exchange"): Operation(
         "For brokers: tokens among the members of a topic.", control.GdrlAnswer, control.GdrlMessage, (400, 413)
     ),

@@ -14,6 +14,7 @@ from broker.admin.bucket import add_bucket_routes
 from broker.admin.context import AdminContext
 from broker.admin.drain_routes import add_drain_routes
 from broker.admin.gdrl import add_gdrl_routes
+from broker.admin.link_routes import add_link_routes
 from broker.admin.mqtt_routes import add_mqtt_routes
 from broker.admin.nsqd_routes import add_nsqd_routes, nsq_answer
 from broker.admin.options import add_option_routes
@@ -35,6 +36,7 @@ def admin_handler(context: AdminContext) -> Handler:
     add_bucket_routes(router, context)
     add_drain_routes(router, context)
     add_gdrl_routes(router, context)
+    add_link_routes(router, context)
     add_mqtt_routes(router, context)
     service = _ServiceRoutes(context)
     router.add("GET", "/metrics", service.metrics)

@@ -109,6 +109,10 @@ class LeaseHolder:
     def channels(self, topic: str) -> list[str]:
         return self._topics.all[topic].channels if topic in self._topics.all else []
 
+    def mqtt_filters(self, topic: str) -> list[str] | None:
+        """What gives a managed topic MQTT names besides its own. None: it is not managed."""
+        return self._topics.all[topic].mqtt_filters if topic in self._topics.all else None
+
     def hold(self, topics: Sequence[DesiredTopic], version: int) -> None:
         """At the start: hold the topics that the last incarnation left, from desired state ``version``, without
         tokens. Their publishers are not known yet, so none counts as unassigned."""

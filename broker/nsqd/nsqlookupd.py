@@ -23,7 +23,7 @@ from srtm.log import Log
 from srtm.net.address import format_address, parse_peer
 from srtm.net.decode_errors import UNREADABLE
 from srtm.net.http_client import HttpClient
-from srtm.protocol import is_ephemeral, is_name
+from srtm.protocol import is_ephemeral, is_link_channel, is_name
 
 MAGIC = b"  V1"
 PING_PERIOD_S = 15.0
@@ -63,7 +63,8 @@ def registrations(snapshot: Snapshot, only: Collection[str] | None = None) -> se
     """All topics, or those in ``only``, with their channels."""
     topics = [topic for topic in snapshot.topics if only is None or topic.topic_name in only]
     found = {Registration(topic.topic_name) for topic in topics}
-    return found | {Registration(t.topic_name, c.channel_name) for t in topics for c in t.channels}
+    channels = [(topic.topic_name, channel.channel_name) for topic in topics for channel in topic.channels]
+    return found | {Registration(*one) for one in channels if not is_link_channel(one[1])}
 
 
 def encode_identify(identity: Identity) -> bytes:

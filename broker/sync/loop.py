@@ -11,7 +11,7 @@ asked: the leader, if a standby names it. What has to outlive the process is on 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -70,6 +70,7 @@ class LocalBroker:
     throttling: Callable[[], Throttling]
     acceptance: Acceptance
     log: Log
+    wants_addresses: bool = False  # of the other brokers
     note_disowned: Callable[[str | None], object] = lambda _reason: None  # another broker has this name; None: no more
 
 
@@ -78,6 +79,9 @@ class SyncListener(Protocol):
 
     def follow(self, measurements: Sequence[MeasurementRequest]) -> None:
         """An answer is in force. ``measurements`` are to run."""
+
+    def meet(self, addresses: Mapping[str, str]) -> None:
+        """The cluster has brokers at other addresses than before, {broker: HTTP address}."""
 
     def send_again(self) -> None:
         """The present leader lacks what it was sent before."""
@@ -113,6 +117,7 @@ class Synchronizer:
         self._measurements: list[MeasurementRequest] = []  # of the latest answer
         self._saved = SyncState()  # what is in the state file
         self._names_peers = True  # the next sync says which brokers the cluster had
+        self._have_addresses = 0  # ``SyncAnswer.addresses_version`` of the latest answer
         self._sent_ns = 0  # CLOCK_BOOTTIME of the latest request
         self.is_settled = False  # the latest answer changed nothing: what is in force here is acknowledged
         self.last_sync_s: float | None = None  # trio time of the latest answer
@@ -278,6 +283,7 @@ class Synchronizer:
             peer_claims=self._saved.peer_claims if self._names_peers else {},
             names_peers=True,
             contracts=self._broker.contracts.version,
+            have_addresses=self._have_addresses if self._broker.wants_addresses else None,
         )
         if reports_all:
             seen = snapshot.take_raw(self._engine)
@@ -326,6 +332,9 @@ class Synchronizer:
         for move in answer.moves:
             self._engine.move_publisher(move.topic, move.publisher_id, move.address, move.version)
             self._told.note(move, trio.current_time())
+        if answer.addresses is not None:
+            self._have_addresses = answer.addresses_version
+            self._listener.meet(answer.addresses)
         self._measurements = answer.measurements
         self._listener.follow(answer.measurements)
         self.last_sync_s = trio.current_time()

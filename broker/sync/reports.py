@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ import msgspec
 from broker.snapshot import Bucket, Channel, Latencies, LatencyNs, Topic, decode_topic
 from broker.sync.remaining_messages import holds_messages
 from srtm.control import ChannelQueue, LatencyMs, SyncRequest, TopicLatency, TopicReport
+from srtm.protocol import is_link_channel
 
 MICRO = 1_000_000
 NS_PER_MS = 1e6
@@ -65,7 +66,7 @@ class Reports:
         before, now = self._now.get(name), next(map(decode_topic, topics), None)
         if before is None or now is None:
             return (before is None) != (now is None)
-        return before.channels != [channel.channel_name for channel in now.channels]
+        return before.channels != _names(now.channels)
 
     def note_one(self, name: str, topics: Sequence[msgspec.Raw], applied: Mapping[str, int]) -> None:
         """Take topic ``name`` only, which is in ``topics`` unless it is gone; all others are as noted last."""
@@ -119,8 +120,8 @@ def topic_report(topic: Topic, share_version: int) -> TopicReport:
         holds_messages=holds_messages(topic),
         rate=topic.bucket.rate_micro / MICRO if topic.bucket else 0.0,
         burst=topic.bucket.burst_micro / MICRO if topic.bucket else 0.0,
-        channels=[channel.channel_name for channel in topic.channels],
-        consumed=[channel.channel_name for channel in topic.channels if channel.client_count],
+        channels=_names(topic.channels),
+        consumed=_names(channel for channel in topic.channels if channel.client_count),
         last_60s=topic_latency(topic.latency.last_60s),
         since_start=topic_latency(topic.latency.since_start),
         recent=topic_latency(topic.latency.recent) if topic.latency.recent else None,
@@ -128,6 +129,11 @@ def topic_report(topic: Topic, share_version: int) -> TopicReport:
         network_ms=topic.network_ns / NS_PER_MS if topic.network_ns is not None else None,
         queues=[_queue(channel) for channel in topic.channels if channel.depth or channel.in_flight_count],
     )
+
+
+def _names(channels: Iterable[Channel]) -> list[str]:
+    """Without those of links, which other brokers have none of."""
+    return [channel.channel_name for channel in channels if not is_link_channel(channel.channel_name)]
 
 
 def _queue(channel: Channel) -> ChannelQueue:

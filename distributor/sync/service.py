@@ -5,6 +5,7 @@ Observations live here, one ``BrokerSession`` a broker; the authoritative state 
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
@@ -349,6 +350,7 @@ class SyncService:
             brokers=brokers,
             broker_claims=self._claims(brokers or {}),
             contracts=self._news_of_contracts(request),
+            **self._news_of_addresses(request),
         )
 
     def _news_of_contracts(self, request: SyncRequest) -> BrokerContracts | None:
@@ -360,6 +362,15 @@ class SyncService:
             encoded = desired.broker_contracts(now)
             self._encoded_contracts = now, encoded
         return encoded
+
+    def _news_of_addresses(self, request: SyncRequest) -> dict[str, object]:
+        """Where brokers are that live, unless the broker knows or does not ask."""
+        if request.have_addresses is None:
+            return {}
+        living = (each for each in self._registry.brokers.values() if not each.dead and each.http_address)
+        addresses = {each.name: each.http_address for each in sorted(living, key=lambda each: each.name)}
+        version = zlib.crc32(msgspec.json.encode(addresses))
+        return {"addresses_version": version} | ({} if version == request.have_addresses else {"addresses": addresses})
 
     def _news_of_brokers(self, name: str, request: SyncRequest) -> dict[str, str] | None:
         """The brokers of the cluster, unless ``name`` was told the same before."""

@@ -25,6 +25,7 @@ from srtm.control.histories import (
     TopicHistory,
     TopicTraits,
 )
+from srtm.control.links import LinkAnswer, LinkRequest
 from srtm.control.measurements import MeasuredTrace, MeasurementAnswer, MeasurementReport, MeasurementRequest, Promise
 from srtm.control.message import Control, check_broker_name
 from srtm.control.mqtt_views import MqttRetained, MqttSession, MqttSessions
@@ -76,6 +77,8 @@ __all__ = [
     "HistoryAnswer",
     "HistoryReport",
     "LatencyMs",
+    "LinkAnswer",
+    "LinkRequest",
     "Lookup",
     "MeasuredTrace",
     "MeasurementAnswer",

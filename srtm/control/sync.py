@@ -66,6 +66,7 @@ class SyncRequest(Control, frozen=True):
     contract_counts: list[ContractCounts] = []  # without ``reports_since`` all, else those that may differ
     names_peers: bool = False  # whether the broker knows what ``peers`` is
     peer_claims: dict[str, list[str]] = {}  # {broker of ``peers``: its ``claims``}, as told
+    have_addresses: int | None = None  # ``SyncAnswer.addresses_version`` of the addresses here; None: none are wanted
     wait_s: float = 0.0
 
 
@@ -175,6 +176,8 @@ class SyncAnswer(Control, frozen=True):
     brokers: dict[str, str] | None = None  # {broker: incarnation} that the cluster has; None: as told before
     broker_claims: dict[str, list[str]] = {}  # {broker of ``brokers``: its claims}, of those that state them
     contracts: BrokerContracts | None = None  # None: as before, or a distributor of an earlier version
+    addresses: dict[str, str] | None = None  # {broker: its HTTP address}, of all that live; None: as told before
+    addresses_version: int = 0  # differs for other addresses
     purged: list[str] = []  # topics removed since ``have_version``, to be deleted with their messages
 
 

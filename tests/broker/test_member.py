@@ -25,6 +25,7 @@ class Told:
     def __init__(self) -> None:
         self.histories: list[tuple[Any, Any]] = []
         self.exchanges = 0
+        self.rechecks = 0
         self.shares: list[dict[str, int]] = []
 
     def follow_histories(self, topics: Any, seldom: Any) -> None:
@@ -32,6 +33,9 @@ class Told:
 
     def follow(self) -> None:
         self.exchanges += 1
+
+    def recheck(self) -> None:
+        self.rechecks += 1
 
 
 @pytest.fixture
@@ -56,7 +60,7 @@ def membership(told: Told, holder: LeaseHolder, monkeypatch: pytest.MonkeyPatch)
     }
     config = BrokerConfig(name="b1", distributors=("http://d:4190",))
     broker = LocalBroker(name="b1", about=ABOUT, holder=holder, log=Log("b1", print), **parts)
-    made = Membership(config, broker, cast(Any, told))
+    made = Membership(config, broker, cast(Any, told), cast(Any, told), None)
     monkeypatch.setattr(made.histories, "follow", told.follow_histories)
     monkeypatch.setattr(made.histories, "note_shares", told.shares.append)
     return made

@@ -62,18 +62,23 @@ ARROWS = {
         "srtm.net "
         "srtm.protocol srtm.topics"
     ),
+    "broker.links": (
+        "broker.runtime broker.snapshot srtm._native srtm.concurrency srtm.control srtm.net srtm.protocol srtm.topics"
+    ),
     "broker.sync": (
         "broker.config broker.leases broker.nsqd broker.runtime broker.snapshot srtm._native srtm.concurrency "
-        "srtm.control srtm.net"
+        "srtm.control srtm.net srtm.protocol"
     ),
     "broker.admin": (
-        "broker.config broker.leases broker.nsqd broker.runtime broker.snapshot broker.stats broker.sync "
+        "broker.config broker.leases broker.links broker.nsqd broker.runtime broker.snapshot broker.stats broker.sync "
         "srtm._native srtm.control srtm.net srtm.protocol"
     ),
-    "broker.member": "broker.config broker.history broker.leases broker.sync srtm._native srtm.control srtm.net",
+    "broker.member": (
+        "broker.config broker.history broker.leases broker.links broker.sync srtm._native srtm.control srtm.net"
+    ),
     "broker.startup": "broker.config broker.events broker.runtime broker.sync srtm._native srtm.net",
     "broker.service": (
-        "broker.admin broker.config broker.events broker.leases broker.member broker.nsqd broker.runtime "
+        "broker.admin broker.config broker.events broker.leases broker.links broker.member broker.nsqd broker.runtime "
         "broker.snapshot broker.startup broker.stats broker.sync srtm._native srtm.control srtm.net"
     ),
     "broker.process": "broker.config broker.service srtm.net",

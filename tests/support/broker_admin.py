@@ -6,6 +6,7 @@ from broker.admin.context import AdminContext
 from broker.admin.forwarded_requests import request
 from broker.admin.router import admin_handler
 from broker.config import BrokerConfig, EngineConfig
+from broker.links.consuming_brokers import ConsumingBrokers
 from broker.nsqd.kept_buckets import KeptBuckets
 from broker.sync.drain import Drain
 from srtm.control import GdrlAnswer, Throttling
@@ -25,6 +26,15 @@ class Admin:
         self.log_settings = LogSettings()
         self.lookups = ["a:4160"]
         self.buckets = KeptBuckets(self.engine, self.note_change)
+        self.consuming = ConsumingBrokers(
+            self.engine,
+            lambda _topic: None,
+            tcp_address="127.0.0.1:4150",
+            default_topic="default",
+            makes_default=True,
+            ready=2_500,
+            patience_s=60.0,
+        )
         context = AdminContext(
             **{
                 "engine": self.engine,
@@ -42,6 +52,7 @@ class Admin:
                 "note_change": self.note_change,
                 "write_topics": self.write_topics,
                 "health": lambda: self.health,
+                "consuming": self.consuming,
                 "answer_gdrl": lambda _message: GdrlAnswer(accepted=False),
                 "gdrl_rounds": lambda: 12,
                 "gdrl_invalid_messages": lambda: 3,

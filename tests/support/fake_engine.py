@@ -43,6 +43,9 @@ class FakeEngine:
         self.config = msgspec.json.decode(config)
         self.calls: list[tuple[Any, ...]] = []
         self.topics: dict[str, FakeTopic] = {}
+        self.interest: dict[str, Any] = {"version": 1, "filters": [], "durable": False}
+        self.settled = 0
+        self.links: dict[int, tuple[object, ...]] = {}  # {number: what was said of it}, open
         self.mqtt: dict[str, dict[str, Any]] = {}  # {client id: its session, as ``srtm.control.MqttSession``}
         self.contracts_in_force: dict[tuple[str, str], dict[str, Any]] = {}
         self.contract_counts = {"allowed": 0, "refused": 0, "cost": 0}  # of each policy
@@ -275,6 +278,30 @@ class FakeEngine:
                 for one in self.contracts_in_force.values()
             ]
         )
+
+    def share_mqtt_interest(self, is_shared: bool) -> None:
+        self.calls.append(("share_mqtt_interest", is_shared))
+
+    def mqtt_interest(self) -> bytes:
+        return msgspec.json.encode(self.interest)
+
+    def settle_mqtt_interest(self, version: int) -> None:
+        self.settled = version
+
+    def allow_links(self, broker: str, channel: str, _key: str, filters: list[str] | None, durable: bool) -> None:
+        if any("#/" in one for one in filters or ()):
+            raise ValueError("filters: one is no topic filter of MQTT")
+        self.calls.append(("allow_links", broker, channel, filters, durable))
+
+    def forbid_links(self, broker: str) -> None:
+        self.calls.append(("forbid_links", broker))
+
+    def open_link(self, number: int, fd: int, *about: object) -> None:
+        os.close(fd)
+        self.links[number] = about
+
+    def close_link(self, number: int) -> bool:
+        return self.links.pop(number, None) is not None
 
     def mqtt_sessions(self, most: int) -> bytes:
         shown = [{**one, "filters": []} for one in self.mqtt.values()]

@@ -88,6 +88,17 @@ pub enum Event {
         name: String,
         times: u64,
     },
+    /// What subscribers want of other brokers has changed; once until Python looks.
+    MqttInterestChanged,
+    /// A connection to another broker is gone.
+    LinkEnded {
+        number: u64,
+        reason: String,
+    },
+    /// So many SUBSCRIBE were answered though another broker does not know of them.
+    SubscribedEarly {
+        times: u64,
+    },
     /// The reactor cannot go on.
     Failed {
         reason: String,

@@ -30,6 +30,8 @@ pub enum Timer {
     ServiceTime,
     /// When some of the topics that are watched are to be looked at.
     WatchList,
+    /// When answers to SUBSCRIBE have waited for other brokers for long enough.
+    Subscriptions,
     /// When a LEFT request may be answered.
     Departures,
 }

@@ -1,5 +1,6 @@
 //! `srtm._native.Engine`: a broker's data plane, as Python holds it.
 
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
@@ -8,12 +9,14 @@ use pyo3::types::PyBytes;
 use srtm_engine::engine;
 use srtm_engine::engine::leases::Renewal;
 use srtm_engine::http::answer::Answer;
-use srtm_engine::io::errors::{HandleError, RenewError};
+use srtm_engine::io::errors::{HandleError, LinkError, RenewError};
 use srtm_engine::io::handle::Handle;
 use srtm_engine::limiter::contracts::Terms;
 use srtm_engine::mqtt::managed_names::V3Excess;
 use srtm_engine::protocol::codec;
+use srtm_engine::protocol::link_frames::Opening;
 use srtm_engine::protocol::mqtt::topic_filter::Filter;
+use srtm_engine::queueing::link_interest::LinkInterest;
 use srtm_engine::queueing::topic::Limit;
 use srtm_engine::time::Nanos;
 use srtm_limits::contract::Contract;
@@ -294,6 +297,71 @@ impl Engine {
             true => Ok(()),
             false => Err(PyValueError::new_err("filters: one is no topic filter of MQTT")),
         }
+    }
+
+    fn share_mqtt_interest(&self, py: Python<'_>, is_shared: bool) -> PyResult<()> {
+        self.call(py, move |engine, _| engine.share_interest(is_shared))
+    }
+
+    fn mqtt_interest<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let interest = self.call(py, |engine, _| engine.interest())?;
+        Ok(PyBytes::new(py, &serde_json::to_vec(&interest).map_err(bad_value)?))
+    }
+
+    fn settle_mqtt_interest(&self, py: Python<'_>, version: u64) -> PyResult<()> {
+        self.call(py, move |engine, _| engine.settle_interest(version))
+    }
+
+    fn allow_links(
+        &self,
+        py: Python<'_>,
+        broker: String,
+        channel: &str,
+        key: String,
+        filters: Option<Vec<String>>,
+        durable: bool,
+    ) -> PyResult<()> {
+        let channel = name("channel", channel)?;
+        let is_sound = |text: &String| Filter::parse(text).is_some_and(|filter| filter.group.is_none());
+        if !filters.iter().flatten().all(is_sound) {
+            return Err(PyValueError::new_err("filters: one is no topic filter of MQTT"));
+        }
+        let interest = LinkInterest { filters, durable };
+        self.call(py, move |engine, _| engine.allow_links(&broker, &channel, &key, interest))
+    }
+
+    fn forbid_links(&self, py: Python<'_>, broker: String) -> PyResult<()> {
+        self.call(py, move |engine, _| engine.forbid_links(&broker))
+    }
+
+    #[allow(clippy::too_many_arguments)] // of one Python call
+    fn open_link(
+        &self,
+        py: Python<'_>,
+        number: u64,
+        fd: i32,
+        remote: String,
+        broker: String,
+        key: String,
+        topic: &str,
+        channel: &str,
+        ready: u32,
+    ) -> PyResult<()> {
+        let (topic, channel) = (name("topic", topic)?, name("channel", channel)?);
+        if fd < 0 {
+            return Err(PyValueError::new_err("fd: must be an open socket"));
+        }
+        // SAFETY: the caller gives the descriptor up with this call.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let opening = Opening { broker, key, topic, channel, ready };
+        py.detach(|| self.0.open_link(number, fd, opening, remote)).map_err(|error| match error {
+            LinkError::NotRunning(error) => not_running(error),
+            LinkError::Io(error) => os_error(error),
+        })
+    }
+
+    fn close_link(&self, py: Python<'_>, number: u64) -> PyResult<bool> {
+        self.call(py, move |engine, _| engine.close_link(number))
     }
 
     fn mqtt_sessions<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyBytes>> {

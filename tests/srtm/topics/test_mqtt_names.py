@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srtm.errors import BadInput
-from srtm.topics.mqtt_names import MqttNames, check_disjoint, shared_name
+from srtm.topics.mqtt_filters import shared_name
+from srtm.topics.mqtt_names import MqttNames, check_disjoint
 
 LEVELS = st.sampled_from(["a", "b", "+", ""])
 

@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use crate::clients::link_client::LinkClient;
 use crate::clients::mpub_progress::Progress;
 use crate::clients::mqtt_client::MqttClient;
 use crate::clients::partial_message::Building;
@@ -19,6 +20,7 @@ use crate::memory::Charge;
 use crate::protocol::codec::{self, Seen, State};
 use crate::protocol::grants::Auth;
 use crate::protocol::identify::{Identity, Terms};
+use crate::protocol::link_frames::encode_linked;
 use crate::queueing::message::Message;
 use crate::queueing::zone_preference::Nearness;
 use crate::scheduling::client_limits::UNFINISHED_NS;
@@ -92,6 +94,7 @@ pub struct Connection {
     pub(crate) deficit: Deficit,
     pub http: Option<Box<Http>>,                // a connection of the HTTP port
     pub mqtt: Option<Box<MqttClient>>,          // a connection of the MQTT port
+    pub link: Option<Box<LinkClient>>,          // a connection to another broker
     pub layers: Option<Box<Layers>>,            // TLS, compression: between the socket and everything here
     pub sliced: Option<Box<Progress>>,          // of the MPUB that `input` begins with
     pub(crate) seen: Seen,                      // of the same, before its first slice
@@ -137,6 +140,7 @@ impl Connection {
             published: PublishedTopics::default(),
             http: None,
             mqtt: None,
+            link: None,
             input: Vec::new(),
             input_charge: None,
             unfinished_since: None,
@@ -270,6 +274,16 @@ impl Connection {
     /// Appends a delivery to the output buffer. `mark` (first deliveries only) gets its end.
     pub fn deliver(&mut self, message: &Message, mark: Option<Mark>) {
         codec::encode_message(&mut self.output, &message.frame, message.attempts);
+        self.note_end(mark);
+    }
+
+    /// The same on a link to another broker, which gets the attributes too.
+    pub fn deliver_linked(&mut self, message: &Message, attributes: &[u8], mark: Option<Mark>) {
+        encode_linked(&mut self.output, &message.frame, message.attempts, attributes);
+        self.note_end(mark);
+    }
+
+    fn note_end(&mut self, mark: Option<Mark>) {
         if let Some(mark) = mark {
             let end = self.stream_offset + self.output.len() as u64;
             self.marks.push_back(Mark { end, ..mark });
@@ -283,10 +297,7 @@ impl Connection {
         if let Some((at, id)) = id {
             self.output[start + at..start + at + 2].copy_from_slice(&id.to_be_bytes());
         }
-        if let Some(mark) = mark {
-            let end = self.stream_offset + self.output.len() as u64;
-            self.marks.push_back(Mark { end, ..mark });
-        }
+        self.note_end(mark);
     }
 
     /// Whether deliveries may be written. What a client leaves unread is bounded; answers have a bound of their own.
@@ -389,6 +400,9 @@ impl Connection {
         }
         if let Some(mqtt) = self.mqtt.as_ref().filter(|_| self.phase == Phase::Open) {
             return mqtt.deadline(self.last_command, self.blocked_since, self.input_state.waits());
+        }
+        if let Some(link) = self.link.as_ref().filter(|_| self.phase == Phase::Open) {
+            return link.deadline(self.last_command, self.blocked_since, self.input_state.waits());
         }
         let interval = self.heartbeat_ns();
         let ends = self.phase == Phase::Flushing || self.eof;

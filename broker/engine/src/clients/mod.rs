@@ -4,6 +4,7 @@
 //! `pending_input`: the states of its input.
 
 pub mod connection;
+pub mod link_client;
 pub mod mpub_progress;
 pub mod mqtt_client;
 pub mod partial_message;

@@ -1,6 +1,7 @@
 //! Replies to a connection's commands, sent at the end of the turn or after the disk write that they acknowledge.
 
 use crate::http::answer::Exchange;
+use crate::id::MessageId;
 use crate::protocol::errors::WireError;
 use crate::protocol::mqtt::packet::Qos;
 use crate::queueing::publish::Publish;
@@ -19,6 +20,8 @@ pub(crate) enum Reply {
     Published(usize, Exchange),
     /// The same for a PUBLISH by MQTT: its packet identifier and QoS.
     Mqtt(usize, u16, Qos),
+    /// To a message of another broker.
+    Linked(usize, MessageId),
     /// An answer by HTTP or MQTT, as it goes out.
     Raw(Vec<u8>),
 }
@@ -32,9 +35,11 @@ impl Reply {
     /// The publish that it answers.
     pub fn index(&self) -> Option<usize> {
         match self {
-            Self::Publish(index) | Self::Slice(index) | Self::Published(index, _) | Self::Mqtt(index, ..) => {
-                Some(*index)
-            }
+            Self::Publish(index)
+            | Self::Slice(index)
+            | Self::Published(index, _)
+            | Self::Mqtt(index, ..)
+            | Self::Linked(index, _) => Some(*index),
             _ => None,
         }
     }

@@ -76,6 +76,7 @@ impl Engine {
         self.work.note(CREATION_UNITS);
         let key = self.channels.insert(Channel::new(name, topic_key, Queue::in_memory(), self.new_stock()));
         self.channels[key].queue = self.channel_queue(key, topic_key, name);
+        self.link_channel(key);
         if let Some(topic) = self.topics.get_mut(topic_key) {
             topic.channels.push(key);
             self.events.push(Event::ChannelCreated { topic: topic.name.to_string(), channel: name.into() });
@@ -88,7 +89,7 @@ impl Engine {
         self.channel_key(topic, channel).is_some()
     }
 
-    fn find_channel(&self, topic_key: TopicKey, name: &str) -> Option<ChannelKey> {
+    pub(crate) fn find_channel(&self, topic_key: TopicKey, name: &str) -> Option<ChannelKey> {
         let topic = self.topics.get(topic_key)?;
         topic.channels.iter().copied().find(|key| self.channels.get(*key).is_some_and(|channel| &*channel.name == name))
     }

@@ -13,6 +13,7 @@ use crate::keys::ConnKey;
 use crate::memory::LARGE_BYTES;
 use crate::protocol::codec;
 use crate::protocol::errors::WireError;
+use crate::protocol::link_frames;
 use crate::scheduling::work_budget::QUANTUM_BYTES;
 use crate::time::Nanos;
 
@@ -38,10 +39,11 @@ impl Engine {
         conn.input_charge = None;
         let unfinished_since = conn.unfinished_since.take();
         let stamps = stamps.behind(input.len());
-        let whole = match (&conn.http, &conn.mqtt) {
-            (Some(http), _) => http.announced_len(),
-            (None, Some(mqtt)) => mqtt.announced_len(&input),
-            (None, None) => codec::announced_len(&input),
+        let whole = match (&conn.http, &conn.mqtt, &conn.link) {
+            (Some(http), ..) => http.announced_len(),
+            (None, Some(mqtt), _) => mqtt.announced_len(&input),
+            (None, None, Some(_)) => link_frames::announced_len(&input),
+            (None, None, None) => codec::announced_len(&input),
         };
         make_room(&mut input, bytes.len(), whole, self.room_to_promise());
         input.extend_from_slice(bytes);
@@ -75,21 +77,18 @@ impl Engine {
         let len = input.len();
         conn.input = input;
         let (speaks_http, is_watched) = (conn.http.is_some(), conn.unfinished_since.is_some());
-        let speaks_mqtt = conn.mqtt.is_some();
+        let speaks_nsq = !speaks_http && conn.mqtt.is_none() && conn.link.is_none();
         if is_watched {
             self.arm_connection(key);
         }
         if self.is_waiting(key) {
             return; // it is we who keep it, and no more than `KeptReads::is_full` allows
         }
-        if !speaks_http
-            && !speaks_mqtt
-            && let Some(error) = self.refusal_of_announced(key)
-        {
+        if speaks_nsq && let Some(error) = self.refusal_of_announced(key) {
             return self.refuse(key, error);
         }
         let Some(why) = self.keeps_too_much(key, len) else {
-            if len > QUANTUM_BYTES && !speaks_mqtt {
+            if len > QUANTUM_BYTES && speaks_nsq {
                 self.build_unfinished(key);
             }
             return;

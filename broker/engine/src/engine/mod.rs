@@ -33,6 +33,7 @@ use slotmap::SlotMap;
 
 use crate::arrival::stamps::Stamps;
 use crate::clients::connection::{Connection, Phase};
+use crate::clients::link_client::LinkClient;
 use crate::clients::pending_input::InputEvent;
 use crate::config::Config;
 use crate::engine::turn::{Schedule, Turn};
@@ -422,6 +423,10 @@ impl Engine {
         if let Some(http) = &conn.http {
             self.http.connections -= 1;
             http.owed().map(|id| self.http.asked.remove(&id));
+        }
+        if let Some(LinkClient { number, reason, .. }) = conn.link.take().map(|link| *link) {
+            let reason = reason.unwrap_or_else(|| "the connection is broken".into());
+            self.events.push(Event::LinkEnded { number, reason });
         }
         self.schedule.left.extend(conn.mqtt.as_mut().and_then(|mqtt| mqtt.session.take()));
         let Some(sub) = conn.subscription.take() else { return };

@@ -42,6 +42,7 @@ impl Engine {
                 Timer::Disk => self.handle_disk_timer(at),
                 Timer::ServiceTime => self.handle_served(at, now),
                 Timer::WatchList => self.handle_watch_list(at, now),
+                Timer::Subscriptions => self.handle_late_subscriptions(at, now),
                 Timer::Departures => self.handle_departures(at, now),
                 Timer::MessageTimeout(key) => self.handle_message_timeouts(key, at, now),
                 Timer::Allowance(key) => self.handle_allowance(key, at),
@@ -69,6 +70,7 @@ impl Engine {
             Timer::Disk => self.disk.as_ref().is_some_and(|storage| storage.armed.is_for(at)),
             Timer::ServiceTime => self.server.is_due_at(at),
             Timer::WatchList => self.watch_list.is_due_at(at),
+            Timer::Subscriptions => self.mqtt.interest.armed.is_for(at),
             Timer::Departures => self.departures.is_due_at(at),
             Timer::Deferred(key) => self.channels.get(key).is_some_and(|channel| channel.armed.is_for(at)),
             Timer::Connection(key) => self.conns.get(key).is_some_and(|conn| conn.armed.is_for(at)),
@@ -204,6 +206,6 @@ fn offence(conn: &Connection) -> Option<Limit> {
     } else if conn.blocked_since.is_some() {
         Some(Limit::SlowReader)
     } else {
-        conn.http.is_none().then_some(Limit::SilentClient)
+        (conn.http.is_none() && conn.link.is_none()).then_some(Limit::SilentClient)
     }
 }

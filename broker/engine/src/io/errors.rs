@@ -6,6 +6,15 @@ use crate::config::BadSetting;
 #[error("the engine is not running")]
 pub struct NotRunning;
 
+/// Why the engine does not take a connection to another broker.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    #[error(transparent)]
+    NotRunning(#[from] NotRunning),
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
 /// Why there is no handle.
 #[derive(Debug, thiserror::Error)]
 pub enum HandleError {

@@ -4,6 +4,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, mpsc};
@@ -21,16 +22,17 @@ use crate::engine::snapshot::Snapshot;
 use crate::event::Event;
 use crate::http::Handed;
 use crate::io::clock::{ClockMap, monotonic};
-use crate::io::errors::{HandleError, NotRunning, RenewError, StartError};
+use crate::io::errors::{HandleError, LinkError, NotRunning, RenewError, StartError};
 use crate::io::files::Files;
 use crate::io::host::heap;
 use crate::io::listener::{self, Ports};
 use crate::io::reactor::{self, Reactor};
-use crate::io::shared::{Shared, held};
+use crate::io::shared::{NewLink, Shared, held};
 use crate::io::socket;
 use crate::keys::{TopicKey, VISITS_A_TURN};
 use crate::limiter::contracts::ContractView;
 use crate::limiter::trace::{Columns, Trace};
+use crate::protocol::link_frames::Opening;
 use crate::telemetry::arrival_bins;
 use crate::telemetry::latency_buckets::TopicBuckets;
 use crate::telemetry::measurement::{Measurement, Recording};
@@ -150,6 +152,19 @@ impl Handle {
         }
         self.shared.wake.wake();
         receiver.recv().map_err(|_| NotRunning)
+    }
+
+    /// Hands a connection to another broker over to the engine. It tells of its end as `LinkEnded`.
+    pub fn open_link(&self, number: u64, fd: OwnedFd, opening: Opening, remote: String) -> Result<(), LinkError> {
+        socket::set_stream_options(fd.as_raw_fd())?;
+        let mut inbox = held(self.shared.commands.lock());
+        if inbox.ended {
+            return Err(NotRunning.into());
+        }
+        inbox.links.push(NewLink { number, fd, opening, remote });
+        drop(inbox);
+        self.shared.wake.wake();
+        Ok(())
     }
 
     /// A snapshot of `topic` and `channel` ("" = all). It is taken over several turns, a few topics or some hundred
@@ -341,7 +356,6 @@ impl Handle {
     /// The descriptor that is readable while `drain_events` or `drain_requests` has items. `drain_events` clears it:
     /// call it first.
     pub fn event_fd(&self) -> std::os::fd::RawFd {
-        use std::os::fd::AsRawFd;
         self.shared.told.as_raw_fd()
     }
 }

@@ -1,5 +1,6 @@
 //! What the reactor's thread shares with the threads of Python: commands in, events and requests out.
 
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, LockResult, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,7 +10,16 @@ use crate::event::Event;
 use crate::http::Handed;
 use crate::io::progress::Progress;
 use crate::io::wake::Wake;
+use crate::protocol::link_frames::Opening;
 use crate::time::Nanos;
+
+/// A connection to another broker, made by Python. It is closed unless the reactor takes it.
+pub(crate) struct NewLink {
+    pub number: u64,
+    pub fd: OwnedFd,
+    pub opening: Opening,
+    pub remote: String,
+}
 
 pub(crate) type Command = Box<dyn FnOnce(&mut Engine, Nanos) + Send>;
 
@@ -29,6 +39,7 @@ pub struct Shared {
 #[derive(Default)]
 pub(crate) struct Inbox {
     pub(crate) commands: Vec<Command>,
+    pub(crate) links: Vec<NewLink>,
     pub(crate) ended: bool, // the reactor is gone: nobody would run them
 }
 
@@ -63,6 +74,10 @@ impl Shared {
         }
     }
 
+    pub(crate) fn take_links(&self) -> Vec<NewLink> {
+        std::mem::take(&mut held(self.commands.lock()).links)
+    }
+
     pub(crate) fn push_events(&self, events: Vec<Event>) {
         held(self.events.lock()).extend(events);
         self.told.wake();
@@ -78,6 +93,7 @@ impl Shared {
         let mut inbox = held(self.commands.lock());
         inbox.ended = true;
         inbox.commands.clear();
+        inbox.links.clear();
         self.over.notify_all();
     }
 

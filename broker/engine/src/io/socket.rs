@@ -60,13 +60,8 @@ fn is_without_ipv6(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL))
 }
 
-fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
-    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    // SAFETY: no pointers; the result is checked before it is owned.
-    let fd = check(unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0) })?;
-    // SAFETY: `fd` was just opened and nobody else owns it.
-    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+/// What a connection inherits from its listener, or is given: nothing is held back, and what comes has the kernel's stamp.
+pub(crate) fn set_stream_options(fd: RawFd) -> io::Result<()> {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
     set_option(
         fd,
@@ -76,7 +71,17 @@ fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
     )?;
     set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, KEEPALIVE_S)?;
-    set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, KEEPALIVE_S)?;
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, KEEPALIVE_S)
+}
+
+fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    // SAFETY: no pointers; the result is checked before it is owned.
+    let fd = check(unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0) })?;
+    // SAFETY: `fd` was just opened and nobody else owns it.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+    set_stream_options(fd)?;
     if address.is_ipv6() && address.ip().is_unspecified() {
         set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0)?;
     }

@@ -169,6 +169,22 @@ impl<T: Copy> FilterTrie<T> {
         position.into_iter().for_each(|at| _ = self.remove(Place { node, position: at as u32 }));
     }
 
+    /// How many have subscribed to a pattern.
+    pub fn subscribers_of(&self, pattern: &str) -> usize {
+        self.node_of(pattern).map_or(0, |node| self.nodes[node as usize].subscribers.len())
+    }
+
+    /// Whether one subscriber alone is left at a node.
+    pub fn is_last(&self, node: u32) -> bool {
+        self.nodes.get(node as usize).is_some_and(|node| node.subscribers.len() == 1)
+    }
+
+    /// Patterns that have subscribers, `most` of them at most.
+    pub fn patterns(&self, most: usize) -> Vec<String> {
+        let taken = self.nodes.iter().zip(0..).filter(|(node, _)| !node.subscribers.is_empty());
+        taken.take(most).map(|(_, number)| self.pattern(number)).collect()
+    }
+
     /// The pattern of a node.
     pub fn pattern(&self, mut node: u32) -> String {
         let mut parts = Vec::new();

@@ -1,6 +1,6 @@
 //! MQTT's sessions and subscriptions, without connections: who wants which names, and what a session is still owed.
 //!
-//! Imports `protocol`, `queueing`, `event`, `keys`, `time` and `timer`. Begin with `Hub`; `filter_trie` finds
+//! Imports `protocol`, `queueing`, `event`, `id`, `keys`, `time` and `timer`. Begin with `Hub`; `filter_trie` finds
 //! subscribers, `managed_names` topics, `forms` has the bytes that they share, and `session` what one client has, also
 //! while it is away.
 
@@ -8,6 +8,8 @@ pub mod denials;
 pub mod filter_trie;
 pub mod forms;
 pub mod group;
+pub mod interest;
+pub mod link_peers;
 pub mod managed_names;
 pub mod outgoing;
 pub mod retained;
@@ -25,6 +27,8 @@ use crate::keys::{GroupKey, SessionKey};
 use crate::mqtt::denials::Denials;
 use crate::mqtt::filter_trie::FilterTrie;
 use crate::mqtt::group::Group;
+use crate::mqtt::interest::Interest;
+use crate::mqtt::link_peers::LinkPeers;
 use crate::mqtt::managed_names::ManagedNames;
 use crate::mqtt::retained::Retained;
 use crate::mqtt::session::Session;
@@ -42,6 +46,8 @@ pub struct Hub {
     pub groups: SlotMap<GroupKey, Group>,
     pub by_group: HashMap<Box<str>, GroupKey>, // {$share/NAME/PATTERN: its group}
     pub retained: Retained,
+    pub interest: Interest,
+    pub peers: LinkPeers,
     pub verified: HashMap<Box<str>, [u8; 32]>, // {user: digest of the password that was right}
     pub counters: Counters,
     pub denials: Denials,

@@ -26,12 +26,20 @@ struct Request {
     srtm: Option<Srtm>,
 }
 
-/// Ours: `{"v": 1, "receipts": true, "left": true}` makes the connection an aware one.
+/// Ours: `{"v": 1, "receipts": true, "left": true}` makes the connection an aware one, `link` that of a broker.
 #[derive(Debug, Default, Deserialize)]
 struct Srtm {
     v: Option<i64>,
     receipts: Option<bool>,
     left: Option<bool>,
+    link: Option<LinkClaim>,
+}
+
+/// Which broker the client says it is, and the key that shows it (`engine/mqtt/links.rs`).
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct LinkClaim {
+    pub broker: String,
+    pub key: String,
 }
 
 /// What the connection gets of the features that it asked for; nothing without feature negotiation.
@@ -64,6 +72,7 @@ pub struct Identity {
     pub features: Features,
     pub topology_region: Box<str>,
     pub topology_zone: Box<str>,
+    pub link: Option<Box<LinkClaim>>,
     negotiated: bool,
 }
 
@@ -72,7 +81,8 @@ pub struct Identity {
 pub struct Terms {
     pub heartbeats: bool,
     pub receipts: bool,
-    pub left: bool, // as in `Identity`
+    pub left: bool,   // as in `Identity`
+    pub linked: bool, // it gets attributes with each message
 }
 
 /// Level of deflate for a client that names none.
@@ -108,6 +118,9 @@ pub fn parse(body: &[u8], config: &Config) -> Result<Identity, WireError> {
     }
     let features = features(&request, config)?;
     let srtm = request.srtm.unwrap_or_default();
+    for text in srtm.link.iter().flat_map(|link| [&link.broker, &link.key]) {
+        check_length(text)?;
+    }
     let aware = srtm.v == Some(1);
     Ok(Identity {
         client_id: request.client_id.filter(|id| !id.is_empty()).map(Into::into),
@@ -124,6 +137,7 @@ pub fn parse(body: &[u8], config: &Config) -> Result<Identity, WireError> {
         features,
         topology_region: request.topology_region.unwrap_or_default().into(),
         topology_zone: request.topology_zone.unwrap_or_default().into(),
+        link: srtm.link.map(Box::new),
         negotiated: request.feature_negotiation.unwrap_or(false),
     })
 }
@@ -196,7 +210,12 @@ fn bad(what: &str, value: i64) -> WireError {
 
 impl Identity {
     pub fn terms(&self) -> Terms {
-        Terms { heartbeats: self.heartbeat_ms.is_some(), receipts: self.receipts, left: self.left }
+        Terms {
+            heartbeats: self.heartbeat_ms.is_some(),
+            receipts: self.receipts,
+            left: self.left,
+            linked: self.link.is_some(),
+        }
     }
 
     /// The identity of a connection before it says IDENTIFY.
@@ -216,6 +235,7 @@ impl Identity {
             features: Features::default(),
             topology_region: "".into(),
             topology_zone: "".into(),
+            link: None,
             negotiated: false,
         }
     }

@@ -7,6 +7,7 @@ pub mod codec;
 pub mod errors;
 pub mod grants;
 pub mod identify;
+pub mod link_frames;
 pub mod mqtt;
 pub mod topic_access;
 pub mod verb;

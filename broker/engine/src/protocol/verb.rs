@@ -13,6 +13,8 @@ pub enum Verb {
     PatientPublish,
     /// MQTT's will, which is never refused.
     Will,
+    /// A message over a link: it was decided at its own broker.
+    Linked,
 }
 
 impl Verb {
@@ -23,6 +25,7 @@ impl Verb {
             Self::Dpub => "DPUB",
             Self::Publish | Self::PatientPublish => "PUBLISH",
             Self::Will => "will",
+            Self::Linked => "link",
         }
     }
 
@@ -33,7 +36,7 @@ impl Verb {
 
     pub fn failed(self) -> &'static str {
         match self {
-            Self::Pub | Self::Publish | Self::PatientPublish | Self::Will => errors::E_PUB_FAILED,
+            Self::Pub | Self::Publish | Self::PatientPublish | Self::Will | Self::Linked => errors::E_PUB_FAILED,
             Self::Mpub => errors::E_MPUB_FAILED,
             Self::Dpub => errors::E_DPUB_FAILED,
         }

@@ -3,10 +3,12 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::rc::Rc;
 
 use crate::id::{MessageId, SEQUENCE_BITS};
 use crate::keys::{ConnKey, TopicKey};
 use crate::memory::Stock;
+use crate::queueing::link_interest::LinkInterest;
 use crate::queueing::message::Message;
 use crate::queueing::queue::Queue;
 use crate::queueing::zone_preference::Deliveries;
@@ -80,7 +82,8 @@ pub struct Channel {
     pub starved: bool, // messages on disk wait for memory
     pub has_due: bool, // in the engine's list of channels with due messages left over from a turn
     pub counters: Counters,
-    pub e2e: Option<Box<E2e>>, // from the first FIN on, if asked for
+    pub e2e: Option<Box<E2e>>,          // from the first FIN on, if asked for
+    pub link: Option<Rc<LinkInterest>>, // of the broker that it is for
 }
 
 /// Why a consumer's FIN, REQ or TOUCH is refused.
@@ -117,6 +120,7 @@ impl Channel {
             has_due: false,
             counters: Counters::default(),
             e2e: None,
+            link: None,
         }
     }
 

@@ -6,6 +6,7 @@
 pub mod channel;
 pub mod disk_ticket;
 pub mod journal;
+pub mod link_interest;
 pub mod message;
 pub mod publish;
 pub mod queue;

@@ -231,6 +231,14 @@ impl Queue {
         }
     }
 
+    /// Keeps at most `room` messages in memory from now on; what is there stays.
+    pub(crate) fn set_room(&mut self, room: usize) {
+        if let Beyond::Disk(spill) = &mut self.beyond {
+            spill.room = room;
+            self.settle();
+        }
+    }
+
     /// Sends new messages to disk, if the queue has one, until the present messages are gone.
     pub(crate) fn divert_to_disk(&mut self) {
         if matches!(self.beyond, Beyond::Disk(_)) && !self.memory.is_empty() {

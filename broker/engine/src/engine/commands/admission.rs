@@ -76,6 +76,10 @@ impl Engine {
         let publish = &self.turn.publishes[index];
         let (key, count, bytes, source) = (publish.topic, publish.count, publish.bytes, publish.source.clone());
         let verb = publish.verb;
+        if verb == Verb::Linked {
+            let publish = publish.clone();
+            return self.route_linked(&publish, now);
+        }
         let (first, stamp) = (publish.first, publish.stamp.min(now));
         if self.topics.get(key).is_some_and(|topic| !topic.restored.is_empty()) {
             self.restore_rest(key, now);

@@ -46,6 +46,9 @@ impl Engine {
         if conn.mqtt.is_some() {
             return self.run_packets(key, bytes, stamps, now);
         }
+        if conn.link.is_some() {
+            return self.run_frames(key, bytes, stamps, now);
+        }
         let (before, bound) = (self.work.units, self.work.begin(&mut conn.deficit));
         let used = self.run_until(bound, key, bytes, stamps, now);
         if let Some(conn) = self.conns.get_mut(key) {
@@ -221,6 +224,9 @@ impl Engine {
         if self.conns.get(key).is_some_and(|conn| conn.mqtt.is_some()) {
             return self.end_mqtt(key, Reason::QUOTA_EXCEEDED, &error.text);
         }
+        if self.conns.get(key).is_some_and(|conn| conn.link.is_some()) {
+            return self.end_link(key, &error.text);
+        }
         if error.fatal {
             self.end_input_of(key);
         }
@@ -276,6 +282,12 @@ impl Engine {
                 publish.settle();
                 self.answer_mqtt_publish(key, publish, id, qos, now);
             }
+            Reply::Linked(_, id) => {
+                let Some(publish) = publish else { return false };
+                publish.settle();
+                let publish = publish.clone();
+                self.answer_linked(key, &publish, id);
+            }
             Reply::Publish(_) | Reply::Slice(_) | Reply::Published(..) => {
                 let Some(publish) = publish else { return false };
                 publish.settle();
@@ -300,7 +312,8 @@ impl Engine {
 
     pub(crate) fn identify(&mut self, key: ConnKey, body: &[u8], now: Nanos) -> Result<(), WireError> {
         self.work.note(IDENTIFY_UNITS);
-        let identity = identify::parse(body, &self.config)?;
+        let mut identity = identify::parse(body, &self.config)?;
+        self.identify_link(&mut identity)?;
         let answer = identity.answer(&self.config);
         let features = identity.features;
         if features.any() && self.conns.get(key).is_some_and(|conn| conn.layers.is_some()) {
@@ -327,6 +340,7 @@ impl Engine {
         if let Some(why) = self.refusal_to_make(topic, channel, &client) {
             return Err(WireError::new(errors::E_SUB_FAILED, format!("SUB failed {why}")));
         }
+        self.take_link_channel(key, topic, channel)?;
         let topic_key = self.topic_of(topic);
         let channel_key = self.channel_of(topic_key, channel, now);
         let limit = self.config.max_channel_consumers as usize;

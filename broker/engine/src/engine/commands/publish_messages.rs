@@ -207,7 +207,7 @@ impl Engine {
     }
 
     /// What was collected behind the first messages of the turn is one publish; gives its index.
-    fn push_publish(
+    pub(crate) fn push_publish(
         &mut self,
         verb: Verb,
         topic: TopicKey,

@@ -16,6 +16,7 @@ use srtm_limits::state::Now;
 
 use crate::clients::connection::{Connection, Mark};
 use crate::engine::Engine;
+use crate::engine::mqtt::links::is_wanted;
 use crate::keys::{ChannelKey, ConnKey, TopicKey};
 use crate::queueing::channel::{Channel, InFlight};
 use crate::queueing::message::Message;
@@ -43,6 +44,8 @@ impl Engine {
         let straight = self.server.is_none() && !to_mqtt;
         let topic = self.topics.get_mut(key).filter(|topic| straight && topic.flows() && topic.queue.is_empty());
         let only = topic.and_then(|topic| if let [only] = topic.channels[..] { Some((topic, only)) } else { None });
+        let is_link = |key: ChannelKey| self.channels.get(key).is_some_and(|channel| channel.link.is_some());
+        let only = only.filter(|(_, only)| !is_link(*only));
         let Some((topic, only)) = only else {
             for index in messages {
                 if let Some(message) = self.turn.messages[index].take() {
@@ -82,10 +85,18 @@ impl Engine {
         self.fan.unheard = false;
         let Some(topic) = self.topics.get(key) else { return };
         let Some((&last, others)) = topic.channels.split_last() else { return };
-        for &channel in others {
-            put(&mut self.channels, &mut self.timers, &mut self.schedule.dirty_channels, channel, message.clone(), now);
-        }
-        put(&mut self.channels, &mut self.timers, &mut self.schedule.dirty_channels, last, message, now);
+        let mut put = |channel, message| {
+            put(
+                &mut self.channels,
+                &mut self.timers,
+                &mut self.schedule.dirty_channels,
+                (channel, &topic.name),
+                message,
+                now,
+            );
+        };
+        others.iter().for_each(|channel| put(*channel, message.clone()));
+        put(last, message);
     }
 
     /// Moves one portion of a topic's queue to its channels, if it may move; the next follows in the next turn.
@@ -248,7 +259,12 @@ impl Engine {
                 self.timers.arm(&mut sub.armed, deadline, Timer::MessageTimeout(consumer));
                 let mark =
                     (message.attempts == 1 && !message.foreign).then(|| first_delivery(channel.topic, &message, now));
-                conn.deliver(&message, mark);
+                if conn.terms.linked {
+                    let topic_name = self.topics.get(channel.topic).map_or("", |topic| &topic.name);
+                    Self::deliver_linked(conn, topic_name, &message, mark);
+                } else {
+                    conn.deliver(&message, mark);
+                }
                 in_flight.insert(InFlight { message, owner: consumer, delivered: now, deadline });
                 if !conn.dirty {
                     conn.dirty = true;
@@ -299,11 +315,13 @@ fn put(
     channels: &mut SlotMap<ChannelKey, Channel>,
     timers: &mut Timers,
     dirty: &mut VecDeque<ChannelKey>,
-    key: ChannelKey,
+    (key, topic_name): (ChannelKey, &str),
     message: Message,
     now: Nanos,
 ) {
-    let Some(channel) = channels.get_mut(key) else { return };
+    let Some(channel) = channels.get_mut(key).filter(|channel| is_wanted(channel, topic_name, &message)) else {
+        return;
+    };
     if let Some(due) = channel.put(message, now) {
         timers.arm(&mut channel.armed, due, Timer::Deferred(key));
     }

@@ -2,14 +2,16 @@
 //!
 //! Imports everything below the engine, and the engine. Begin with `packets`: what each packet does. A PUBLISH becomes
 //! a publish of the turn like any other (`publishing`); what is released goes to subscribers at once (`routing`), or
-//! into the queue of a session, from which acknowledgements let it go (`windows`).
+//! into the queue of a session, from which acknowledgements let it go (`windows`). What other brokers' publishers send comes over `links`.
 
 pub mod connecting;
 pub mod inspection;
+pub mod links;
 pub mod packets;
 pub mod publishing;
 pub mod routing;
 pub mod saving;
+pub mod subscribed_elsewhere;
 pub mod subscribing;
 pub mod system_topics;
 pub mod windows;

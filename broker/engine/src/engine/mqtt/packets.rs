@@ -152,7 +152,7 @@ impl Engine {
                 Ok(())
             }
             (Packet::Ack(ack), Some(session)) => self.acknowledge(key, session, &ack),
-            (Packet::Subscribe(subscribe), Some(session)) => self.subscribe_mqtt(key, session, &subscribe),
+            (Packet::Subscribe(subscribe), Some(session)) => self.subscribe_mqtt(key, session, &subscribe, now),
             (Packet::Unsubscribe(unsubscribe), Some(session)) => {
                 self.unsubscribe_mqtt(key, session, &unsubscribe);
                 Ok(())

@@ -25,6 +25,7 @@ impl Engine {
         key: ConnKey,
         session: SessionKey,
         subscribe: &Subscribe<'_>,
+        now: Nanos,
     ) -> Result<(), Fault> {
         let id = subscribe.properties.number(property::SUBSCRIPTION_ID).unwrap_or(0);
         let Some((version, is_bridge)) = self.mqtt_client(key).map(|mqtt| (mqtt.version, mqtt.is_bridge)) else {
@@ -39,7 +40,7 @@ impl Engine {
         self.note_session(session);
         let mut out = Vec::new();
         encode::suback(&mut out, version, subscribe.id, &codes);
-        self.turn.replies.push((key, Reply::Raw(out)));
+        self.answer_subscribe(key, out, now);
         Ok(())
     }
 
@@ -82,6 +83,7 @@ impl Engine {
     pub(crate) fn join(&mut self, key: SessionKey, name: &str, pattern: &str, options: Options, id: u32) -> Reason {
         let most = self.config.mqtt_max_subscriptions;
         let name = shared_name(name, pattern);
+        let is_first = self.mqtt.filters.subscribers_of(pattern) == 0;
         let Some(session) = self.mqtt.sessions.get_mut(key) else { return Reason::UNSPECIFIED };
         let member = Member { session: key, id, options };
         let known = self.mqtt.by_group.get(&*name).copied();
@@ -106,6 +108,7 @@ impl Engine {
         });
         groups.push(group);
         self.mqtt.groups[group].members.push_back(member);
+        self.note_interest(key, pattern, is_first && known.is_none());
         self.list_owing(key);
         Reason(options.qos as u8)
     }
@@ -157,12 +160,14 @@ impl Engine {
         if session.subscriptions.len() >= self.config.mqtt_max_subscriptions {
             return false;
         }
+        let is_first = self.mqtt.filters.subscribers_of(pattern) == 0;
         let slot = session.subscriptions.len() as u32;
         if slot == 0 {
             session.subscriptions.reserve_exact(1); // most clients have one
         }
         let place = self.mqtt.filters.insert(pattern, Subscriber { who: Who::Session(key), slot, id, options });
         session.subscriptions.push(place);
+        self.note_interest(key, pattern, is_first);
         true
     }
 
@@ -197,7 +202,10 @@ impl Engine {
     }
 
     fn remove_from_filters(&mut self, place: Place) {
-        let Some(moved) = self.mqtt.filters.remove(place) else { return };
+        let last = self.mqtt.filters.is_last(place.node).then(|| self.mqtt.filters.pattern(place.node));
+        let moved = self.mqtt.filters.remove(place);
+        last.into_iter().for_each(|pattern| self.lose_interest(&pattern));
+        let Some(moved) = moved else { return };
         let moved_place = match moved.who {
             Who::Session(key) => {
                 self.mqtt.sessions.get_mut(key).map(|session| &mut session.subscriptions[moved.slot as usize])

@@ -10,6 +10,7 @@ use crate::arrival::unread_since::Unread;
 use crate::engine::Engine;
 use crate::http::Stage;
 use crate::io::listener::Speaks;
+use crate::io::shared::NewLink;
 use crate::io::socket;
 use crate::scheduling::client_limits::Unwanted;
 use crate::scheduling::small_reads::SmallReads;
@@ -17,6 +18,23 @@ use crate::time::Nanos;
 
 /// How long accepting rests after the process ran out of descriptors or memory.
 const ACCEPT_REST_NS: Nanos = 100_000_000;
+
+impl Socket {
+    fn new(fd: OwnedFd, unread: Unread) -> Self {
+        Self {
+            fd,
+            writes: false,
+            reads: true,
+            ended: false,
+            dropping: false,
+            unread,
+            defers_reads: false,
+            small_reads: SmallReads::default(),
+            is_paced: false,
+            written: Nanos::MIN / 2,
+        }
+    }
+}
 
 impl Reactor {
     pub(super) fn accept(&mut self, index: usize, now: Nanos) {
@@ -52,21 +70,7 @@ impl Reactor {
                         continue;
                     }
                     self.arrivals.accept(key, port.listener.speaks, &fd, peer, &mut self.clock);
-                    self.sockets.insert(
-                        key,
-                        Socket {
-                            fd,
-                            writes: false,
-                            reads: true,
-                            ended: false,
-                            dropping: false,
-                            unread,
-                            defers_reads: false,
-                            small_reads: SmallReads::default(),
-                            is_paced: false,
-                            written: Nanos::MIN / 2,
-                        },
-                    );
+                    self.sockets.insert(key, Socket::new(fd, unread));
                 }
                 Ok(None) => {
                     port.fails = false;
@@ -75,6 +79,18 @@ impl Reactor {
                 Err(error) if is_exhaustion(&error) => return self.give_up(index, &error.to_string(), now),
                 Err(_) => {} // that connection was gone before we took it
             }
+        }
+    }
+
+    /// Takes over connections to other brokers.
+    pub(super) fn take_links(&mut self, now: Nanos) {
+        for NewLink { number, fd, opening, remote } in self.shared.take_links() {
+            let key = self.engine.open_link(number, &opening, &remote, now);
+            if self.epoll.add_edges(fd.as_raw_fd(), key.data().as_ffi()).is_err() {
+                self.engine.handle_broken(key);
+                continue;
+            }
+            self.sockets.insert(key, Socket::new(fd, Unread::new(&self.waits, now)));
         }
     }
 

@@ -182,6 +182,7 @@ impl Reactor {
                 self.shared.wake.clear();
                 self.engine.decide_publishes(now); // what came before a change of parameters is decided before it
                 self.shared.run_commands(&mut self.engine, now);
+                self.take_links(now);
                 self.take_handshakes(now)?;
                 self.set_http_ports()?;
             }

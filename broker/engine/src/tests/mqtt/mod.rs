@@ -6,6 +6,7 @@ mod connections;
 mod delivery;
 mod durable;
 mod inspection;
+mod links;
 mod managed_topics;
 mod retained;
 mod round_trip;

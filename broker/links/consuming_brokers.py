@@ -1,0 +1,140 @@
+"""Other brokers that consume what is published here, for their MQTT subscribers. Each has a channel of each topic that
+it wants: the channel keeps, in order and as far as needed on disk, what its broker has not taken yet."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from broker import snapshot
+from broker.links.interest import ANY_NAME, is_wanted
+from srtm.control import LinkAnswer, LinkRequest
+from srtm.errors import BadInput
+from srtm.protocol import is_link_channel, link_channel
+
+if TYPE_CHECKING:
+    from srtm._native import Engine
+
+
+@dataclass
+class _Consumer:
+    broker: str
+    channel: str
+    key: str
+    request: LinkRequest | None = None  # its latest
+    topics: set[str] = field(default_factory=set)  # that have its channel
+
+
+class ConsumingBrokers:
+    """``register`` what a broker asks for; tell it of topics by ``note_topic``, ``forget_topic`` and ``recheck``.
+
+    ``names_of`` gives the filters of a managed topic's MQTT names, besides the topic's own; None: it is not managed.
+    ``default_topic`` has all names that no topic owns. ``ready``: messages that may be unanswered on a link.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        names_of: Callable[[str], list[str] | None],
+        *,
+        tcp_address: str,
+        default_topic: str,
+        makes_default: bool,
+        ready: int,
+        patience_s: float,
+    ) -> None:
+        self._engine = engine
+        self._names_of = names_of
+        self._tcp_address = tcp_address
+        self._default_topic = default_topic
+        self._makes_default = makes_default  # MQTT clients publish here
+        self._ready = ready
+        self._patience_s = patience_s
+        self._topics: set[str] = set()
+        self._consumers: dict[str, _Consumer] = {}  # by broker
+        self._heard_s: dict[str, float] = {}  # {channel: when its broker was heard, or the channel was found here}
+
+    def register(self, broker: str, request: LinkRequest, now_s: float) -> LinkAnswer:
+        """Make the channels of what ``broker`` wants, and let it consume them. Raises BadInput."""
+        consumer = self._consumers.get(broker)
+        if consumer is None:
+            channel = link_channel(broker)
+            consumer = _Consumer(broker, channel, secrets.token_hex(16), topics=self._topics_with(channel))
+        if request != consumer.request:
+            try:
+                self._engine.allow_links(broker, consumer.channel, consumer.key, request.filters, request.durable)
+            except ValueError as error:
+                raise BadInput("filters", request.filters, str(error)) from None
+            consumer.request = request
+            self._consumers[broker] = consumer
+            if request.filters != [] and self._makes_default:
+                self._engine.create_topic(self._default_topic)  # its first message shall find the link
+                self._topics.add(self._default_topic)
+            for topic in self._topics | consumer.topics:
+                self._settle(consumer, topic)
+        self._heard_s[consumer.channel] = now_s
+        return LinkAnswer(
+            tcp_address=self._tcp_address,
+            channel=consumer.channel,
+            key=consumer.key,
+            ready=self._ready,
+            topics=sorted(consumer.topics),
+        )
+
+    def note_topic(self, topic: str) -> None:
+        """``topic`` is new here, and no message of it has gone anywhere yet."""
+        self._topics.add(topic)
+        for consumer in self._consumers.values():
+            self._settle(consumer, topic)
+
+    def forget_topic(self, topic: str) -> None:
+        """``topic`` is gone, with its channels."""
+        self._topics.discard(topic)
+        for consumer in self._consumers.values():
+            consumer.topics.discard(topic)
+
+    def recheck(self) -> None:
+        """The names of topics may have changed."""
+        for consumer in self._consumers.values():
+            for topic in self._topics:
+                self._settle(consumer, topic)
+
+    def drop_lost(self, now_s: float) -> list[str]:
+        """Remove the channels of brokers that were not heard for longer than any session there is kept. Returns those
+        channels."""
+        found = snapshot.take(self._engine)
+        here = {(topic.topic_name, one.channel_name) for topic in found.topics for one in topic.channels}
+        channels = {channel for _, channel in here if is_link_channel(channel)}
+        lost = [one for one in sorted(channels) if now_s - self._heard_s.setdefault(one, now_s) > self._patience_s]
+        for topic, channel in sorted(here):
+            if channel in lost:
+                self._engine.delete_channel(topic, channel)
+        for broker in [one.broker for one in self._consumers.values() if one.channel in lost]:
+            del self._consumers[broker]
+            self._engine.forbid_links(broker)
+        for channel in lost:
+            del self._heard_s[channel]
+        return lost
+
+    def _settle(self, consumer: _Consumer, topic: str) -> None:
+        """Make or remove the channel of ``consumer``, as it wants ``topic`` or not."""
+        request = consumer.request
+        wants = request is not None and is_wanted(request.filters, self._names(topic))
+        if wants and topic not in consumer.topics:
+            if self._engine.create_channel(topic, consumer.channel):
+                consumer.topics.add(topic)
+        elif not wants and topic in consumer.topics:
+            self._engine.delete_channel(topic, consumer.channel)
+            consumer.topics.discard(topic)
+
+    def _names(self, topic: str) -> list[str]:
+        if topic == self._default_topic:
+            return [ANY_NAME]
+        return [topic, *(self._names_of(topic) or ())]
+
+    def _topics_with(self, channel: str) -> set[str]:
+        """Topics that have the channel since an earlier incarnation."""
+        found = snapshot.take(self._engine)
+        return {one.topic_name for one in found.topics if any(each.channel_name == channel for each in one.channels)}

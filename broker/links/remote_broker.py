@@ -1,0 +1,157 @@
+"""The conversation with one other broker: tells it what MQTT's subscribers here want, and keeps a link open to each
+topic there that has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+import trio
+
+from broker.links.interest import Interest
+from broker.runtime.wakeup import Wakeup
+from srtm.concurrency.backoff import Backoff
+from srtm.control import LinkAnswer, LinkRequest
+from srtm.errors import PeerError, SrtmError
+from srtm.log import Log
+from srtm.net.address import parse_peer
+from srtm.net.decode_errors import UNREADABLE
+from srtm.net.http_client import HttpClient
+from srtm.net.problem_json import refusal
+
+if TYPE_CHECKING:
+    from broker.links.link_numbers import LinkNumbers
+    from srtm._native import Engine
+
+PERIOD_S = 1.0  # topics there that are new are found so soon
+_ANSWER_TIMEOUT_S = 2.0
+_CONNECT_TIMEOUT_S = 2.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 5.0
+
+
+class RemoteBroker:
+    """``run`` it once; ``wake`` it when the interest has changed. ``interest`` gives what is wanted now, and
+    ``note_told`` is called when that broker knows more, or cannot be told."""
+
+    def __init__(
+        self,
+        own_name: str,
+        name: str,
+        client: HttpClient,
+        engine: Engine,
+        numbers: LinkNumbers,
+        interest: Callable[[], Interest],
+        note_told: Callable[[], None],
+        log: Log,
+    ) -> None:
+        self._own_name = own_name
+        self._name = name
+        self._client = client
+        self._engine = engine
+        self._numbers = numbers
+        self._interest = interest
+        self._note_told = note_told
+        self._log = log
+        self._woken = Wakeup()
+        self._links: dict[str, trio.CancelScope] = {}  # {topic: around its link}
+        self._answer: LinkAnswer | None = None
+        self._trouble: str | None = None
+        self.told = 0  # version of the interest that it knows
+        self.is_lost = False  # it did not answer last: nobody waits for it
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Until cancelled; then its links are closed."""
+        backoff = Backoff(first_s=_FIRST_PAUSE_S, longest_s=_LONGEST_PAUSE_S)
+        try:
+            async with trio.open_nursery() as nursery:
+                while True:
+                    try:
+                        await self._tell(nursery)
+                    except SrtmError as error:
+                        self._note_trouble(str(error))
+                        pause_s = backoff.next_s()
+                    else:
+                        self._note_trouble(None)
+                        backoff.reset()
+                        pause_s = PERIOD_S
+                    with trio.move_on_after(pause_s):
+                        await self._woken.wait()
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._client.aclose()
+
+    async def _tell(self, nursery: trio.Nursery) -> None:
+        """Raises Unavailable, PeerError."""
+        interest = self._interest()
+        request = LinkRequest(sender=self._own_name, filters=interest.filters, durable=interest.durable)
+        status, body = await self._client.request(
+            "PUT", f"/v1/links/{self._own_name}", msgspec.json.encode(request), timeout_s=_ANSWER_TIMEOUT_S
+        )
+        if status != 200:
+            raise refusal(self._client.base_url, status, body)
+        try:
+            answer = msgspec.json.decode(body, type=LinkAnswer)
+        except UNREADABLE as error:
+            raise PeerError(f"{self._client.base_url}: answer about links: {error}") from None
+        self._answer = answer
+        self.told = interest.version
+        self._note_told()
+        for topic in answer.topics:
+            if topic not in self._links:
+                self._links[topic] = trio.CancelScope()
+                nursery.start_soon(self._keep_link, topic)
+        for topic in self._links.keys() - set(answer.topics):
+            self._links.pop(topic).cancel()
+
+    async def _keep_link(self, topic: str) -> None:
+        """Open a link, and another one when it has ended, until the topic is not wanted any more."""
+        backoff = Backoff(first_s=_FIRST_PAUSE_S, longest_s=_LONGEST_PAUSE_S)
+        with self._links[topic]:
+            while True:
+                begun_s = trio.current_time()
+                try:
+                    reason = await self._hold_link(topic)
+                except (OSError, SrtmError) as error:
+                    reason = str(error)
+                if trio.current_time() - begun_s > _LONGEST_PAUSE_S:
+                    backoff.reset()
+                self._log.warning("a link has ended", broker=self._name, topic=topic, reason=reason)
+                await trio.sleep(backoff.next_s())
+
+    async def _hold_link(self, topic: str) -> str:
+        """Returns when the link has ended, and why. Raises OSError, BadInput."""
+        answer = self._answer
+        assert answer is not None  # it named the topic
+        host, port = parse_peer("tcp_address", answer.tcp_address)
+        with trio.fail_after(_CONNECT_TIMEOUT_S):
+            stream = await trio.open_tcp_stream(host, port)
+        number, ended = self._numbers.take()
+        try:
+            # From here on the engine owns the socket.
+            self._engine.open_link(
+                number,
+                stream.socket.detach(),
+                answer.tcp_address,
+                self._own_name,
+                answer.key,
+                topic,
+                answer.channel,
+                answer.ready,
+            )
+            return await ended.wait()
+        finally:
+            self._numbers.give_back(number)
+            if not ended.is_over:
+                self._engine.close_link(number)
+
+    def _note_trouble(self, trouble: str | None) -> None:
+        """Log each reason once."""
+        self.is_lost = trouble is not None
+        if trouble is not None and trouble != self._trouble:
+            self._log.warning("another broker does not know what is wanted here", broker=self._name, reason=trouble)
+        self._trouble = trouble
+        self._note_told()

@@ -1,0 +1,129 @@
+"""Channels of links: one of each topic that another broker wants, as long as it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from broker.links.consuming_brokers import ConsumingBrokers
+from srtm.control import LinkRequest
+from srtm.errors import BadInput
+from tests.support.fake_engine import FakeEngine
+
+CHANNEL = "srtm.link.b2"
+FILTERS = {"heat": ["plant/+/heat"]}
+
+
+@pytest.fixture
+def engine() -> FakeEngine:
+    return FakeEngine()
+
+
+@pytest.fixture
+def make(engine: FakeEngine) -> Callable[..., ConsumingBrokers]:
+    def make(*, makes_default: bool = False) -> ConsumingBrokers:
+        consuming = ConsumingBrokers(
+            engine,  # type: ignore[arg-type]
+            FILTERS.get,
+            tcp_address="a:4150",
+            default_topic="default",
+            makes_default=makes_default,
+            ready=100,
+            patience_s=60.0,
+        )
+        for topic in list(engine.topics):
+            consuming.note_topic(topic)
+        return consuming
+
+    return make
+
+
+def wanted(*filters: str, durable: bool = False) -> LinkRequest:
+    return LinkRequest(sender="b2", filters=list(filters), durable=durable)
+
+
+def linked(engine: FakeEngine) -> list[str]:
+    return sorted(name for name, topic in engine.topics.items() if CHANNEL in topic.channels)
+
+
+def test_a_broker_has_a_channel_of_each_topic_that_it_wants_and_of_no_other(
+    engine: FakeEngine, make: Callable[..., ConsumingBrokers]
+) -> None:
+    for topic in ("heat", "roads", "rain"):
+        engine.create_topic(topic)
+    consuming = make()
+    answer = consuming.register("b2", wanted("plant/7/#", "rain"), 0.0)
+    assert (answer.topics, linked(engine)) == (["heat", "rain"], ["heat", "rain"])
+    assert (answer.tcp_address, answer.channel, answer.ready) == ("a:4150", CHANNEL, 100)
+    assert ("allow_links", "b2", CHANNEL, ["plant/7/#", "rain"], False) in engine.calls
+    assert consuming.register("b2", wanted("rain", "roads"), 1.0).topics == ["rain", "roads"]
+    assert linked(engine) == ["rain", "roads"]
+    assert consuming.register("b2", wanted(), 2.0).topics == []
+    assert linked(engine) == []
+
+
+def test_the_same_again_changes_nothing_and_has_the_same_key(
+    engine: FakeEngine, make: Callable[..., ConsumingBrokers]
+) -> None:
+    engine.create_topic("rain")
+    consuming = make()
+    first = consuming.register("b2", wanted("#"), 0.0)
+    calls = list(engine.calls)
+    assert consuming.register("b2", wanted("#"), 1.0) == first
+    assert engine.calls == calls
+    assert consuming.register("b3", LinkRequest(sender="b3", filters=["#"]), 1.0).key != first.key
+
+
+def test_a_new_topic_has_the_channel_before_a_message_of_it_goes_anywhere(
+    engine: FakeEngine, make: Callable[..., ConsumingBrokers]
+) -> None:
+    consuming = make(makes_default=True)
+    assert consuming.register("b2", wanted("rain/#"), 0.0).topics == ["default"], "which has all other names"
+    for topic in ("rain", "heat"):
+        engine.create_topic(topic)
+        consuming.note_topic(topic)
+    assert linked(engine) == ["default", "rain"]
+    FILTERS["heat"].append("rain/7")
+    try:
+        consuming.recheck()
+        assert linked(engine) == ["default", "heat", "rain"], "its names are others now"
+    finally:
+        FILTERS["heat"].pop()
+    engine.topics.pop("rain")
+    consuming.forget_topic("rain")
+    assert consuming.register("b2", wanted("rain/#"), 1.0).topics == ["default", "heat"]
+
+
+def test_channels_of_an_earlier_incarnation_are_taken_over_or_removed(
+    engine: FakeEngine, make: Callable[..., ConsumingBrokers]
+) -> None:
+    for topic in ("rain", "roads"):
+        engine.create_topic(topic).channels[CHANNEL] = False
+    assert make().register("b2", wanted("rain"), 0.0).topics == ["rain"]
+    assert linked(engine) == ["rain"]
+
+
+def test_channels_of_a_broker_that_is_away_for_too_long_are_dropped(
+    engine: FakeEngine, make: Callable[..., ConsumingBrokers]
+) -> None:
+    engine.create_topic("rain").channels["srtm.link.b3"] = False  # of an earlier incarnation
+    engine.topics["rain"].channels["mine"] = False
+    consuming = make()
+    consuming.register("b2", wanted("rain"), 0.0)
+    assert consuming.drop_lost(10.0) == []
+    consuming.register("b2", wanted("rain"), 60.0)
+    assert consuming.drop_lost(71.0) == ["srtm.link.b3"]
+    assert consuming.drop_lost(121.0) == [CHANNEL]
+    assert list(engine.topics["rain"].channels) == ["mine"]
+    assert ("forbid_links", "b2") in engine.calls
+
+
+def test_what_is_no_filter_is_refused_and_changes_nothing(
+    engine: FakeEngine, make: Callable[..., ConsumingBrokers]
+) -> None:
+    engine.create_topic("rain")
+    consuming = make()
+    with pytest.raises(BadInput, match="filters"):
+        consuming.register("b2", wanted("rain", "#/x"), 0.0)
+    assert linked(engine) == []

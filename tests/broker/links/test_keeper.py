@@ -1,0 +1,143 @@
+"""What a broker tells the others, the links that it opens then, and when the engine may answer its subscribers."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import msgspec
+import trio
+from trio.testing import MockClock
+
+from broker.links.keeper import LinkKeeper
+from srtm.control import LinkAnswer, LinkRequest
+from srtm.errors import Unavailable
+from srtm.log import Log
+from tests.support.fake_engine import FakeEngine
+
+
+class Other:
+    """Another broker's HTTP, and a port that takes links. ``topics`` None: it does not answer."""
+
+    def __init__(self) -> None:
+        self.base_url = "http://b2"
+        self.topics: list[str] | None = []
+        self.asked: list[LinkRequest] = []
+        self.news = trio.Event()
+        self.tcp_address = ""
+
+    async def request(self, method: str, target: str, body: bytes = b"", **_: float) -> tuple[int, bytes]:
+        assert (method, target) == ("PUT", "/v1/links/b1")
+        self.asked.append(msgspec.json.decode(body, type=LinkRequest))
+        self.news.set()
+        self.news = trio.Event()
+        if self.topics is None:
+            raise Unavailable("no answer")
+        answer = LinkAnswer(
+            tcp_address=self.tcp_address, channel="srtm.link.b1", key="secret", ready=9, topics=self.topics
+        )
+        return 200, msgspec.json.encode(answer)
+
+    async def aclose(self) -> None:
+        pass
+
+
+class Rig:
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self.engine = FakeEngine()
+        self.other = Other()
+        self.log: list[str] = []
+        told, self.opened = trio.open_memory_channel[int](9)  # numbers of links
+        open_link = self.engine.open_link
+
+        def note_link(number: int, fd: int, *about: object) -> None:
+            open_link(number, fd, *about)
+            told.send_nowait(number)
+
+        self.engine.open_link = note_link  # type: ignore[method-assign]
+        connect: Any = lambda _address: self.other  # noqa: E731
+        self.keeper = LinkKeeper("b1", self.engine, connect, Log("b1", self.log.append))  # type: ignore[arg-type]
+        nursery.start_soon(self.keeper.run)
+
+    def want(self, *filters: str) -> None:
+        self.engine.interest = {
+            "version": self.engine.interest["version"] + 1,
+            "filters": list(filters),
+            "durable": True,
+        }
+        self.keeper.note_interest()
+
+
+async def test_others_are_told_what_is_wanted_and_then_the_engine_is(autojump_clock: MockClock) -> None:
+    async with trio.open_nursery() as nursery:
+        rig = Rig(nursery)
+        await trio.testing.wait_all_tasks_blocked()
+        assert ("share_mqtt_interest", True) in rig.engine.calls
+        rig.want("rain")
+        assert rig.engine.settled == 0, "it is not known yet which brokers there are"
+        rig.keeper.follow({"b1": "here", "b2": "there"})
+        await trio.sleep(0.1)
+        assert rig.other.asked == [LinkRequest(sender="b1", filters=["rain"], durable=True)]
+        assert rig.engine.settled == 2
+        rig.want("rain", "heat")
+        await trio.sleep(0.1)
+        assert rig.other.asked[-1].filters == ["rain", "heat"]
+        assert rig.engine.settled == 3
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_broker_that_does_not_answer_holds_up_nobody_and_is_told_when_it_does(
+    autojump_clock: MockClock,
+) -> None:
+    async with trio.open_nursery() as nursery:
+        rig = Rig(nursery)
+        rig.other.topics = None
+        rig.keeper.follow({"b2": "there"})
+        await trio.sleep(0.1)
+        rig.want("rain")
+        assert rig.engine.settled == 2
+        await trio.sleep(60.0)
+        assert len([line for line in rig.log if "does not know what is wanted" in line]) == 1
+        rig.other.topics = []
+        await trio.sleep(10.0)
+        rig.want("heat")
+        assert rig.engine.settled == 2, "it answers again: it is waited for"
+        await trio.sleep(0.1)
+        assert rig.engine.settled == 3
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_broker_that_is_alone_waits_for_nobody(autojump_clock: MockClock) -> None:
+    async with trio.open_nursery() as nursery:
+        rig = Rig(nursery)
+        rig.keeper.follow({"b1": "here"})
+        await trio.sleep(0.1)
+        rig.want("rain")
+        assert rig.engine.settled == 2
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_link_is_opened_to_each_topic_anew_when_it_ends_and_closed_when_it_is_not_wanted() -> None:
+    accepted, taken = trio.open_memory_channel[trio.SocketStream](9)
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            serve = partial(trio.serve_tcp, accepted.send, 0, host="127.0.0.1")
+            [listener] = await nursery.start(serve)
+            rig = Rig(nursery)
+            rig.other.tcp_address = f"127.0.0.1:{listener.socket.getsockname()[1]}"
+            rig.other.topics = ["rain"]
+            rig.keeper.follow({"b2": "there"})
+            await taken.receive()
+            first = await rig.opened.receive()
+            assert rig.engine.links[first] == (rig.other.tcp_address, "b1", "secret", "rain", "srtm.link.b1", 9)
+            del rig.engine.links[first]
+            rig.keeper.note_link_ended(first, "the connection is broken")
+            await taken.receive()
+            assert await rig.opened.receive() != first
+            assert len(rig.engine.links) == 1
+            rig.other.topics = []
+            rig.want("nothing of it")
+            await rig.other.news.wait()
+            await trio.testing.wait_all_tasks_blocked()
+            assert rig.engine.links == {}
+            nursery.cancel_scope.cancel()
