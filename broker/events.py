@@ -132,6 +132,13 @@ class MqttInterestChanged(msgspec.Struct, frozen=True, tag="mqtt_interest_change
     """What MQTT's subscribers want of other brokers has changed. Once, until ``Engine.mqtt_interest`` is called."""
 
 
+class LinkMarked(msgspec.Struct, frozen=True, tag="link_marked"):
+    """The mark that this broker asked for has come over a link: so has all that the other one retained before."""
+
+    number: int
+    mark: str
+
+
 class LinkEnded(msgspec.Struct, frozen=True, tag="link_ended"):
     """A link that ``Engine.open_link`` began under ``number`` is gone."""
 
@@ -169,6 +176,7 @@ Event = (
     | LimitReached
     | Denied
     | MqttInterestChanged
+    | LinkMarked
     | LinkEnded
     | SubscribedEarly
     | Failed

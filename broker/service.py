@@ -290,7 +290,7 @@ class Broker:
             self._holder.mqtt_filters,
             tcp_address=format_address(self._broadcast_address, self._ports.tcp),
             default_topic=settings.mqtt_topic,
-            makes_default=self._speaks_mqtt,
+            speaks_mqtt=self._speaks_mqtt,
             ready=settings.max_rdy_count,
             patience_s=settings.mqtt_max_session_expiry_s,
         )
@@ -381,6 +381,9 @@ class Broker:
             case events.MqttInterestChanged():
                 if self._keeper is not None:
                     self._keeper.note_interest()
+            case events.LinkMarked(number, mark):
+                if self._keeper is not None:
+                    self._keeper.note_mark(number, mark)
             case events.LinkEnded(number, reason):
                 if self._keeper is not None:
                     self._keeper.note_link_ended(number, reason)

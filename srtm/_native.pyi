@@ -198,11 +198,25 @@ class Engine:
         """Return what MQTT's subscribers want of other brokers, as JSON (``broker.links.interest.Interest``)."""
     def settle_mqtt_interest(self, version: int) -> None:
         """Say that all other brokers know this version of ``mqtt_interest``."""
-    def allow_links(self, broker: str, channel: str, key: str, filters: Sequence[str] | None, durable: bool) -> None:
+    def allow_links(
+        self,
+        broker: str,
+        channel: str,
+        key: str,
+        filters: Sequence[str] | None,
+        groups: Sequence[str],
+        durable: bool,
+    ) -> None:
         """Let ``broker`` consume ``channel`` of any topic here if it shows ``key``.
 
-        The channels take messages whose names one of ``filters`` matches; None: all. ``durable``: nothing that they
-        take is acknowledged before it is on disk. Raises ValueError (no filter, no channel name).
+        The channels take messages whose names one of ``filters`` matches; None: all. Of ``groups``
+        (``$share/GROUP/FILTER``) each message goes to one member, here or there. ``durable``: nothing that the channels
+        take is acknowledged before it is on disk. Raises ValueError (no filter, no group, no channel name).
+        """
+    def mark_link(self, channel: str, mark: str) -> bool:
+        """Send ``mark`` over the link of what is retained, behind all that is retained now (event ``link_marked``).
+
+        False: ``srtm.retained`` has no such channel.
         """
     def forbid_links(self, broker: str) -> None:
         """End the links of ``broker``, and let it open none."""

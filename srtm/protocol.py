@@ -244,6 +244,9 @@ def is_ephemeral(name: str) -> bool:
 _LINK_CHANNEL = "srtm.link."
 
 
+RETAINED_TOPIC = "srtm.retained"  # its links carry what MQTT clients retain; nobody looks it up
+
+
 def link_channel(broker: str) -> str:
     """The channel that ``broker`` consumes at other brokers, for its MQTT subscribers."""
     channel = f"{_LINK_CHANNEL}{broker}"

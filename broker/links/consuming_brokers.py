@@ -8,11 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from broker import snapshot
-from broker.links.interest import ANY_NAME, is_wanted
+from broker.links.interest import ANY_NAME, all_filters, is_wanted
 from srtm.control import LinkAnswer, LinkRequest
 from srtm.errors import BadInput
-from srtm.protocol import is_link_channel, link_channel
+from srtm.protocol import RETAINED_TOPIC, is_link_channel, link_channel
 
 if TYPE_CHECKING:
     from srtm._native import Engine
@@ -24,6 +26,7 @@ class _Consumer:
     channel: str
     key: str
     request: LinkRequest | None = None  # its latest
+    mark: str = ""  # the latest that is on its way
     topics: set[str] = field(default_factory=set)  # that have its channel
 
 
@@ -41,7 +44,7 @@ class ConsumingBrokers:
         *,
         tcp_address: str,
         default_topic: str,
-        makes_default: bool,
+        speaks_mqtt: bool,
         ready: int,
         patience_s: float,
     ) -> None:
@@ -49,7 +52,7 @@ class ConsumingBrokers:
         self._names_of = names_of
         self._tcp_address = tcp_address
         self._default_topic = default_topic
-        self._makes_default = makes_default  # MQTT clients publish here
+        self._speaks_mqtt = speaks_mqtt
         self._ready = ready
         self._patience_s = patience_s
         self._topics: set[str] = set()
@@ -62,26 +65,37 @@ class ConsumingBrokers:
         if consumer is None:
             channel = link_channel(broker)
             consumer = _Consumer(broker, channel, secrets.token_hex(16), topics=self._topics_with(channel))
-        if request != consumer.request:
+        before = consumer.request and msgspec.structs.replace(consumer.request, mark=request.mark)
+        if request != before:
             try:
-                self._engine.allow_links(broker, consumer.channel, consumer.key, request.filters, request.durable)
+                self._engine.allow_links(
+                    broker, consumer.channel, consumer.key, request.filters, request.groups, request.durable
+                )
             except ValueError as error:
-                raise BadInput("filters", request.filters, str(error)) from None
+                raise BadInput("filters", [request.filters, request.groups], str(error)) from None
             consumer.request = request
             self._consumers[broker] = consumer
-            if request.filters != [] and self._makes_default:
-                self._engine.create_topic(self._default_topic)  # its first message shall find the link
-                self._topics.add(self._default_topic)
+            if self._speaks_mqtt:
+                self._make_own_topics(wants_more=request.filters != [] or request.groups != [])
             for topic in self._topics | consumer.topics:
                 self._settle(consumer, topic)
         self._heard_s[consumer.channel] = now_s
+        if request.mark != consumer.mark and self._engine.mark_link(consumer.channel, request.mark):
+            consumer.mark = request.mark
         return LinkAnswer(
             tcp_address=self._tcp_address,
             channel=consumer.channel,
             key=consumer.key,
             ready=self._ready,
             topics=sorted(consumer.topics),
+            marks=consumer.mark == request.mark != "",
         )
+
+    def _make_own_topics(self, *, wants_more: bool) -> None:
+        """Those that MQTT clients publish to: their first message shall find the link."""
+        for topic in (RETAINED_TOPIC, *((self._default_topic,) if wants_more else ())):
+            self._engine.create_topic(topic)
+            self._topics.add(topic)
 
     def note_topic(self, topic: str) -> None:
         """``topic`` is new here, and no message of it has gone anywhere yet."""
@@ -121,13 +135,16 @@ class ConsumingBrokers:
     def _settle(self, consumer: _Consumer, topic: str) -> None:
         """Make or remove the channel of ``consumer``, as it wants ``topic`` or not."""
         request = consumer.request
-        wants = request is not None and is_wanted(request.filters, self._names(topic))
+        wants = request is not None and (topic == RETAINED_TOPIC or self._is_wanted(request, topic))
         if wants and topic not in consumer.topics:
             if self._engine.create_channel(topic, consumer.channel):
                 consumer.topics.add(topic)
         elif not wants and topic in consumer.topics:
             self._engine.delete_channel(topic, consumer.channel)
             consumer.topics.discard(topic)
+
+    def _is_wanted(self, request: LinkRequest, topic: str) -> bool:
+        return is_wanted(all_filters(request.filters, request.groups), self._names(topic))
 
     def _names(self, topic: str) -> list[str]:
         if topic == self._default_topic:

@@ -10,19 +10,22 @@ from srtm.topics.mqtt_filters import shared_name
 
 
 class Interest(msgspec.Struct, frozen=True, kw_only=True):
-    """``filters``: those of all subscriptions; None: all messages. ``durable``: one of them is of a session that
-    outlives its connection. ``version`` grows with each change. Made by the engine (``Engine.mqtt_interest``)."""
+    """``filters``: those of all subscriptions but shared ones; None: all messages. ``groups``: shared subscriptions
+    (``$share/GROUP/FILTER``) with a member that is connected. ``durable``: one of the sessions outlives its connection.
+    ``version`` grows with each change. Made by the engine (``Engine.mqtt_interest``)."""
 
     version: int
     filters: list[str] | None
+    groups: list[str]
     durable: bool
-
-    @property
-    def is_empty(self) -> bool:
-        return self.filters == []
 
 
 ANY_NAME = "#"
+
+
+def all_filters(filters: Sequence[str] | None, groups: Sequence[str]) -> Sequence[str] | None:
+    """``filters``, and those of shared subscriptions (``$share/GROUP/FILTER``)."""
+    return None if filters is None else [*filters, *(group.split("/", 2)[2] for group in groups)]
 
 
 def is_wanted(wanted: Sequence[str] | None, names: Sequence[str]) -> bool:

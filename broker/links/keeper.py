@@ -19,7 +19,7 @@ from srtm.net.http_client import HttpClient
 if TYPE_CHECKING:
     from srtm._native import Engine
 
-_NOTHING = Interest(version=0, filters=[], durable=False)
+_NOTHING = Interest(version=0, filters=[], groups=[], durable=False)
 
 
 class LinkKeeper:
@@ -38,6 +38,7 @@ class LinkKeeper:
         self._changed = Wakeup()
         self._brokers: dict[str, tuple[str, RemoteBroker, trio.CancelScope]] = {}  # {name: (address, ...)}
         self._interest = _NOTHING
+        engine.share_mqtt_interest(True)
 
     def follow(self, addresses: Mapping[str, str]) -> None:
         """The cluster has these brokers, {name: HTTP address}; this one may be among them."""
@@ -50,12 +51,14 @@ class LinkKeeper:
             broker.wake()
         self._settle()
 
+    def note_mark(self, number: int, mark: str) -> None:
+        self._numbers.note_mark(number, mark)
+
     def note_link_ended(self, number: int, reason: str) -> None:
         self._numbers.note_end(number, reason)
 
     async def run(self) -> None:
         """Until cancelled."""
-        self._engine.share_mqtt_interest(True)
         self.note_interest()
         async with trio.open_nursery() as nursery:
             while True:

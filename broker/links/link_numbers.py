@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import trio
 
 
 class LinkEnd:
     """The end of one link."""
 
-    def __init__(self) -> None:
+    def __init__(self, note_mark: Callable[[str], None]) -> None:
+        self.note_mark = note_mark
         self._event = trio.Event()
         self._reason = ""
 
@@ -31,13 +34,19 @@ class LinkNumbers:
         self._last = 0
         self._ends: dict[int, LinkEnd] = {}
 
-    def take(self) -> tuple[int, LinkEnd]:
+    def take(self, note_mark: Callable[[str], None]) -> tuple[int, LinkEnd]:
+        """A new number; ``note_mark`` is called for each mark that comes by its link."""
         self._last += 1
-        end = self._ends[self._last] = LinkEnd()
+        end = self._ends[self._last] = LinkEnd(note_mark)
         return self._last, end
 
     def give_back(self, number: int) -> None:
         self._ends.pop(number, None)
+
+    def note_mark(self, number: int, mark: str) -> None:
+        """The engine says that a mark has come by a link."""
+        if number in self._ends:
+            self._ends[number].note_mark(mark)
 
     def note_end(self, number: int, reason: str) -> None:
         """The engine says that a link has ended."""

@@ -3,6 +3,7 @@ topic there that has it."""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,7 @@ class RemoteBroker:
         self._links: dict[str, trio.CancelScope] = {}  # {topic: around its link}
         self._answer: LinkAnswer | None = None
         self._trouble: str | None = None
+        self._nonce = secrets.token_hex(8)  # marks of an earlier incarnation may be on their way
         self.told = 0  # version of the interest that it knows
         self.is_lost = False  # it did not answer last: nobody waits for it
 
@@ -87,7 +89,14 @@ class RemoteBroker:
     async def _tell(self, nursery: trio.Nursery) -> None:
         """Raises Unavailable, PeerError."""
         interest = self._interest()
-        request = LinkRequest(sender=self._own_name, filters=interest.filters, durable=interest.durable)
+        mark = f"{self._nonce} {interest.version}"
+        request = LinkRequest(
+            sender=self._own_name,
+            filters=interest.filters,
+            groups=interest.groups,
+            durable=interest.durable,
+            mark=mark,
+        )
         status, body = await self._client.request(
             "PUT", f"/v1/links/{self._own_name}", msgspec.json.encode(request), timeout_s=_ANSWER_TIMEOUT_S
         )
@@ -98,14 +107,24 @@ class RemoteBroker:
         except UNREADABLE as error:
             raise PeerError(f"{self._client.base_url}: answer about links: {error}") from None
         self._answer = answer
-        self.told = interest.version
-        self._note_told()
+        if not answer.marks:
+            self._note_known(interest.version)
         for topic in answer.topics:
             if topic not in self._links:
                 self._links[topic] = trio.CancelScope()
                 nursery.start_soon(self._keep_link, topic)
         for topic in self._links.keys() - set(answer.topics):
             self._links.pop(topic).cancel()
+
+    def _note_mark(self, mark: str) -> None:
+        """All that was retained there when it learned of a version of the interest is here."""
+        nonce, _, version = mark.partition(" ")
+        if nonce == self._nonce and version.isdecimal():
+            self._note_known(int(version))
+
+    def _note_known(self, version: int) -> None:
+        self.told = max(self.told, version)
+        self._note_told()
 
     async def _keep_link(self, topic: str) -> None:
         """Open a link, and another one when it has ended, until the topic is not wanted any more."""
@@ -129,7 +148,7 @@ class RemoteBroker:
         host, port = parse_peer("tcp_address", answer.tcp_address)
         with trio.fail_after(_CONNECT_TIMEOUT_S):
             stream = await trio.open_tcp_stream(host, port)
-        number, ended = self._numbers.take()
+        number, ended = self._numbers.take(self._note_mark)
         try:
             # From here on the engine owns the socket.
             self._engine.open_link(

@@ -23,7 +23,7 @@ from srtm.log import Log
 from srtm.net.address import format_address, parse_peer
 from srtm.net.decode_errors import UNREADABLE
 from srtm.net.http_client import HttpClient
-from srtm.protocol import is_ephemeral, is_link_channel, is_name
+from srtm.protocol import RETAINED_TOPIC, is_ephemeral, is_link_channel, is_name
 
 MAGIC = b"  V1"
 PING_PERIOD_S = 15.0
@@ -62,6 +62,7 @@ class PeerInfo(msgspec.Struct, frozen=True):
 def registrations(snapshot: Snapshot, only: Collection[str] | None = None) -> set[Registration]:
     """All topics, or those in ``only``, with their channels."""
     topics = [topic for topic in snapshot.topics if only is None or topic.topic_name in only]
+    topics = [topic for topic in topics if topic.topic_name != RETAINED_TOPIC]
     found = {Registration(topic.topic_name) for topic in topics}
     channels = [(topic.topic_name, channel.channel_name) for topic in topics for channel in topic.channels]
     return found | {Registration(*one) for one in channels if not is_link_channel(one[1])}

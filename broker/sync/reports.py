@@ -11,7 +11,7 @@ import msgspec
 from broker.snapshot import Bucket, Channel, Latencies, LatencyNs, Topic, decode_topic
 from broker.sync.remaining_messages import holds_messages
 from srtm.control import ChannelQueue, LatencyMs, SyncRequest, TopicLatency, TopicReport
-from srtm.protocol import is_link_channel
+from srtm.protocol import RETAINED_TOPIC, is_link_channel
 
 MICRO = 1_000_000
 NS_PER_MS = 1e6
@@ -57,12 +57,15 @@ class Reports:
             for raw, before, seen in zip_longest(topics, self._raw[: len(topics)], self._seen[: len(topics)])
         ]
         self._raw = topics
-        before, self._now = self._now, {seen.name: seen.report for seen in self._seen}
+        shown = (seen for seen in self._seen if seen.name != RETAINED_TOPIC)
+        before, self._now = self._now, {seen.name: seen.report for seen in shown}
         self._changed.update(name for name, report in self._now.items() if before.get(name) != report)
         self._changed.update(before.keys() - self._now.keys())
 
     def differ(self, name: str, topics: Sequence[msgspec.Raw]) -> bool:
         """Whether topic ``name`` came, went or has other channels since it was noted. ``topics`` as in ``note_one``."""
+        if name == RETAINED_TOPIC:
+            return False
         before, now = self._now.get(name), next(map(decode_topic, topics), None)
         if before is None or now is None:
             return (before is None) != (now is None)
@@ -70,6 +73,8 @@ class Reports:
 
     def note_one(self, name: str, topics: Sequence[msgspec.Raw], applied: Mapping[str, int]) -> None:
         """Take topic ``name`` only, which is in ``topics`` unless it is gone; all others are as noted last."""
+        if name == RETAINED_TOPIC:
+            return
         before, now = self._now.pop(name, None), next((_look_at(raw, applied).report for raw in topics), None)
         if now is not None:
             self._now[name] = now

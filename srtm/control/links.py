@@ -11,7 +11,9 @@ class LinkRequest(Control, frozen=True):
 
     sender: str
     filters: list[str] | None = []  # MQTT topic filters; None: all messages
+    groups: list[str] = []  # `$share/GROUP/FILTER` of which a member is connected there
     durable: bool = True  # a session there outlives its connection: keep on disk what is acknowledged
+    mark: str = ""  # to be sent over the link of what is retained, once all of this is in force
 
 
 class LinkAnswer(Control, frozen=True):
@@ -22,3 +24,4 @@ class LinkAnswer(Control, frozen=True):
     key: str  # to show in IDENTIFY
     ready: int  # messages that may be unanswered on one link
     topics: list[str]
+    marks: bool = False  # the mark is on its way; no: nothing is retained there

@@ -31,7 +31,7 @@ class Admin:
             lambda _topic: None,
             tcp_address="127.0.0.1:4150",
             default_topic="default",
-            makes_default=True,
+            speaks_mqtt=True,
             ready=2_500,
             patience_s=60.0,
         )

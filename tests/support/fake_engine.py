@@ -43,7 +43,7 @@ class FakeEngine:
         self.config = msgspec.json.decode(config)
         self.calls: list[tuple[Any, ...]] = []
         self.topics: dict[str, FakeTopic] = {}
-        self.interest: dict[str, Any] = {"version": 1, "filters": [], "durable": False}
+        self.interest: dict[str, Any] = {"version": 1, "filters": [], "groups": [], "durable": False}
         self.settled = 0
         self.links: dict[int, tuple[object, ...]] = {}  # {number: what was said of it}, open
         self.mqtt: dict[str, dict[str, Any]] = {}  # {client id: its session, as ``srtm.control.MqttSession``}
@@ -288,10 +288,16 @@ class FakeEngine:
     def settle_mqtt_interest(self, version: int) -> None:
         self.settled = version
 
-    def allow_links(self, broker: str, channel: str, _key: str, filters: list[str] | None, durable: bool) -> None:
+    def allow_links(
+        self, broker: str, channel: str, _key: str, filters: list[str] | None, groups: list[str], durable: bool
+    ) -> None:
         if any("#/" in one for one in filters or ()):
             raise ValueError("filters: one is no topic filter of MQTT")
-        self.calls.append(("allow_links", broker, channel, filters, durable))
+        self.calls.append(("allow_links", broker, channel, filters, groups, durable))
+
+    def mark_link(self, channel: str, mark: str) -> bool:
+        self.calls.append(("mark_link", channel, mark))
+        return self._has_channel("srtm.retained", channel)
 
     def forbid_links(self, broker: str) -> None:
         self.calls.append(("forbid_links", broker))

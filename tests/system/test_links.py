@@ -161,3 +161,41 @@ async def test_a_kill_of_either_broker_loses_nothing_acknowledged_and_keeps_the_
             for name in names:
                 first = list(dict.fromkeys(heard.numbers[name]))
                 assert first == sorted(first), f"{name}: the order is kept"
+
+
+async def test_what_is_retained_at_one_broker_comes_to_new_subscribers_of_another(tmp_path: Path) -> None:
+    with trio.fail_after(2 * PATIENCE_S):
+        async with cluster(brokers=2, mcap=600, data=tmp_path / "data", mqtt=True) as running:
+            origin, home = running.brokers
+            with client_at(origin, "sensor") as sensor, client_at(home, "early") as early:
+                heard = await trio.to_thread.run_sync(Heard, early, "kept/#")
+                for number in range(2):
+                    sent = sensor.publish("kept/s", f"s {number}", qos=1, retain=True)
+                    await trio.to_thread.run_sync(sent.wait_for_publish, PATIENCE_S)
+                await trio.to_thread.run_sync(heard.wait_for, ["s"], 2)
+                with client_at(home, "late") as late:
+                    later = await trio.to_thread.run_sync(Heard, late, "kept/#")
+                    await trio.to_thread.run_sync(later.wait_for, ["s"], 2)
+                    assert later.numbers == {"s": [1]}, "the latest alone"
+
+
+async def test_a_group_with_members_at_both_brokers_gets_each_message_once(tmp_path: Path) -> None:
+    with trio.fail_after(2 * PATIENCE_S):
+        async with cluster(brokers=2, mcap=600, data=tmp_path / "data", mqtt=True) as running:
+            origin, home = running.brokers
+            with client_at(origin, "sensor") as sensor, client_at(home, "far") as far:
+                there = await trio.to_thread.run_sync(Heard, far, "$share/g/n/#")
+                count = 0
+                while not there.numbers["s"]:  # until the brokers know each other
+                    sent = sensor.publish("n/s", f"s {count}", qos=1)
+                    await trio.to_thread.run_sync(sent.wait_for_publish, PATIENCE_S)
+                    count += 1
+                first = there.numbers["s"][0]
+                await trio.to_thread.run_sync(there.wait_for, ["s"], count)
+                with client_at(origin, "near") as near:
+                    here = await trio.to_thread.run_sync(Heard, near, "$share/g/n/#")
+                    for number in range(count, count + MORE):
+                        sent = sensor.publish("n/s", f"s {number}", qos=1)
+                        await trio.to_thread.run_sync(sent.wait_for_publish, PATIENCE_S)
+                    await trio.to_thread.run_sync(here.wait_for, ["s"], count + MORE)
+            assert sorted(here.numbers["s"] + there.numbers["s"]) == list(range(first, count + MORE)), "each once"

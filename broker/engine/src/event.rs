@@ -90,6 +90,11 @@ pub enum Event {
     },
     /// What subscribers want of other brokers has changed; once until Python looks.
     MqttInterestChanged,
+    /// Another broker's mark has come over a link: so has all that it retained before.
+    LinkMarked {
+        number: u64,
+        mark: String,
+    },
     /// A connection to another broker is gone.
     LinkEnded {
         number: u64,

@@ -312,6 +312,7 @@ impl Engine {
         self.call(py, move |engine, _| engine.settle_interest(version))
     }
 
+    #[allow(clippy::too_many_arguments)] // of one Python call
     fn allow_links(
         &self,
         py: Python<'_>,
@@ -319,6 +320,7 @@ impl Engine {
         channel: &str,
         key: String,
         filters: Option<Vec<String>>,
+        groups: Vec<String>,
         durable: bool,
     ) -> PyResult<()> {
         let channel = name("channel", channel)?;
@@ -326,8 +328,15 @@ impl Engine {
         if !filters.iter().flatten().all(is_sound) {
             return Err(PyValueError::new_err("filters: one is no topic filter of MQTT"));
         }
-        let interest = LinkInterest { filters, durable };
+        if !groups.iter().all(|text| Filter::parse(text).is_some_and(|filter| filter.group.is_some())) {
+            return Err(PyValueError::new_err("groups: one is no shared subscription of MQTT"));
+        }
+        let interest = LinkInterest { filters, groups, durable };
         self.call(py, move |engine, _| engine.allow_links(&broker, &channel, &key, interest))
+    }
+
+    fn mark_link(&self, py: Python<'_>, channel: String, mark: String) -> PyResult<bool> {
+        self.call(py, move |engine, now| engine.mark_link(&channel, &mark, now))
     }
 
     fn forbid_links(&self, py: Python<'_>, broker: String) -> PyResult<()> {

@@ -19,7 +19,7 @@ async def test_a_broker_is_told_where_what_it_wants_is_to_be_consumed(admin: Adm
     assert (answer["tcp_address"], answer["channel"], answer["topics"]) == (
         "127.0.0.1:4150",
         "srtm.link.b2",
-        ["default"],
+        ["default", "srtm.retained"],
     )
     assert "srtm.link.b2" in admin.engine.topics["default"].channels
     assert len(answer["key"]) == 32

@@ -22,13 +22,13 @@ def engine() -> FakeEngine:
 
 @pytest.fixture
 def make(engine: FakeEngine) -> Callable[..., ConsumingBrokers]:
-    def make(*, makes_default: bool = False) -> ConsumingBrokers:
+    def make(*, speaks_mqtt: bool = False) -> ConsumingBrokers:
         consuming = ConsumingBrokers(
             engine,  # type: ignore[arg-type]
             FILTERS.get,
             tcp_address="a:4150",
             default_topic="default",
-            makes_default=makes_default,
+            speaks_mqtt=speaks_mqtt,
             ready=100,
             patience_s=60.0,
         )
@@ -56,7 +56,7 @@ def test_a_broker_has_a_channel_of_each_topic_that_it_wants_and_of_no_other(
     answer = consuming.register("b2", wanted("plant/7/#", "rain"), 0.0)
     assert (answer.topics, linked(engine)) == (["heat", "rain"], ["heat", "rain"])
     assert (answer.tcp_address, answer.channel, answer.ready) == ("a:4150", CHANNEL, 100)
-    assert ("allow_links", "b2", CHANNEL, ["plant/7/#", "rain"], False) in engine.calls
+    assert ("allow_links", "b2", CHANNEL, ["plant/7/#", "rain"], [], False) in engine.calls
     assert consuming.register("b2", wanted("rain", "roads"), 1.0).topics == ["rain", "roads"]
     assert linked(engine) == ["rain", "roads"]
     assert consuming.register("b2", wanted(), 2.0).topics == []
@@ -78,21 +78,48 @@ def test_the_same_again_changes_nothing_and_has_the_same_key(
 def test_a_new_topic_has_the_channel_before_a_message_of_it_goes_anywhere(
     engine: FakeEngine, make: Callable[..., ConsumingBrokers]
 ) -> None:
-    consuming = make(makes_default=True)
-    assert consuming.register("b2", wanted("rain/#"), 0.0).topics == ["default"], "which has all other names"
+    consuming = make(speaks_mqtt=True)
+    assert consuming.register("b2", wanted("rain/#"), 0.0).topics == ["default", "srtm.retained"]
     for topic in ("rain", "heat"):
         engine.create_topic(topic)
         consuming.note_topic(topic)
-    assert linked(engine) == ["default", "rain"]
+    assert linked(engine) == ["default", "rain", "srtm.retained"]
     FILTERS["heat"].append("rain/7")
     try:
         consuming.recheck()
-        assert linked(engine) == ["default", "heat", "rain"], "its names are others now"
+        assert linked(engine) == ["default", "heat", "rain", "srtm.retained"], "its names are others now"
     finally:
         FILTERS["heat"].pop()
     engine.topics.pop("rain")
     consuming.forget_topic("rain")
-    assert consuming.register("b2", wanted("rain/#"), 1.0).topics == ["default", "heat"]
+    assert consuming.register("b2", wanted("rain/#"), 1.0).topics == ["default", "heat", "srtm.retained"]
+
+
+def test_a_mark_is_sent_once_behind_what_is_retained_where_mqtt_is_spoken(
+    engine: FakeEngine, make: Callable[..., ConsumingBrokers]
+) -> None:
+    consuming = make(speaks_mqtt=True)
+    asked = LinkRequest(sender="b2", filters=[], mark="n 1")
+    for _ in range(2):
+        answer = consuming.register("b2", asked, 0.0)
+        assert (answer.topics, answer.marks) == (["srtm.retained"], True)
+    assert [call for call in engine.calls if call[0] == "mark_link"] == [("mark_link", CHANNEL, "n 1")]
+
+
+def test_where_mqtt_is_not_spoken_nothing_is_retained_and_no_mark_is_sent(
+    make: Callable[..., ConsumingBrokers],
+) -> None:
+    answer = make().register("b2", LinkRequest(sender="b2", filters=["#"], mark="n 1"), 0.0)
+    assert (answer.topics, answer.marks) == ([], False)
+
+
+def test_members_of_a_shared_subscription_want_its_topics(
+    engine: FakeEngine, make: Callable[..., ConsumingBrokers]
+) -> None:
+    for topic in ("heat", "roads"):
+        engine.create_topic(topic)
+    asked = LinkRequest(sender="b2", filters=[], groups=["$share/g/plant/+/heat"])
+    assert make().register("b2", asked, 0.0).topics == ["heat"]
 
 
 def test_channels_of_an_earlier_incarnation_are_taken_over_or_removed(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.links.interest import ANY_NAME, is_wanted
+from broker.links.interest import ANY_NAME, all_filters, is_wanted
 
 
 @pytest.mark.parametrize(
@@ -26,3 +26,8 @@ def test_a_topic_is_wanted_where_a_name_of_it_matches_a_filter(
     wanted: list[str] | None, names: list[str], is_so: bool
 ) -> None:
     assert is_wanted(wanted, names) is is_so
+
+
+def test_shared_subscriptions_count_with_their_filters_unless_all_is_wanted() -> None:
+    assert all_filters(["a"], ["$share/g/b/#"]) == ["a", "b/#"]
+    assert all_filters(None, ["$share/g/b/#"]) is None

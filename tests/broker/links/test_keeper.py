@@ -25,6 +25,7 @@ class Other:
         self.asked: list[LinkRequest] = []
         self.news = trio.Event()
         self.tcp_address = ""
+        self.marks = False
 
     async def request(self, method: str, target: str, body: bytes = b"", **_: float) -> tuple[int, bytes]:
         assert (method, target) == ("PUT", "/v1/links/b1")
@@ -34,7 +35,12 @@ class Other:
         if self.topics is None:
             raise Unavailable("no answer")
         answer = LinkAnswer(
-            tcp_address=self.tcp_address, channel="srtm.link.b1", key="secret", ready=9, topics=self.topics
+            tcp_address=self.tcp_address,
+            channel="srtm.link.b1",
+            key="secret",
+            ready=9,
+            topics=self.topics,
+            marks=self.marks,
         )
         return 200, msgspec.json.encode(answer)
 
@@ -63,6 +69,7 @@ class Rig:
         self.engine.interest = {
             "version": self.engine.interest["version"] + 1,
             "filters": list(filters),
+            "groups": ["$share/g/rain"],
             "durable": True,
         }
         self.keeper.note_interest()
@@ -77,7 +84,9 @@ async def test_others_are_told_what_is_wanted_and_then_the_engine_is(autojump_cl
         assert rig.engine.settled == 0, "it is not known yet which brokers there are"
         rig.keeper.follow({"b1": "here", "b2": "there"})
         await trio.sleep(0.1)
-        assert rig.other.asked == [LinkRequest(sender="b1", filters=["rain"], durable=True)]
+        [asked] = rig.other.asked
+        assert (asked.sender, asked.filters, asked.durable) == ("b1", ["rain"], True)
+        assert asked.groups == ["$share/g/rain"]
         assert rig.engine.settled == 2
         rig.want("rain", "heat")
         await trio.sleep(0.1)
@@ -141,3 +150,28 @@ async def test_a_link_is_opened_to_each_topic_anew_when_it_ends_and_closed_when_
             await trio.testing.wait_all_tasks_blocked()
             assert rig.engine.links == {}
             nursery.cancel_scope.cancel()
+
+
+async def test_where_something_is_retained_a_subscription_waits_for_the_mark_behind_it() -> None:
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            [listener] = await nursery.start(partial(trio.serve_tcp, ignored, 0, host="127.0.0.1"))
+            rig = Rig(nursery)
+            rig.other.tcp_address = f"127.0.0.1:{listener.socket.getsockname()[1]}"
+            rig.other.topics, rig.other.marks = ["srtm.retained"], True
+            rig.keeper.follow({"b2": "there"})
+            link = await rig.opened.receive()
+            rig.want("rain")
+            await rig.other.news.wait()
+            await trio.testing.wait_all_tasks_blocked()
+            assert rig.engine.settled == 0
+            for mark in ("of another incarnation 2", "nonsense"):
+                rig.keeper.note_mark(link, mark)
+            assert rig.engine.settled == 0
+            rig.keeper.note_mark(link, rig.other.asked[-1].mark)
+            assert rig.engine.settled == 2
+            nursery.cancel_scope.cancel()
+
+
+async def ignored(_stream: trio.SocketStream) -> None:
+    pass

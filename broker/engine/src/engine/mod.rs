@@ -350,6 +350,7 @@ impl Engine {
         self.schedule.dirty_conns.rotate_left(answered); // deliveries go first
         self.save_sessions(now);
         self.renew_journal(now);
+        self.seed_links(now);
         self.tend_disk(now);
         self.relieve_memory();
         self.tell_limits(now);
@@ -364,6 +365,7 @@ impl Engine {
             && self.tls.is_idle()
             && self.turn.replies.is_empty()
             && !self.is_renewing()
+            && self.mqtt.peers.seeding.is_empty()
             && self.disk.as_ref().is_none_or(|storage| !storage.disk.is_listed() && !storage.disk.has_settled());
         if idle { self.timers.next().into_iter().chain(self.work.next()).min() } else { Some(0) }
     }

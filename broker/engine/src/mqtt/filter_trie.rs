@@ -19,6 +19,13 @@ pub struct Subscriber {
     pub options: Options,
 }
 
+impl Subscriber {
+    /// Whether it is a session, and no group.
+    pub fn is_session(&self) -> bool {
+        matches!(self.who, Who::Session(_))
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Who {
     Session(SessionKey),
@@ -169,20 +176,15 @@ impl<T: Copy> FilterTrie<T> {
         position.into_iter().for_each(|at| _ = self.remove(Place { node, position: at as u32 }));
     }
 
-    /// How many have subscribed to a pattern.
-    pub fn subscribers_of(&self, pattern: &str) -> usize {
-        self.node_of(pattern).map_or(0, |node| self.nodes[node as usize].subscribers.len())
+    /// Whether one of the subscribers at a node is such.
+    pub fn has(&self, node: u32, is_such: impl Fn(&T) -> bool) -> bool {
+        self.nodes.get(node as usize).is_some_and(|node| node.subscribers.iter().any(is_such))
     }
 
-    /// Whether one subscriber alone is left at a node.
-    pub fn is_last(&self, node: u32) -> bool {
-        self.nodes.get(node as usize).is_some_and(|node| node.subscribers.len() == 1)
-    }
-
-    /// Patterns that have subscribers, `most` of them at most.
-    pub fn patterns(&self, most: usize) -> Vec<String> {
-        let taken = self.nodes.iter().zip(0..).filter(|(node, _)| !node.subscribers.is_empty());
-        taken.take(most).map(|(_, number)| self.pattern(number)).collect()
+    /// Patterns that have such a subscriber, `most` of them at most.
+    pub fn patterns(&self, most: usize, is_such: impl Fn(&T) -> bool) -> Vec<String> {
+        let such = self.nodes.iter().zip(0..).filter(|(node, _)| node.subscribers.iter().any(&is_such));
+        such.take(most).map(|(_, number)| self.pattern(number)).collect()
     }
 
     /// The pattern of a node.

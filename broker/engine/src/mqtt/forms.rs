@@ -17,8 +17,9 @@ pub struct Fan {
     pub groups: Vec<GroupKey>,
     pub forms: Forms,
     pub attributes: Vec<u8>,
-    pub number: u64,   // of the message
-    pub unheard: bool, // it was released, and nobody wanted it
+    pub number: u64,     // of the message
+    pub unheard: bool,   // it was released, and nobody wanted it
+    pub is_linked: bool, // it came from another broker, which tells of what it retains by itself
 }
 
 /// A session that a message goes to, with what its subscriptions say together.
@@ -43,7 +44,8 @@ pub struct Alias {
 pub struct Heading<'a> {
     pub origin: u64,
     pub name: &'a str,
-    pub qos: Qos, // the highest under which it may go on
+    pub group: &'a str, // that it is for alone; "": for all
+    pub qos: Qos,       // the highest under which it may go on
     pub retain: bool,
     pub properties: &'a [u8],
     pub left_s: u32, // u32::MAX: it does not expire
@@ -54,11 +56,11 @@ impl<'a> Heading<'a> {
     pub fn of(message: &'a Message, topic: &'a str, wall_ns: i64) -> Option<Self> {
         let Some(attributes) = Attributes::decode(message.attributes()) else {
             let (qos, properties) = (Qos::ExactlyOnce, &[][..]);
-            return Some(Self { origin: 0, name: topic, qos, retain: false, properties, left_s: u32::MAX });
+            return Some(Self { origin: 0, name: topic, group: "", qos, retain: false, properties, left_s: u32::MAX });
         };
         let left_s = attributes.left_s(wall_ns)?;
-        let Attributes { origin, qos, retain, name, properties, .. } = attributes;
-        Some(Self { origin, name, qos, retain, properties, left_s })
+        let Attributes { origin, qos, retain, name, group, properties, .. } = attributes;
+        Some(Self { origin, name, group, qos, retain, properties, left_s })
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use crate::keys::ConnKey;
+use crate::keys::{ConnKey, SessionKey};
+use crate::mqtt::retained::Replay;
 use crate::time::{NS_PER_S, Nanos};
 use crate::timer::Armed;
 
@@ -12,13 +13,21 @@ pub const MOST_FILTERS: usize = 64;
 /// A subscription is answered after so long though some other broker does not know of it.
 const PATIENCE_NS: Nanos = NS_PER_S;
 
-/// The answer to a SUBSCRIBE that waits.
+/// A SUBSCRIBE that was carried out: its answer, and what of what is retained it gets.
 #[derive(Debug)]
-pub struct Waiting {
+pub struct Subscribed {
+    pub conn: ConnKey,
+    pub session: SessionKey,
+    pub answer: Vec<u8>,
+    pub replays: Vec<Replay>,
+}
+
+/// One that waits.
+#[derive(Debug)]
+struct Waiting {
     version: u64,
     until: Nanos,
-    pub conn: ConnKey,
-    pub answer: Vec<u8>,
+    subscribed: Subscribed,
 }
 
 #[derive(Debug, Default)]
@@ -47,6 +56,18 @@ impl Interest {
         if !self.is_wide || is_reserved {
             self.change();
         }
+    }
+
+    /// Nobody subscribes to some pattern any more; `left` subscriptions are left.
+    pub fn lose_pattern(&mut self, left: usize) {
+        if !self.is_wide || left <= MOST_FILTERS {
+            self.change();
+        }
+    }
+
+    /// A group got its first member that is connected, or lost the last one.
+    pub fn note_groups(&mut self) {
+        self.change();
     }
 
     /// A session that outlives its connection has subscribed.
@@ -80,23 +101,23 @@ impl Interest {
     }
 
     /// Keeps an answer until all other brokers know what is wanted now; returns until when at the latest.
-    pub fn wait(&mut self, conn: ConnKey, answer: Vec<u8>, now: Nanos) -> Nanos {
+    pub fn wait(&mut self, subscribed: Subscribed, now: Nanos) -> Nanos {
         let until = now + PATIENCE_NS;
-        self.waiting.push_back(Waiting { version: self.version, until, conn, answer });
+        self.waiting.push_back(Waiting { version: self.version, until, subscribed });
         self.waiting.front().map_or(until, |first| first.until)
     }
 
     /// All other brokers know `version`.
-    pub fn settle(&mut self, version: u64) -> Vec<Waiting> {
+    pub fn settle(&mut self, version: u64) -> Vec<Subscribed> {
         self.settled = self.settled.max(version.min(self.version));
         let count = self.waiting.iter().take_while(|one| one.version <= self.settled).count();
-        self.waiting.drain(..count).collect()
+        self.waiting.drain(..count).map(|one| one.subscribed).collect()
     }
 
     /// Those that have waited long enough.
-    pub fn overdue(&mut self, now: Nanos) -> Vec<Waiting> {
+    pub fn overdue(&mut self, now: Nanos) -> Vec<Subscribed> {
         let count = self.waiting.iter().take_while(|one| one.until <= now).count();
-        self.waiting.drain(..count).collect()
+        self.waiting.drain(..count).map(|one| one.subscribed).collect()
     }
 
     pub fn next_due(&self) -> Option<Nanos> {
@@ -107,6 +128,11 @@ impl Interest {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn answered(answer: &str) -> Subscribed {
+        let (conn, session) = Default::default();
+        Subscribed { conn, session, answer: answer.into(), replays: Vec::new() }
+    }
 
     fn shared() -> Interest {
         let mut interest = Interest::default();
@@ -126,9 +152,9 @@ mod tests {
         let mut interest = shared();
         interest.note_pattern(false);
         let first = interest.look(false, false);
-        interest.wait(ConnKey::default(), b"first".to_vec(), 0);
+        interest.wait(answered("first"), 0);
         interest.note_pattern(false);
-        let until = interest.wait(ConnKey::default(), b"second".to_vec(), 5);
+        let until = interest.wait(answered("second"), 5);
         assert_eq!(until, PATIENCE_NS, "that of the first");
         let gone: Vec<Vec<u8>> = interest.settle(first).into_iter().map(|one| one.answer).collect();
         assert_eq!((gone, interest.is_settled()), (vec![b"first".to_vec()], false));

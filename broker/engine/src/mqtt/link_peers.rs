@@ -1,9 +1,11 @@
 //! Other brokers: those that may consume here, and what came from them lately.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 
 use crate::id::MessageId;
+use crate::keys::ChannelKey;
+use crate::protocol::mqtt::topic_filter::Filter;
 use crate::queueing::link_interest::LinkInterest;
 
 /// A broker that may open links to this one.
@@ -14,13 +16,47 @@ pub struct Peer {
     pub interest: Rc<LinkInterest>,
 }
 
+/// A new channel that gets all that is retained, so much in a turn.
+#[derive(Debug)]
+pub struct Seeding {
+    pub channel: ChannelKey,
+    pub after: Option<Box<str>>, // the last name that it has got
+    pub mark: Option<String>,    // that it gets behind the last
+}
+
 #[derive(Debug, Default)]
 pub struct LinkPeers {
     pub by_broker: HashMap<Box<str>, Peer>,
     pub latest: HashMap<Rc<str>, Latest>, // {link: what came by it}
+    pub seeding: Vec<Seeding>,
+    pub groups: Vec<RemoteGroup>,
+}
+
+/// A shared subscription that has members at other brokers.
+#[derive(Debug)]
+pub struct RemoteGroup {
+    pub name: Box<str>,
+    pub pattern: Box<str>,
+    pub channels: VecDeque<Box<str>>, // of these brokers' links; who is next comes first
 }
 
 impl LinkPeers {
+    /// The brokers have other groups than before.
+    pub fn regroup(&mut self) {
+        let mut groups: BTreeMap<&str, VecDeque<Box<str>>> = BTreeMap::new();
+        for peer in self.by_broker.values() {
+            peer.interest
+                .groups
+                .iter()
+                .for_each(|name| groups.entry(name).or_default().push_back(peer.channel.clone()));
+        }
+        let remote = |(name, channels): (&str, VecDeque<Box<str>>)| {
+            let pattern = Filter::parse(name).filter(|filter| filter.group.is_some())?.pattern.into();
+            Some(RemoteGroup { name: name.into(), pattern, channels })
+        };
+        self.groups = groups.into_iter().filter_map(remote).collect();
+    }
+
     /// Whether this key shows that the client is that broker.
     pub fn is_known(&self, broker: &str, key: &str) -> bool {
         self.by_broker.get(broker).is_some_and(|peer| &*peer.key == key)

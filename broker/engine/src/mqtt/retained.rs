@@ -1,6 +1,6 @@
 //! Messages that are retained, by name, and the way of a new subscription through them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Bound;
 
 use crate::protocol::mqtt::packet::Options;
@@ -9,7 +9,31 @@ use crate::queueing::journal::Entry;
 use crate::queueing::message::Message;
 
 #[derive(Debug, Default)]
-pub struct Retained(BTreeMap<Box<str>, Kept>);
+pub struct Retained {
+    kept: BTreeMap<Box<str>, Kept>,
+    removed: Removed,
+}
+
+/// Names that were removed lately, and when: an older message of another broker may be on its way.
+#[derive(Debug, Default)]
+struct Removed {
+    versions: HashMap<Box<str>, i64>,
+    order: VecDeque<Box<str>>,
+}
+
+/// Removals that are remembered.
+const MOST_REMOVED: usize = 10_000;
+
+impl Removed {
+    fn note(&mut self, name: &str, version: i64) {
+        if self.versions.insert(name.into(), version).is_none() {
+            self.order.push_back(name.into());
+        }
+        if self.order.len() > MOST_REMOVED {
+            self.order.pop_front().map(|oldest| self.versions.remove(&oldest));
+        }
+    }
+}
 
 #[derive(Debug)]
 struct Kept {
@@ -50,28 +74,42 @@ impl Replay {
 
 impl Retained {
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.kept.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.kept.is_empty()
     }
 
     pub fn contains(&self, name: &str) -> bool {
-        self.0.contains_key(name)
+        self.kept.contains_key(name)
     }
 
     /// Keeps a message as the one of its name; one without a payload removes it [MQTT-3.3.1-6].
     pub(crate) fn keep(&mut self, name: &str, message: Message, entry: Option<Entry>) {
         if message.body_len() == 0 {
-            self.0.remove(name);
+            self.kept.remove(name);
+            self.removed.note(name, message.wall_ns());
         } else {
-            self.0.insert(name.into(), Kept { message, entry });
+            self.kept.insert(name.into(), Kept { message, entry });
         }
     }
 
+    /// Wall clock of the latest message of a name, also of one that removed it: of two brokers' messages the later one
+    /// counts. 0: there is none.
+    pub fn version(&self, name: &str) -> i64 {
+        let kept = self.kept.get(name).map(|kept| kept.message.wall_ns());
+        kept.or_else(|| self.removed.versions.get(name).copied()).unwrap_or(0)
+    }
+
+    /// At most `most` messages behind a name.
+    pub fn behind(&self, after: Option<&str>, most: usize) -> impl Iterator<Item = (&str, &Message)> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.kept.range::<str, _>((from, Bound::Unbounded)).take(most).map(|(name, kept)| (&**name, &kept.message))
+    }
+
     pub fn messages(&self) -> impl Iterator<Item = &Message> {
-        self.0.values().map(|kept| &kept.message)
+        self.kept.values().map(|kept| &kept.message)
     }
 
     /// Writes at most `most` of them anew, behind a name. Returns the last one's; `None`: there are no more.
@@ -83,7 +121,7 @@ impl Retained {
     ) -> Option<Box<str>> {
         let from = if after.is_empty() { Bound::Unbounded } else { Bound::Excluded(after) };
         let mut last = None;
-        for (name, kept) in self.0.range_mut::<str, _>((from, Bound::Unbounded)).take(most) {
+        for (name, kept) in self.kept.range_mut::<str, _>((from, Bound::Unbounded)).take(most) {
             if kept.entry.is_some() {
                 kept.entry = Some(put(kept.message.clone()));
             }
@@ -100,7 +138,7 @@ impl Retained {
             None => Bound::Included(prefix),
         };
         let mut last = None;
-        let names = self.0.range::<str, _>((from, Bound::Unbounded));
+        let names = self.kept.range::<str, _>((from, Bound::Unbounded));
         for (visited, (name, kept)) in names.enumerate() {
             if !name.starts_with(prefix) {
                 return Found::End;
@@ -152,6 +190,26 @@ mod tests {
         retained.keep("a", message("a"), None);
         retained.keep("a", message(""), None);
         assert!(retained.is_empty());
+    }
+
+    #[test]
+    fn a_name_keeps_the_version_of_its_latest_message_also_of_one_that_removed_it() {
+        let of = |wall_ns, body: &str| {
+            let alone = Alone { id: MessageId(1), wall_ns, attributes: b"", body: body.as_bytes() };
+            Builder::default().alone(&Meter::default(), alone, 0, 0)
+        };
+        let mut retained = Retained::default();
+        assert_eq!(retained.version("a"), 0);
+        retained.keep("a", of(5, "a"), None);
+        assert_eq!(retained.version("a"), 5);
+        retained.keep("a", of(7, ""), None);
+        assert_eq!(retained.version("a"), 7);
+        retained.keep("a", of(9, "a"), None);
+        assert_eq!(retained.version("a"), 9);
+        for number in 0..=MOST_REMOVED {
+            retained.keep(&number.to_string(), of(9, ""), None);
+        }
+        assert_eq!((retained.version("0"), retained.version("1")), (0, 9), "no more than that is remembered");
     }
 
     proptest! {

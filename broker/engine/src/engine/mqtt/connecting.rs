@@ -96,6 +96,7 @@ impl Engine {
         let accepted = Accepted { assigned, expiry_s, keep_alive_s, is_present: known.is_some() };
         self.answer_connect(key, connect, &accepted);
         self.arm_connection(key);
+        self.note_member(session);
         self.resend(session);
         Ok(())
     }
@@ -283,6 +284,7 @@ impl Engine {
         if will_at <= now {
             self.publish_will(key, now);
         }
+        self.note_member(key);
         self.give_back_shared(key, now);
         self.note_session(key);
         self.arm_session(key);

@@ -121,7 +121,7 @@ impl Engine {
                 expires_in_s: (attributes.expires_wall_ns != 0).then_some(left_ns.max(0) / NS_PER_S),
             });
             if clear {
-                self.forget_retained(&message);
+                self.forget_retained(&message, now);
             }
         }
         (views, false)

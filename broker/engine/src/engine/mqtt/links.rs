@@ -7,16 +7,17 @@
 use std::rc::Rc;
 
 use crate::arrival::stamps::Stamps;
-use crate::clients::connection::{Connection, Phase};
+use crate::clients::connection::{Connection, Mark, Phase};
 use crate::clients::link_client::LinkClient;
 use crate::clients::pending_input::WaitFor;
 use crate::clients::reply::Reply;
 use crate::engine::Engine;
+use crate::id::MessageId;
 use crate::keys::{ChannelKey, ConnKey, TopicKey};
-use crate::mqtt::link_peers::{Latest, Peer};
+use crate::mqtt::link_peers::{Latest, Peer, Seeding};
 use crate::protocol::errors::{self, WireError};
 use crate::protocol::identify::{Identity, LinkClaim};
-use crate::protocol::link_frames::{self, Frame, LINK_CHANNEL, Linked, Opening};
+use crate::protocol::link_frames::{self, Frame, LINK_CHANNEL, Linked, Opening, RETAINED_TOPIC};
 use crate::protocol::mqtt::attributes::Attributes;
 use crate::protocol::mqtt::packet::Qos;
 use crate::protocol::verb::Verb;
@@ -46,11 +47,13 @@ impl Engine {
         }
         let peer = Peer { channel: channel.into(), key: key.into(), interest };
         self.mqtt.peers.by_broker.insert(broker.into(), peer);
+        self.mqtt.peers.regroup();
     }
 
     /// A broker may open no more links; those that it has end.
     pub fn forbid_links(&mut self, broker: &str) {
         self.mqtt.peers.by_broker.remove(broker);
+        self.mqtt.peers.regroup();
         let is_theirs = |conn: &Connection| conn.identity().link.as_ref().is_some_and(|link| link.broker == broker);
         let ended: Vec<ConnKey> = self.conns.iter().filter(|(_, conn)| is_theirs(conn)).map(|(key, _)| key).collect();
         ended.into_iter().for_each(|key| self.close(key));
@@ -66,6 +69,9 @@ impl Engine {
         if let Some(channel) = self.channels.get_mut(key) {
             channel.queue.set_room(room);
             channel.link = Some(interest);
+            if self.topics.get(channel.topic).is_some_and(|topic| &*topic.name == RETAINED_TOPIC) {
+                self.mqtt.peers.seeding.push(Seeding { channel: key, after: None, mark: None });
+            }
         }
     }
 
@@ -94,23 +100,19 @@ impl Engine {
         }
         let broker = self.conns.get(key).and_then(|conn| conn.identity().link.as_ref());
         let peer = broker.and_then(|link| self.mqtt.peers.by_broker.get(&*link.broker));
-        if peer.is_none_or(|peer| &*peer.channel != channel) {
+        let known = self.topic_key(topic).and_then(|topic| self.find_channel(topic, channel));
+        let Some(target) = known.filter(|_| peer.is_some_and(|peer| &*peer.channel == channel)) else {
+            // Python makes the channels: one that is gone must not come back by itself, with its topic.
             let text = format!("SUB failed channel {channel} is the link of a broker");
             return Err(WireError::new(errors::E_SUB_FAILED, text));
-        }
-        let known = self.topic_key(topic).and_then(|topic| self.find_channel(topic, channel));
-        let before = known.and_then(|key| self.channels.get(key)).map(|channel| channel.consumers.clone());
+        };
+        let before = self.channels.get(target).map(|channel| channel.consumers.clone());
         before.into_iter().flatten().for_each(|older| self.close(older));
         Ok(())
     }
 
     /// Writes a message to a link, with its attributes, or such as a message has that came by NSQ.
-    pub(crate) fn deliver_linked(
-        conn: &mut Connection,
-        topic_name: &str,
-        message: &Message,
-        mark: Option<crate::clients::connection::Mark>,
-    ) {
+    pub(crate) fn deliver_linked(conn: &mut Connection, topic_name: &str, message: &Message, mark: Option<Mark>) {
         if message.has_attributes() {
             return conn.deliver_linked(message, message.attributes(), mark);
         }
@@ -121,6 +123,7 @@ impl Engine {
             qos: Qos::ExactlyOnce,
             retain: false,
             name: topic_name,
+            group: "",
             properties: b"",
         };
         of_nsq.encode(&mut attributes);
@@ -138,7 +141,8 @@ impl Engine {
         let source: Rc<str> = format!("{remote} {}", opening.topic).into();
         let most = opening.ready as usize;
         self.mqtt.peers.latest.entry(Rc::clone(&source)).or_insert_with(|| Latest::new(most));
-        connection.link = Some(Box::new(LinkClient { number, source, reason: None }));
+        connection.link =
+            Some(Box::new(LinkClient { number, source, retains: opening.topic == RETAINED_TOPIC, reason: None }));
         connection.append(opening.encode());
         self.limits.count_in(connection.remote_host());
         let key = self.conns.insert(connection);
@@ -244,14 +248,23 @@ impl Engine {
             return Outcome::Failed(self.memory_is_reached());
         }
         self.begin_release(topic, conn);
-        if let Some(message) = self.turn.messages.get_mut(first).and_then(Option::take) {
-            self.route(topic, &message, now);
+        let link = self.conns.get(conn).and_then(|conn| conn.link.as_ref());
+        let retained_by = link.filter(|link| link.retains).map(|link| link.number);
+        let message = self.turn.messages.get_mut(first).and_then(Option::take);
+        match (message, retained_by) {
+            (Some(message), Some(number)) => self.take_retained(number, &message),
+            (Some(message), None) => {
+                self.fan.is_linked = true;
+                self.route(topic, &message, now);
+                self.fan.is_linked = false;
+            }
+            (None, _) => {}
         }
         Outcome::Done { wait_ns: Some(0), fill: 1.0 }
     }
 
     /// Answers a message of another broker. One that could not be kept comes again, with all behind it, on a new link.
-    pub(crate) fn answer_linked(&mut self, key: ConnKey, publish: &Publish, id: crate::id::MessageId) {
+    pub(crate) fn answer_linked(&mut self, key: ConnKey, publish: &Publish, id: MessageId) {
         if let Outcome::Failed(reason) = &publish.outcome {
             let source = self.conns.get(key).and_then(|conn| conn.link.as_ref()).map(|link| Rc::clone(&link.source));
             source.map(|source| self.mqtt.peers.latest.remove(&source));

@@ -9,6 +9,7 @@ pub mod inspection;
 pub mod links;
 pub mod packets;
 pub mod publishing;
+pub mod retained_elsewhere;
 pub mod routing;
 pub mod saving;
 pub mod subscribed_elsewhere;

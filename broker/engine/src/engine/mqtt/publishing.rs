@@ -118,6 +118,7 @@ impl Engine {
             qos: publish.qos,
             retain: publish.retain,
             name,
+            group: "",
             properties: &properties,
         };
         let mut bytes = std::mem::take(&mut self.fan.attributes);
@@ -145,6 +146,7 @@ impl Engine {
             qos: will.qos,
             retain: will.retain,
             name: &will.topic,
+            group: "",
             properties: &will.properties,
         };
         let client_id: Rc<str> = if session.client_id.len() <= 256 { session.client_id.clone() } else { "".into() };

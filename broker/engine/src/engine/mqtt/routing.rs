@@ -5,12 +5,14 @@
 
 use crate::clients::connection::Mark;
 use crate::engine::Engine;
-use crate::keys::{GroupKey, SessionKey, TopicKey};
+use crate::keys::{ChannelKey, GroupKey, SessionKey, TopicKey};
 use crate::mqtt::filter_trie::Who;
 use crate::mqtt::forms::{Fan, Forms, Heading, Once, Target};
+use crate::mqtt::link_peers::RemoteGroup;
 use crate::mqtt::outgoing::Outgoing;
 use crate::protocol::mqtt::attributes::Attributes;
 use crate::protocol::mqtt::packet::Qos;
+use crate::protocol::mqtt::topic_filter::matches;
 use crate::queueing::message::{Alone, Message};
 use crate::queueing::queue::Queue;
 use crate::scheduling::work_budget::message_units;
@@ -31,8 +33,8 @@ impl Engine {
                 false
             }
             Some(heading) => {
-                if heading.retain {
-                    self.retain(heading.name, message);
+                if heading.retain && !fan.is_linked {
+                    self.retain(heading.name, message, now);
                 }
                 let heard = self.find_targets(&mut fan, &heading, &topic_name);
                 self.give_to_targets(&mut fan, topic, message, &heading, now);
@@ -111,6 +113,16 @@ impl Engine {
         now: Nanos,
     ) {
         fan.forms.clear();
+        if fan.is_linked {
+            // Its own broker has chosen a member for each group, or this broker's group.
+            fan.groups.clear();
+            if !heading.group.is_empty() {
+                fan.targets.clear();
+                fan.groups.extend(self.mqtt.by_group.get(heading.group));
+            }
+        } else if !self.mqtt.peers.groups.is_empty() {
+            self.share_with_others(&mut fan.groups, topic, message, heading, now);
+        }
         let mark = (message.attempts == 0 && !message.foreign).then(|| mark_of(topic, message, now));
         let mut kept: Option<Message> = None; // with its name, for sessions and groups
         let targets = fan.targets.len() + fan.groups.len();
@@ -143,6 +155,7 @@ impl Engine {
             qos: heading.qos,
             retain: heading.retain,
             name: heading.name,
+            group: "",
             properties: heading.properties,
         };
         let mut bytes = Vec::new();
@@ -280,9 +293,73 @@ impl Engine {
         units
     }
 
-    /// The member that is next, of those that are connected and have room.
+    /// Gives a message to groups that have members at other brokers, once each. Members here come first.
+    fn share_with_others(
+        &mut self,
+        groups: &mut Vec<GroupKey>,
+        topic: TopicKey,
+        message: &Message,
+        heading: &Heading<'_>,
+        now: Nanos,
+    ) {
+        let mut remote = std::mem::take(&mut self.mqtt.peers.groups);
+        for group in remote.iter_mut().filter(|group| matches(&group.pattern, heading.name)) {
+            let local = self.mqtt.by_group.get(&group.name).copied();
+            if local.is_some_and(|key| self.ready_member(key).is_some()) {
+                continue;
+            }
+            let Some(channel) = self.channel_for(group, topic) else { continue };
+            groups.retain(|key| Some(*key) != local);
+            self.put_shared(channel, &group.name, message, heading, now);
+        }
+        self.mqtt.peers.groups = remote;
+    }
+
+    /// The channel of the broker that is next, of those that take messages now; else of any.
+    fn channel_for(&self, group: &mut RemoteGroup, topic: TopicKey) -> Option<ChannelKey> {
+        let topic = self.topics.get(topic)?;
+        let named = |name: &str| {
+            let is_it = |key: &&ChannelKey| self.channels.get(**key).is_some_and(|channel| &*channel.name == name);
+            topic.channels.iter().find(is_it).copied()
+        };
+        let takes = |key: &ChannelKey| {
+            let channel = self.channels.get(*key);
+            channel.is_some_and(|channel| !channel.consumers.is_empty() && channel.queue.is_empty())
+        };
+        let ready = group.channels.iter().position(|name| named(name).is_some_and(|key| takes(&key)));
+        let at = ready.or_else(|| group.channels.iter().position(|name| named(name).is_some()))?;
+        let key = named(&group.channels[at]);
+        group.channels.rotate_left(at + 1);
+        key
+    }
+
+    /// Puts a copy of a message for one group alone into the channel of a link. It is a message of its own: the channel
+    /// may have the other one too.
+    fn put_shared(&mut self, channel: ChannelKey, group: &str, message: &Message, heading: &Heading<'_>, now: Nanos) {
+        let expires_wall_ns = Attributes::decode(message.attributes()).map_or(0, |known| known.expires_wall_ns);
+        let Heading { origin, name, qos, retain, properties, .. } = *heading;
+        let mut bytes = Vec::new();
+        Attributes { origin, expires_wall_ns, qos, retain, name, group, properties }.encode(&mut bytes);
+        let wall_ns = message.wall_ns();
+        let id = self.ids.next(wall_ns);
+        let alone = Alone { id, wall_ns, attributes: &bytes, body: message.body() };
+        let mut copy = self.builder.alone(&self.memory.messages, alone, message.times.arrival, 0);
+        (copy.times, copy.foreign) = (message.times, message.foreign);
+        copy.times.queued = now;
+        if let Some(channel) = self.channels.get_mut(channel) {
+            channel.put(copy, now);
+        }
+        self.mark_channel(channel);
+    }
+
+    /// The member that is next, of those that are connected and have room, if there is something for it.
     fn next_member(&self, key: GroupKey) -> Option<usize> {
-        let group = self.mqtt.groups.get(key).filter(|group| !group.queue.is_empty())?;
+        let is_owed = self.mqtt.groups.get(key).is_some_and(|group| !group.queue.is_empty());
+        if is_owed { self.ready_member(key) } else { None }
+    }
+
+    fn ready_member(&self, key: GroupKey) -> Option<usize> {
+        let group = self.mqtt.groups.get(key)?;
         group.members.iter().position(|member| {
             let session = self.mqtt.sessions.get(member.session);
             let has_room = session.is_some_and(|session| session.outgoing.as_ref().is_none_or(|out| out.has_room()));

@@ -14,6 +14,7 @@ use crate::keys::SessionKey;
 use crate::mqtt::outgoing::Outgoing;
 use crate::mqtt::saved_session::{Renewal, Saved, SavedSession, SavedSubscription};
 use crate::mqtt::session::{NEVER_EXPIRES, Session};
+use crate::protocol::link_frames::RETAINED_TOPIC;
 use crate::protocol::mqtt::attributes::Attributes;
 use crate::protocol::mqtt::topic_filter::Filter;
 use crate::queueing::disk_ticket::Owner;
@@ -121,13 +122,27 @@ impl Engine {
     }
 
     /// Keeps a message as the retained one of its name, or removes that.
-    pub(crate) fn retain(&mut self, name: &str, message: &Message) {
-        let is_removal = message.body_len() == 0;
-        if is_removal && !self.mqtt.retained.contains(name) {
+    pub(crate) fn retain(&mut self, name: &str, message: &Message, now: Nanos) {
+        let is_shared = self.topic_names.contains_key(RETAINED_TOPIC); // others may have it
+        if message.body_len() == 0 && !self.mqtt.retained.contains(name) && !is_shared {
             return;
         }
         let mut kept = message.clone().detached();
         kept.stored = None; // the record of another queue
+        let before = self.mqtt.retained.version(name);
+        if kept.wall_ns() <= before {
+            // Another broker's clock is ahead, or ours was set back: this one is the latest all the same.
+            let (id, wall_ns) = (kept.id, before + 1);
+            let later = Alone { id, wall_ns, attributes: message.attributes(), body: message.body() };
+            kept = self.builder.alone(&self.memory.messages, later, message.times.arrival, 0);
+        }
+        self.share_retained(name, &kept, now);
+        self.keep_retained(name, kept);
+    }
+
+    /// The same without a word to other brokers.
+    pub(crate) fn keep_retained(&mut self, name: &str, kept: Message) {
+        let is_removal = kept.body_len() == 0;
         let is_ours = name.starts_with("$SYS/"); // told anew after the start
         let entry = match self.journal.as_mut().filter(|_| !is_ours) {
             Some(journal) if is_removal => {
@@ -141,12 +156,12 @@ impl Engine {
     }
 
     /// A retained message has expired.
-    pub(crate) fn forget_retained(&mut self, message: &Message) {
+    pub(crate) fn forget_retained(&mut self, message: &Message, now: Nanos) {
         let Some(attributes) = Attributes::decode(message.attributes()) else { return };
         let (id, wall_ns) = (message.id, message.wall_ns());
         let alone = Alone { id, wall_ns, attributes: message.attributes(), body: &[] };
         let removal = self.builder.alone(&self.memory.messages, alone, message.times.arrival, 0);
-        self.retain(attributes.name, &removal);
+        self.retain(attributes.name, &removal, now);
     }
 
     /// Has what a session is owed go through files from now on, if it is to outlive its connection.

@@ -6,8 +6,10 @@ use serde::Serialize;
 use crate::clients::reply::Reply;
 use crate::engine::Engine;
 use crate::event::Event;
-use crate::keys::{ConnKey, SessionKey, VISITS_A_TURN};
-use crate::mqtt::interest::{MOST_FILTERS, Waiting};
+use crate::keys::{SessionKey, VISITS_A_TURN};
+use crate::mqtt::filter_trie::Subscriber;
+use crate::mqtt::group::Group;
+use crate::mqtt::interest::{MOST_FILTERS, Subscribed};
 use crate::mqtt::session::Session;
 use crate::protocol::mqtt::topic_filter::is_reserved;
 use crate::time::Nanos;
@@ -21,6 +23,7 @@ const MOST_FILTER_BYTES: usize = 64 << 10;
 pub struct InterestView {
     pub version: u64,
     pub filters: Option<Vec<String>>,
+    pub groups: Vec<String>, // `$share/GROUP/FILTER` with a member that is connected
     pub durable: bool,
 }
 
@@ -32,14 +35,29 @@ impl Engine {
 
     /// What is wanted of other brokers now.
     pub fn interest(&mut self) -> InterestView {
-        let patterns = self.mqtt.filters.patterns(MOST_FILTERS + 1);
+        let patterns = self.mqtt.filters.patterns(MOST_FILTERS + 1, Subscriber::is_session);
         let is_short = patterns.iter().map(String::len).sum::<usize>() <= MOST_FILTER_BYTES;
         let filters = (patterns.len() <= MOST_FILTERS && is_short).then_some(patterns);
         let is_durable = |session: &Session| session.is_durable() && !session.subscriptions.is_empty();
         let sessions = &self.mqtt.sessions;
         let durable = sessions.len() > VISITS_A_TURN || sessions.values().any(is_durable);
         let version = self.mqtt.interest.look(filters.is_none(), durable);
-        InterestView { version, filters, durable }
+        let groups = self.mqtt.groups.values().filter(|group| self.has_member_here(group));
+        let groups = groups.take(MOST_FILTERS).map(|group| group.name.to_string()).collect();
+        InterestView { version, filters, groups, durable }
+    }
+
+    fn has_member_here(&self, group: &Group) -> bool {
+        let is_here = |key| self.mqtt.sessions.get(key).is_some_and(|session| session.conn.is_some());
+        group.members.iter().any(|member| is_here(member.session))
+    }
+
+    /// A session that may have groups has joined one, got a connection or lost it.
+    pub(crate) fn note_member(&mut self, key: SessionKey) {
+        if self.mqtt.sessions.get(key).is_some_and(|session| session.groups.is_some()) {
+            self.mqtt.interest.note_groups();
+            self.tell_interest();
+        }
     }
 
     /// All other brokers know this version of what is wanted.
@@ -59,9 +77,13 @@ impl Engine {
         self.tell_interest();
     }
 
-    /// A pattern has lost its last subscriber: the other brokers may send less.
+    /// A pattern has lost a subscriber. If that was the last one, the other brokers may send less.
     pub(crate) fn lose_interest(&mut self, pattern: &str) {
-        self.mqtt.interest.note_pattern(is_reserved(pattern));
+        let node = self.mqtt.filters.node_of(pattern);
+        if node.is_some_and(|node| self.mqtt.filters.has(node, Subscriber::is_session)) {
+            return;
+        }
+        self.mqtt.interest.lose_pattern(self.mqtt.filters.len());
         self.tell_interest();
     }
 
@@ -72,11 +94,11 @@ impl Engine {
     }
 
     /// Gives the answer to a SUBSCRIBE, now or once all other brokers know of it.
-    pub(crate) fn answer_subscribe(&mut self, key: ConnKey, answer: Vec<u8>, now: Nanos) {
+    pub(crate) fn answer_subscribe(&mut self, subscribed: Subscribed, now: Nanos) {
         if self.mqtt.interest.is_settled() {
-            return self.turn.replies.push((key, Reply::Raw(answer)));
+            return self.answer_subscribed(vec![subscribed]);
         }
-        let at = self.mqtt.interest.wait(key, answer, now);
+        let at = self.mqtt.interest.wait(subscribed, now);
         self.timers.arm(&mut self.mqtt.interest.armed, at, Timer::Subscriptions);
     }
 
@@ -94,7 +116,16 @@ impl Engine {
         }
     }
 
-    fn answer_subscribed(&mut self, waiting: Vec<Waiting>) {
-        self.turn.replies.extend(waiting.into_iter().map(|one| (one.conn, Reply::Raw(one.answer))));
+    fn answer_subscribed(&mut self, all: Vec<Subscribed>) {
+        for Subscribed { conn, session: key, answer, replays } in all {
+            self.turn.replies.push((conn, Reply::Raw(answer)));
+            if replays.is_empty() || self.mqtt.retained.is_empty() {
+                continue;
+            }
+            if let Some(session) = self.mqtt.sessions.get_mut(key) {
+                session.replays.get_or_insert_default().extend(replays);
+            }
+            self.list_owing(key);
+        }
     }
 }

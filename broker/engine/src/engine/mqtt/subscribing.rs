@@ -8,6 +8,7 @@ use crate::keys::{ConnKey, GroupKey, SessionKey};
 use crate::mqtt::denials::Action;
 use crate::mqtt::filter_trie::{Place, Subscriber, Who};
 use crate::mqtt::group::{Group, Member};
+use crate::mqtt::interest::Subscribed;
 use crate::mqtt::retained::Replay;
 use crate::protocol::mqtt::encode;
 use crate::protocol::mqtt::packet::{Options, RetainHandling, Subscribe, Unsubscribe, Wanted};
@@ -31,21 +32,21 @@ impl Engine {
         let Some((version, is_bridge)) = self.mqtt_client(key).map(|mqtt| (mqtt.version, mqtt.is_bridge)) else {
             return Ok(());
         };
-        let mut codes = Vec::new();
+        let (mut codes, mut replays) = (Vec::new(), Vec::new());
         for mut wanted in subscribe.filters() {
             wanted.options.no_local |= is_bridge;
             wanted.options.retain_as_published |= is_bridge;
-            codes.push(self.subscribe_one(session, wanted, id));
+            codes.push(self.subscribe_one(session, wanted, id, &mut replays));
         }
         self.note_session(session);
         let mut out = Vec::new();
         encode::suback(&mut out, version, subscribe.id, &codes);
-        self.answer_subscribe(key, out, now);
+        self.answer_subscribe(Subscribed { conn: key, session, answer: out, replays }, now);
         Ok(())
     }
 
     /// The QoS that is granted, or why none is.
-    fn subscribe_one(&mut self, key: SessionKey, wanted: Wanted<'_>, id: u32) -> Reason {
+    fn subscribe_one(&mut self, key: SessionKey, wanted: Wanted<'_>, id: u32, replays: &mut Vec<Replay>) -> Reason {
         self.work.note(SUBSCRIPTION_UNITS);
         let Wanted { filter, options } = wanted;
         let object = self.object_of(filter.pattern);
@@ -70,12 +71,7 @@ impl Engine {
             RetainHandling::IfNew => is_new,
             RetainHandling::Never => false,
         };
-        if wants_retained && !self.mqtt.retained.is_empty() {
-            if let Some(session) = self.mqtt.sessions.get_mut(key) {
-                session.replays.get_or_insert_default().push_back(Replay::new(filter.pattern, options, id));
-            }
-            self.list_owing(key);
-        }
+        replays.extend(wants_retained.then(|| Replay::new(filter.pattern, options, id)));
         Reason(options.qos as u8)
     }
 
@@ -83,7 +79,6 @@ impl Engine {
     pub(crate) fn join(&mut self, key: SessionKey, name: &str, pattern: &str, options: Options, id: u32) -> Reason {
         let most = self.config.mqtt_max_subscriptions;
         let name = shared_name(name, pattern);
-        let is_first = self.mqtt.filters.subscribers_of(pattern) == 0;
         let Some(session) = self.mqtt.sessions.get_mut(key) else { return Reason::UNSPECIFIED };
         let member = Member { session: key, id, options };
         let known = self.mqtt.by_group.get(&*name).copied();
@@ -108,13 +103,14 @@ impl Engine {
         });
         groups.push(group);
         self.mqtt.groups[group].members.push_back(member);
-        self.note_interest(key, pattern, is_first && known.is_none());
+        self.note_member(key);
         self.list_owing(key);
         Reason(options.qos as u8)
     }
 
     /// A session leaves a group; the last one ends it, with what it has.
     fn leave_group(&mut self, key: SessionKey, group_key: GroupKey) {
+        self.note_member(key);
         if let Some(session) = self.mqtt.sessions.get_mut(key)
             && let Some(groups) = &mut session.groups
         {
@@ -160,7 +156,8 @@ impl Engine {
         if session.subscriptions.len() >= self.config.mqtt_max_subscriptions {
             return false;
         }
-        let is_first = self.mqtt.filters.subscribers_of(pattern) == 0;
+        let known = self.mqtt.filters.node_of(pattern);
+        let is_first = !known.is_some_and(|node| self.mqtt.filters.has(node, Subscriber::is_session));
         let slot = session.subscriptions.len() as u32;
         if slot == 0 {
             session.subscriptions.reserve_exact(1); // most clients have one
@@ -202,9 +199,10 @@ impl Engine {
     }
 
     fn remove_from_filters(&mut self, place: Place) {
-        let last = self.mqtt.filters.is_last(place.node).then(|| self.mqtt.filters.pattern(place.node));
+        let is_session = self.mqtt.filters.get(place).is_some_and(Subscriber::is_session);
+        let pattern = (is_session && self.mqtt.interest.is_shared).then(|| self.mqtt.filters.pattern(place.node));
         let moved = self.mqtt.filters.remove(place);
-        last.into_iter().for_each(|pattern| self.lose_interest(&pattern));
+        pattern.into_iter().for_each(|pattern| self.lose_interest(&pattern));
         let Some(moved) = moved else { return };
         let moved_place = match moved.who {
             Who::Session(key) => {

@@ -66,7 +66,7 @@ impl Engine {
 
     fn tell(&mut self, name: &str, value: &str, now: Nanos) {
         let (qos, properties) = (Qos::ExactlyOnce, &[][..]);
-        let attributes = Attributes { origin: 0, expires_wall_ns: 0, qos, retain: true, name, properties };
+        let attributes = Attributes { origin: 0, expires_wall_ns: 0, qos, retain: true, name, group: "", properties };
         let mut bytes = Vec::new();
         attributes.encode(&mut bytes);
         let wall_ns = self.clock.wall(now);

@@ -167,7 +167,7 @@ impl Engine {
             let body = message.clone();
             let Some(heading) = Heading::of(&body, "", self.clock.wall(now)) else {
                 self.mqtt.counters.expired += 1;
-                self.forget_retained(&body);
+                self.forget_retained(&body, now);
                 continue;
             };
             if !self.mqtt.sessions.get(key).is_some_and(|session| {

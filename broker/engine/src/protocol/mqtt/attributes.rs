@@ -1,7 +1,7 @@
 //! What a message that came by MQTT has besides its payload, as it stands in front of its frame and on disk.
 //!
-//! `origin(8) expires(8) flags(1) name_length(2) name properties`; integers are big-endian. Flags: QoS in bits 0 and 1,
-//! retain in bit 2.
+//! `origin(8) expires(8) flags(1) name_length(2) name [group_length(2) group] properties`; integers are big-endian.
+//! Flags: QoS in bits 0 and 1, retain in bit 2, whether there is a group in bit 3.
 
 use crate::protocol::mqtt::packet::Qos;
 
@@ -12,6 +12,7 @@ pub struct Attributes<'a> {
     pub qos: Qos,
     pub retain: bool,
     pub name: &'a str,
+    pub group: &'a str,       // of another broker that it is for alone; "": none
     pub properties: &'a [u8], // as they came, without Topic Alias and Message Expiry Interval
 }
 
@@ -21,9 +22,12 @@ impl<'a> Attributes<'a> {
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.origin.to_be_bytes());
         out.extend_from_slice(&self.expires_wall_ns.to_be_bytes());
-        out.push(self.qos as u8 | u8::from(self.retain) << 2);
-        out.extend_from_slice(&(self.name.len() as u16).to_be_bytes());
-        out.extend_from_slice(self.name.as_bytes());
+        out.push(self.qos as u8 | u8::from(self.retain) << 2 | u8::from(!self.group.is_empty()) << 3);
+        let group = Some(self.group).filter(|group| !group.is_empty());
+        for text in std::iter::once(self.name).chain(group) {
+            out.extend_from_slice(&(text.len() as u16).to_be_bytes());
+            out.extend_from_slice(text.as_bytes());
+        }
         out.extend_from_slice(self.properties);
     }
 
@@ -33,13 +37,20 @@ impl<'a> Attributes<'a> {
         let (origin, fixed) = fixed.split_first_chunk::<8>()?;
         let (expires, fixed) = fixed.split_first_chunk::<8>()?;
         let [flags, high, low] = *fixed else { return None };
-        let (name, properties) = rest.split_at_checked(usize::from(u16::from_be_bytes([high, low])))?;
+        let (name, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes([high, low])))?;
+        let (group, properties) = if flags & 8 == 0 {
+            (&[][..], rest)
+        } else {
+            let (len, rest) = rest.split_first_chunk::<2>()?;
+            rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))?
+        };
         Some(Self {
             origin: u64::from_be_bytes(*origin),
             expires_wall_ns: i64::from_be_bytes(*expires),
             qos: Qos::from_bits(flags)?,
             retain: flags & 4 != 0,
             name: std::str::from_utf8(name).ok()?,
+            group: std::str::from_utf8(group).ok()?,
             properties,
         })
     }
@@ -71,14 +82,19 @@ mod tests {
             qos: Qos::ExactlyOnce,
             retain: true,
             name: "a/ü",
+            group: "$share/g/#",
             properties: b"properties",
         };
         let mut bytes = Vec::new();
         whole.encode(&mut bytes);
         assert_eq!(Attributes::decode(&bytes), Some(whole));
-        for len in 0..FIXED + whole.name.len() {
+        for len in 0..FIXED + whole.name.len() + 2 + whole.group.len() {
             assert_eq!(Attributes::decode(&bytes[..len]), None);
         }
+        let alone = Attributes { group: "", ..whole };
+        bytes.clear();
+        alone.encode(&mut bytes);
+        assert_eq!(Attributes::decode(&bytes), Some(alone));
         assert_eq!((whole.left_s(6_000_000_000), whole.left_s(7_000_000_001)), (Some(2), None));
         assert_eq!(Attributes { expires_wall_ns: 0, ..whole }.left_s(i64::MAX), Some(u32::MAX));
     }

@@ -6,7 +6,7 @@ use crate::event::Event;
 use crate::harness::memory_store::MemoryStore;
 use crate::harness::pair::{Pair, S, START, pub_};
 use crate::keys::ConnKey;
-use crate::protocol::link_frames::Opening;
+use crate::protocol::link_frames::{Opening, RETAINED_TOPIC};
 use crate::protocol::mqtt::version::Version;
 use crate::queueing::link_interest::LinkInterest;
 use crate::tests::mqtt::client::{Client, packet, publish_5, text};
@@ -36,13 +36,14 @@ impl Brokers {
 
     fn want(&mut self, filters: Option<&[&str]>, durable: bool) {
         let filters = filters.map(|filters| filters.iter().map(|one| (*one).to_owned()).collect());
-        self.a.engine.allow_links("b", CHANNEL, KEY, LinkInterest { filters, durable });
+        self.a.engine.allow_links("b", CHANNEL, KEY, LinkInterest { filters, groups: Vec::new(), durable });
     }
 
     /// Opens a link to a topic; an earlier one is not closed.
     fn open(&mut self, topic: &str) {
         self.a.engine.create_topic(topic);
         self.a.engine.create_channel(topic, CHANNEL, self.a.now);
+        self.a.engine.release_topic(topic, self.a.now); // as Python does after a start
         self.open_with(topic, KEY);
     }
 
@@ -85,6 +86,7 @@ impl Brokers {
 
     fn said(&mut self, client: &mut Client) -> Vec<String> {
         self.carry();
+        self.b.turn();
         client.messages(&mut self.b).into_iter().map(|(_, payload)| payload).collect()
     }
 
@@ -92,6 +94,17 @@ impl Brokers {
         let reason = |event| if let Event::LinkEnded { reason, .. } = event { Some(reason) } else { None };
         self.b.engine.poll_events().into_iter().filter_map(reason).collect()
     }
+}
+
+/// A client of 5.0 publishes with QoS 1, and is answered.
+fn say(pair: &mut Pair, client: &mut Client, name: &str, payload: &[u8]) {
+    client.publish_5(pair, name, 1, 7, &String::from_utf8_lossy(payload));
+    client.take(pair);
+}
+
+fn say_once(pair: &mut Pair, name: &str, payload: &[u8]) {
+    let mut sensor = Client::new(pair, "sensor");
+    say(pair, &mut sensor, name, payload);
 }
 
 #[test]
@@ -125,7 +138,7 @@ fn a_message_goes_over_one_link_and_not_over_the_next() {
     let mut heard = Client::new(&mut brokers.b, "subscriber");
     heard.subscribe(&mut brokers.b, "#", 0);
     brokers.open("default");
-    Client::new(&mut brokers.a, "sensor").publish(&mut brokers.a, "plant/1", 1, b"once");
+    say_once(&mut brokers.a, "plant/1", b"once");
     assert_eq!(brokers.said(&mut heard), ["once"]);
     let onward = brokers.b.engine.channels.values().find(|channel| &*channel.name == "srtm.link.c").expect("there");
     assert!(onward.queue.is_empty());
@@ -139,11 +152,11 @@ fn after_a_break_what_was_not_answered_comes_again_in_order_and_nothing_twice() 
     brokers.open("default");
     let mut sensor = Client::new(&mut brokers.a, "sensor");
     for number in ["1", "2"] {
-        sensor.publish(&mut brokers.a, "n", 1, number.as_bytes());
+        say(&mut brokers.a, &mut sensor, "n", number.as_bytes());
     }
     brokers.break_off();
     for number in ["3", "4"] {
-        sensor.publish(&mut brokers.a, "n", 1, number.as_bytes());
+        say(&mut brokers.a, &mut sensor, "n", number.as_bytes());
     }
     brokers.open("default");
     assert_eq!(brokers.said(&mut heard), ["1", "2", "3", "4"]);
@@ -157,10 +170,10 @@ fn a_new_link_takes_the_place_of_one_that_hangs_with_all_that_is_in_flight_to_it
     heard.subscribe(&mut brokers.b, "#", 1);
     brokers.open("default");
     let mut sensor = Client::new(&mut brokers.a, "sensor");
-    sensor.publish(&mut brokers.a, "n", 1, b"1"); // which stays on the way
+    say(&mut brokers.a, &mut sensor, "n", b"1"); // which stays on the way
     let hangs = brokers.link.expect("open").0;
     brokers.open("default");
-    sensor.publish(&mut brokers.a, "n", 1, b"2");
+    say(&mut brokers.a, &mut sensor, "n", b"2");
     assert_eq!(brokers.said(&mut heard), ["1", "2"]);
     assert!(brokers.a.closed.contains(&hangs));
 }
@@ -200,12 +213,12 @@ fn a_link_takes_only_what_is_wanted_at_the_other_broker() {
     brokers.break_off();
     let mut sensor = Client::new(&mut brokers.a, "sensor");
     for name in ["a/1", "b/1", "a/2"] {
-        sensor.publish(&mut brokers.a, name, 1, b"x");
+        say(&mut brokers.a, &mut sensor, name, b"x");
     }
     let waiting = |brokers: &Brokers| brokers.a.engine.channels.values().map(|one| one.queue.len()).sum::<usize>();
     assert_eq!(waiting(&brokers), 2);
     brokers.want(Some(&["#"]), false);
-    sensor.publish(&mut brokers.a, "b/1", 1, b"x");
+    say(&mut brokers.a, &mut sensor, "b/1", b"x");
     assert_eq!(waiting(&brokers), 3);
 }
 
@@ -220,6 +233,9 @@ fn nobody_consumes_a_link_but_its_broker_with_the_key() {
     let stranger = brokers.a.connect();
     let answer = format!("{:?}", brokers.a.ask(stranger, format!("SUB default {CHANNEL}\n")));
     assert!(answer.contains("E_SUB_FAILED SUB failed channel srtm.link.b is the link of a broker"), "{answer}");
+    brokers.open_with("gone", KEY);
+    let [end] = &brokers.ends()[..] else { panic!("it ends") };
+    assert!(end.starts_with("E_SUB_FAILED") && !brokers.a.engine.topic_names.contains_key("gone"), "{end}");
     brokers.open("default");
     let at_a = brokers.link.expect("open").0;
     brokers.a.engine.forbid_links("b");
@@ -244,13 +260,53 @@ fn a_link_that_says_nonsense_or_nothing_ends_with_a_reason() {
 }
 
 #[test]
+fn a_message_goes_to_one_member_of_a_group_wherever_its_members_are_and_to_those_at_its_own_broker_first() {
+    let mut brokers = Brokers::new();
+    let mut member = Client::new(&mut brokers.b, "member");
+    member.subscribe(&mut brokers.b, "$share/g/#", 1);
+    brokers.b.engine.share_interest(true);
+    let wanted = brokers.b.engine.interest();
+    assert_eq!((wanted.filters, &wanted.groups), (Some(Vec::new()), &vec!["$share/g/#".to_owned()]));
+    let mut plain = Client::new(&mut brokers.b, "plain");
+    plain.send(&mut brokers.b, &packet(0x82, &[&[0, 1, 0][..], &text("#"), &[1]].concat()));
+    let interest = LinkInterest { filters: Some(vec!["#".into()]), groups: wanted.groups, durable: false };
+    brokers.a.engine.allow_links("b", CHANNEL, KEY, interest);
+    brokers.open("default");
+    let mut sensor = Client::new(&mut brokers.a, "sensor");
+    say(&mut brokers.a, &mut sensor, "n", b"1");
+    assert_eq!(brokers.said(&mut member), ["1"], "no member is nearer");
+    assert_eq!(brokers.said(&mut plain), ["1"], "and no other subscriber gets it twice");
+    let mut near = Client::new(&mut brokers.a, "near");
+    near.subscribe(&mut brokers.a, "$share/g/#", 1);
+    say(&mut brokers.a, &mut sensor, "n", b"2");
+    assert_eq!(brokers.said(&mut plain), ["2"]);
+    assert!(brokers.said(&mut member).is_empty());
+    let here: Vec<String> = near.messages(&mut brokers.a).into_iter().map(|(_, payload)| payload).collect();
+    assert_eq!(here, ["2"]);
+}
+
+#[test]
+fn a_group_without_a_member_that_is_connected_asks_for_nothing() {
+    let mut pair = Pair::new();
+    pair.engine.share_interest(true);
+    let (mut member, _) = Client::with(&mut pair, "member", true, KEPT);
+    member.send(&mut pair, &packet(0x82, &[&[0, 1, 0][..], &text("$share/g/n"), &[1]].concat()));
+    assert_eq!(pair.engine.interest().groups, ["$share/g/n"]);
+    pair.engine.poll_events();
+    pair.close(member.key);
+    pair.turn();
+    assert!(pair.engine.poll_events().contains(&Event::MqttInterestChanged));
+    assert!(pair.engine.interest().groups.is_empty());
+}
+
+#[test]
 fn a_subscription_is_answered_once_other_brokers_know_of_it_or_after_a_second() {
     let mut pair = Pair::new();
     pair.engine.share_interest(true);
     let mut client = Client::new(&mut pair, "client");
     let first = pair.engine.interest();
     pair.engine.settle_interest(first.version);
-    let subscribe = |id: u8, filter: &str| packet(0x82, &[&[0, id], &[0][..], &text(filter), &[1]].concat());
+    let subscribe = |id: u8, filter: &str| packet(0x82, &[&[0, id, 0][..], &text(filter), &[1]].concat());
     client.send(&mut pair, &subscribe(1, "a/+"));
     assert_eq!(client.take(&mut pair), [[0_u8; 0]; 0], "not yet");
     assert!(pair.engine.poll_events().contains(&Event::MqttInterestChanged));
@@ -277,13 +333,125 @@ fn with_many_filters_other_brokers_are_asked_for_all_and_told_of_no_more() {
     client.connect(&mut pair, Version::V5, "client");
     for number in 0..65 {
         let filter = text(&format!("a/{number}"));
-        client.send(&mut pair, &packet(0x82, &[&[1, 0], &[0][..], &filter, &[0]].concat()));
+        client.send(&mut pair, &packet(0x82, &[&[1, 0, 0][..], &filter, &[0]].concat()));
     }
     let wanted = pair.engine.interest();
     assert_eq!(wanted.filters, None);
     pair.engine.settle_interest(wanted.version);
     pair.turn();
     assert_eq!(client.take(&mut pair).len(), 65);
-    client.send(&mut pair, &packet(0x82, &[&[1, 0], &[0][..], &text("another"), &[0]].concat()));
+    client.send(&mut pair, &packet(0x82, &[&[1, 0, 0][..], &text("another"), &[0]].concat()));
     assert_eq!(client.take(&mut pair).len(), 1, "at once");
+}
+
+/// Opens the link of what is retained, from broker `a` to `b`.
+fn open_retained(brokers: &mut Brokers) {
+    brokers.open(RETAINED_TOPIC);
+    for _ in 0..10 {
+        brokers.carry();
+    }
+}
+
+fn retain(pair: &mut Pair, client: &mut Client, name: &str, payload: &str) {
+    client.send(pair, &packet(0x33, &[&text(name)[..], &[0, 9, 0], payload.as_bytes()].concat()));
+    client.take(pair);
+}
+
+fn retained_at(pair: &mut Pair, id: &str) -> Vec<(String, String)> {
+    let mut client = Client::new(pair, id);
+    client.subscribe(pair, "#", 0);
+    for _ in 0..10 {
+        pair.turn();
+    }
+    client.messages(pair)
+}
+
+#[test]
+fn what_is_retained_at_one_broker_is_at_all_whenever_they_meet_and_the_latest_counts() {
+    let mut brokers = Brokers::new();
+    let mut sensor = Client::new(&mut brokers.a, "sensor");
+    for number in 0..100 {
+        retain(&mut brokers.a, &mut sensor, &format!("n/{number:02}"), "before");
+    }
+    open_retained(&mut brokers);
+    assert_eq!(retained_at(&mut brokers.b, "one").len(), 100, "all that was there before");
+    brokers.a.now += 1_000;
+    brokers.b.now += 2_000;
+    let mut other = Client::new(&mut brokers.b, "other");
+    retain(&mut brokers.b, &mut other, "n/00", "of b, later");
+    retain(&mut brokers.a, &mut sensor, "n/00", "of a, earlier");
+    retain(&mut brokers.a, &mut sensor, "n/01", "");
+    retain(&mut brokers.a, &mut sensor, "n/02", "after");
+    brokers.carry();
+    let there = retained_at(&mut brokers.b, "two");
+    assert_eq!(there.len(), 99);
+    assert_eq!(there[0], ("n/00".into(), "of b, later".into()));
+    assert_eq!(there[1], ("n/02".into(), "after".into()));
+}
+
+#[test]
+fn what_was_removed_does_not_come_back_with_an_older_message_that_was_late() {
+    let mut brokers = Brokers::new();
+    let mut sensor = Client::new(&mut brokers.a, "sensor");
+    retain(&mut brokers.a, &mut sensor, "n", "old");
+    brokers.b.now += S;
+    brokers.b.engine.create_topic(RETAINED_TOPIC);
+    let mut other = Client::new(&mut brokers.b, "other");
+    retain(&mut brokers.b, &mut other, "n", "");
+    open_retained(&mut brokers);
+    assert!(retained_at(&mut brokers.b, "subscriber").is_empty());
+}
+
+#[test]
+fn a_mark_comes_behind_all_that_was_retained_before_it() {
+    let mut brokers = Brokers::new();
+    let mut sensor = Client::new(&mut brokers.a, "sensor");
+    for number in 0..100 {
+        retain(&mut brokers.a, &mut sensor, &format!("n/{number:02}"), "x");
+    }
+    assert!(!brokers.a.engine.mark_link(CHANNEL, "too early", START));
+    brokers.a.engine.create_topic(RETAINED_TOPIC);
+    brokers.a.engine.create_channel(RETAINED_TOPIC, CHANNEL, START);
+    assert!(brokers.a.engine.mark_link(CHANNEL, "v1", START));
+    open_retained(&mut brokers);
+    let marks = |events: Vec<Event>| {
+        let mark = |event| if let Event::LinkMarked { mark, .. } = event { Some(mark) } else { None };
+        events.into_iter().filter_map(mark).collect::<Vec<String>>()
+    };
+    assert_eq!(marks(brokers.b.engine.poll_events()), ["v1"]);
+    assert_eq!(retained_at(&mut brokers.b, "subscriber").len(), 100);
+    let now = brokers.a.now;
+    assert!(brokers.a.engine.mark_link(CHANNEL, "v2", now));
+    brokers.carry();
+    assert_eq!(marks(brokers.b.engine.poll_events()), ["v2"]);
+}
+
+#[test]
+fn a_new_subscription_gets_what_is_retained_once_the_others_know_of_it() {
+    let mut pair = Pair::new();
+    let mut sensor = Client::new(&mut pair, "sensor");
+    retain(&mut pair, &mut sensor, "n", "before");
+    pair.engine.share_interest(true);
+    let mut client = Client::new(&mut pair, "client");
+    client.send(&mut pair, &packet(0x82, &[&[0, 1, 0][..], &text("n"), &[1]].concat()));
+    retain(&mut pair, &mut sensor, "n", "after");
+    let wanted = pair.engine.interest();
+    let early: Vec<String> = client.messages(&mut pair).into_iter().map(|(_, payload)| payload).collect();
+    assert_eq!(early, ["after"], "live; nothing is replayed yet");
+    pair.engine.settle_interest(wanted.version);
+    pair.turn();
+    pair.turn();
+    let late: Vec<String> = client.messages(&mut pair).into_iter().map(|(_, payload)| payload).collect();
+    assert_eq!(late, ["after"], "the one that is retained now");
+}
+
+#[test]
+fn a_link_that_has_shown_its_key_needs_no_auth() {
+    let config = Config { auth_required: true, ..Config::default() };
+    let mut brokers = Brokers::of(Pair::with(config), Pair::new());
+    let mut heard = Client::new(&mut brokers.b, "subscriber");
+    heard.subscribe(&mut brokers.b, "#", 1);
+    brokers.open("default");
+    say_once(&mut brokers.a, "n", b"x");
+    assert_eq!(brokers.said(&mut heard), ["x"]);
 }
