@@ -43,6 +43,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     topic: str
     targets: list[str]  # HOST:PORT of brokers
     topics: list[str] = []  # by target, where they differ (one address may stand there twice); empty: ``topic`` at all
+    subscribe_at: list[str] = []  # where subscribers connect, by target; empty: where publishers do
     publishers: Publishers
     subscribers: list[Subscriber]
     duration_s: float  # measured part

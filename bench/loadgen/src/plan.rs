@@ -33,6 +33,9 @@ pub struct Plan {
     /// By target; empty: `topic` at all of them.
     #[serde(default)]
     pub topics: Vec<String>,
+    /// Where subscribers connect, by target; empty: where the publishers do.
+    #[serde(default)]
+    pub subscribe_at: Vec<String>,
     pub publishers: Publishers,
     pub subscribers: Vec<Subscriber>,
     pub duration_s: f64,
@@ -157,6 +160,13 @@ impl Plan {
     }
 
     fn check_topics(&self) -> Result<(), BadPlan> {
+        if !self.subscribe_at.is_empty() && self.subscribe_at.len() != self.targets.len() {
+            return Err(bad(
+                "subscribe_at",
+                format!("{} entries", self.subscribe_at.len()),
+                "must be as long as targets, or empty",
+            ));
+        }
         if !self.topics.is_empty() && self.topics.len() != self.targets.len() {
             return Err(bad(
                 "topics",

@@ -38,7 +38,8 @@ impl LoadGen {
         if self.job.started() {
             return Err(RunError::Started);
         }
-        let addresses = resolve(&self.plan.targets)?;
+        let subscribe_at = if self.plan.subscribe_at.is_empty() { &self.plan.targets } else { &self.plan.subscribe_at };
+        let addresses = (resolve(&self.plan.targets)?, resolve(subscribe_at)?);
         make_room_for((self.plan.publishers.ids.len() + self.plan.subscribers.len()) as u64)?;
         self.shared.enter(Phase::Connecting);
         let (plan, shared, finished) = (self.plan.clone(), self.shared.clone(), self.shared.clone());
@@ -74,7 +75,10 @@ impl Drop for LoadGen {
     }
 }
 
-fn conduct(plan: &Plan, shared: &Shared, addresses: &[SocketAddr]) -> Result<RunReport, RunError> {
+/// Where publishers and where subscribers connect, by target.
+type Addresses = (Vec<SocketAddr>, Vec<SocketAddr>);
+
+fn conduct(plan: &Plan, shared: &Shared, addresses: &Addresses) -> Result<RunReport, RunError> {
     let format = BodyFormat::new(run_id(plan.seed), plan.message_size);
     match plan.protocol {
         Protocol::Nsq => conduct_as::<Nsq>(plan, shared, addresses, &format),
@@ -88,11 +92,11 @@ fn conduct(plan: &Plan, shared: &Shared, addresses: &[SocketAddr]) -> Result<Run
 fn conduct_as<'a, D: Driver<'a> + Send>(
     plan: &'a Plan,
     shared: &'a Shared,
-    addresses: &[SocketAddr],
+    (publish_at, subscribe_at): &Addresses,
     format: &'a BodyFormat,
 ) -> Result<RunReport, RunError> {
-    let sender = Sender::<D>::new(plan, addresses, shared, format)?;
-    let receiver = Receiver::<D>::new(plan, addresses, shared, format)?;
+    let sender = Sender::<D>::new(plan, publish_at, shared, format)?;
+    let receiver = Receiver::<D>::new(plan, subscribe_at, shared, format)?;
     thread::scope(|scope| {
         let (subscribed, when_subscribed) = mpsc::channel();
         let receiving = thread::Builder::new().name("loadgen-recv".to_owned());
