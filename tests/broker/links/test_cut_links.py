@@ -34,19 +34,20 @@ class Relay:
     def __init__(self, nursery: trio.Nursery, target: int) -> None:
         self._nursery = nursery
         self._target = target
-        self._ways = trio.CancelScope()
+        self._ways: set[trio.CancelScope] = set()
 
     async def listen(self) -> int:
         [listener] = await self._nursery.start(partial(trio.serve_tcp, self._carry, 0, host="127.0.0.1"))
         return int(listener.socket.getsockname()[1])
 
     def cut(self) -> None:
-        self._ways.cancel()
-        self._ways = trio.CancelScope()
+        for way in self._ways:
+            way.cancel()
 
     async def _carry(self, near: trio.SocketStream) -> None:
-        ways = self._ways
-        with ways:
+        way = trio.CancelScope()
+        self._ways.add(way)
+        with way:
             far = await trio.open_tcp_stream("127.0.0.1", self._target)
             async with far, trio.open_nursery() as nursery:
                 nursery.start_soon(self._pass_on, near, far)

@@ -77,18 +77,21 @@ impl Engine {
         let len = input.len();
         conn.input = input;
         let (speaks_http, is_watched) = (conn.http.is_some(), conn.unfinished_since.is_some());
-        let speaks_nsq = !speaks_http && conn.mqtt.is_none() && conn.link.is_none();
+        let builds = conn.mqtt.is_none() && conn.link.is_none(); // large messages as they come in
         if is_watched {
             self.arm_connection(key);
         }
         if self.is_waiting(key) {
             return; // it is we who keep it, and no more than `KeptReads::is_full` allows
         }
-        if speaks_nsq && let Some(error) = self.refusal_of_announced(key) {
+        if builds
+            && !speaks_http
+            && let Some(error) = self.refusal_of_announced(key)
+        {
             return self.refuse(key, error);
         }
         let Some(why) = self.keeps_too_much(key, len) else {
-            if len > QUANTUM_BYTES && speaks_nsq {
+            if len > QUANTUM_BYTES && builds {
                 self.build_unfinished(key);
             }
             return;
