@@ -12,12 +12,12 @@ from typing import Any, Protocol
 
 import trio
 
-from limiting.store.breaker import Breaker
 from limiting.store.grants import Grant, read_grant, sealed
 from limiting.store.rules import Rules, rules_of, share, subject_hash, verdict_of
 from srtm.contracts.contract import Contract
 from srtm.contracts.verdict import PolicyVerdict, Verdict
 from srtm.errors import BadInput, NotFound, Unavailable
+from srtm.limiting.breaker import Breaker
 from srtm.limiting.limiter import Limiter, PolicyCounts
 from srtm.log import Log
 

@@ -189,10 +189,11 @@ class Limiter:
                     else:
                         each.subjects[place] = meters  # at the end: others come next time
 
-    def counts(self) -> list[tuple[int, list[tuple[int, int, int]]]]:
-        """Return for each contract's number the (allowed, refused, cost) of its policies."""
+    def counts(self, number: int) -> list[tuple[int, int, int]] | None:
+        """Return the (allowed, refused, cost) of each policy of a contract; None: there is none of this number."""
         with self._lock:
-            return [(each.number, [(row[0], row[1], row[2]) for row in each.counts]) for each in self._all.values()]
+            found = next((each for each in self._all.values() if each.number == number), None)
+            return None if found is None else [(row[0], row[1], row[2]) for row in found.counts]
 
     def heaviest(self, namespace: str, most: int) -> list[tuple[str, int, int]]:
         """Return the most checked subjects: (subject, checks, 0), heaviest first."""

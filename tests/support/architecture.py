@@ -285,7 +285,7 @@ PURE_MODULES = (
     "distributor.sync.misplaced_publishers",
     "distributor.sync.release_rates",
     "limiting.store.address",
-    "limiting.store.breaker",
+    "srtm.limiting.breaker",
     "limiting.store.grants",
     "limiting.store.rules",
     "bench.harness.load.histogram_files",

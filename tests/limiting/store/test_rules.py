@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from limiting.store.address import checked_store
-from limiting.store.breaker import Breaker
 from limiting.store.grants import Grant, read_grant, sealed
 from limiting.store.rules import rules_of, share
 from srtm.contracts.contract import Contract, read_contract
 from srtm.contracts.policy import Bucket, Concurrency
 from srtm.errors import BadInput
+from srtm.limiting.breaker import Breaker
 
 
 def contract(*policies: dict[str, object]) -> Contract:
