@@ -13,9 +13,9 @@ from srtm.client.distributor import Json
 from srtm.console.distributor_call import ask_distributor
 from srtm.console.output import DistributorOption, JsonOption, TokenOption, show
 from srtm.errors import BadInput
-from srtm.topics.difference import differences
+from srtm.operations.topic_difference import differences
+from srtm.operations.topic_file_text import topic_file_text
 from srtm.topics.file import read_topic_file, topic_name
-from srtm.topics.file_text import topic_file_text
 from srtm.topics.spec import parse_topic_json
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME")]

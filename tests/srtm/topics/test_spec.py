@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srtm.errors import BadInput, NotFound
-from srtm.topics.difference import differences
-from srtm.topics.file_text import topic_file_text
+from srtm.operations.topic_difference import differences
+from srtm.operations.topic_file_text import topic_file_text
 from srtm.topics.publishers import ALONE
 from srtm.topics.spec import PublisherSpec, parse_change, parse_topic_json, parse_topic_toml
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srtm.topics.difference import differences
+from srtm.operations.topic_difference import differences
+from srtm.operations.topic_file_text import topic_file_text
 from srtm.topics.file import read_topic_text
-from srtm.topics.file_text import topic_file_text
 from srtm.topics.spec import parse_topic_json
 
 NAMES = st.text(st.characters(min_codepoint=33, max_codepoint=0x2FF), min_size=1, max_size=12)
