@@ -29,7 +29,15 @@ from bench.experiments.figures import (
 from bench.experiments.lab.figure import Effort, Experiment
 from bench.experiments.lab.publishing import Shown, make_directory, publish
 from bench.experiments.lab.stored_figure import Finished
-from bench.experiments.limits import hot_subject, limit_peers, limit_service, real_nodes, replicated, windows
+from bench.experiments.limits import (
+    hot_subject,
+    limit_peers,
+    limit_service,
+    limit_tables,
+    real_nodes,
+    replicated,
+    windows,
+)
 from bench.harness.results.publish import refuse_unpublishable
 from bench.harness.results.sources import source_fingerprint
 from bench.harness.results.verdict import Verdict
@@ -38,7 +46,7 @@ from srtm.errors import BadInput
 _MODULES = (
     *(laboratory, fig06, fig07, fig08, fig09, fig10, fig11),
     *(eq01, prop1, modes, limiters, split_study, replicated, hot_subject, windows),
-    *(real_nodes, limit_peers, limit_service),
+    *(real_nodes, limit_peers, limit_service, limit_tables),
 )
 EXPERIMENTS: dict[str, Experiment] = {module.EXPERIMENT.name: module.EXPERIMENT for module in _MODULES}
 QUICK = Effort(seconds=15.0, repetitions=2)
