@@ -1,4 +1,4 @@
-"""How much memory a subject takes in a program, by the process's own: ``python -m bench.limit_peers.subject_memory``."""
+"""What memory a subject takes in a program, by that of the process: ``python -m bench.limit_peers.subject_memory``."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ NAIVE = "read, decide, write"
 
 @dataclass(frozen=True)
 class Kind:
-    """An algorithm of the thesis. ``policy``: ours; ``told``: its bytes a user; ``curve``: its name among ALGORITHMS."""
+    """An algorithm of the thesis. ``policy``: ours; ``told``: bytes a user; ``curve``: its name among ALGORITHMS."""
 
     name: str
     policy: dict[str, object]
@@ -85,9 +85,8 @@ def _row(kind: Kind) -> Row:
     subjects, requests = (LOG_USERS, REQUESTS) if kind.is_log else (USERS, 1)
     policy = {**kind.policy, "quota": REQUESTS} if kind.is_log else kind.policy
     command = [sys.executable, "-m", "bench.limit_peers.subject_memory", msgspec.json.encode(policy).decode()]
-    done = subprocess.run(
-        [*command, str(subjects), str(requests)], capture_output=True, text=True, timeout=300, check=False
-    )
+    command += [str(subjects), str(requests)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode:
         raise Unavailable(f"subject_memory: {done.stderr[-300:]}")
     return {
@@ -142,7 +141,7 @@ async def _stored(folder: Path, kind: Kind) -> Row:
 
 async def _take(store: RedisStore, policy: dict[str, object], subject: str, cost: int, name: str = "") -> bool:
     rules = rules_of(_contract(policy))
-    words = ["take", rules.script, cost, name or subject, 0, ""]
+    words: list[str | bytes | int] = ["take", rules.script, cost, name or subject, 0, ""]
     while True:
         try:
             answer = await store.decide(rules.keys(subject_hash("api", subject)), words)
@@ -158,7 +157,8 @@ async def _race(take: Callable[[str], Awaitable[bool]]) -> int:
     async def ask(racer: int) -> None:
         nonlocal taken
         for number in range(QUOTA // 4):
-            taken += await take(f"{racer}-{number}")
+            got = await take(f"{racer}-{number}")  # before the sum is read
+            taken += got
 
     async with trio.open_nursery() as nursery:
         for racer in range(RACERS):
@@ -217,9 +217,8 @@ def _panel(rows: Sequence[Row]) -> Panel:
     places = [float(number) for number in range(1, len(ours) + 1)]
     columns = {"in memory": "bytes", "in Redis": "bytes_store"}
     series = [Series(label=label, x=places, y=[one[key] for one in ours]) for label, key in columns.items()]
-    return Panel(
-        title="A user's memory", x_label="row of the table", y_label="bytes (log scale)", series=series, slo_ms=None
-    )
+    axes = "row of the table", "bytes (log scale)"
+    return Panel(title="A user's memory", x_label=axes[0], y_label=axes[1], series=series, slo_ms=None)
 
 
 EXPERIMENT = Experiment(
