@@ -31,7 +31,7 @@ Latitude = Annotated[float, Field(ge=-90, le=90, allow_inf_nan=False)]  # degree
 Longitude = Annotated[float, Field(ge=-180, le=180, allow_inf_nan=False)]  # degrees east
 
 
-def _is_known(value: object) -> object:
+def _none_for_nan(value: object) -> object:
     """TOML has no null, so that nan stands for it there."""
     return None if isinstance(value, float) and math.isnan(value) else value
 
@@ -72,8 +72,8 @@ class ColumnsBlock(Schema):
     ids: list[str]
     rates: list[Rate]
     groups: list[str | None] | None = None
-    latitudes: list[Annotated[Latitude | None, BeforeValidator(_is_known)]] | None = None
-    longitudes: list[Annotated[Longitude | None, BeforeValidator(_is_known)]] | None = None
+    latitudes: list[Annotated[Latitude | None, BeforeValidator(_none_for_nan)]] | None = None
+    longitudes: list[Annotated[Longitude | None, BeforeValidator(_none_for_nan)]] | None = None
     process: Annotated[list[Process], _column(list[Process] | Process)] = Field(default_factory=_POISSON.copy)
     batch: Annotated[list[Batch], _column(list[Batch] | Batch)] = Field(default_factory=lambda: [1])
     contract: Annotated[list[ContractName], _column(list[ContractName] | ContractName)] = Field(
@@ -172,14 +172,12 @@ def _model_rows(block: ModelBlock, place: str) -> Rows:
 def _column_rows(block: ColumnsBlock, place: str) -> Rows:
     count = len(block.ids)
     groups = [""] * count if block.groups is None else [name or "" for name in block.groups]
-    nowhere: list[float | None] = [None] * count
-    latitudes, longitudes = block.latitudes or nowhere, block.longitudes or nowhere
-    columns: dict[str, Sequence[object]] = {
-        "rates": block.rates,
-        "groups": groups,
-        "latitudes": latitudes,
-        "longitudes": longitudes,
-    }
+    columns: dict[str, Sequence[object]] = {"rates": block.rates, "groups": groups}
+    latitudes, longitudes = block.latitudes, block.longitudes
+    if latitudes is not None or longitudes is not None:
+        nowhere: list[float | None] = [None] * count
+        latitudes, longitudes = latitudes or nowhere, longitudes or nowhere
+        columns |= {"latitudes": latitudes, "longitudes": longitudes}
     for field, column in columns.items():
         if len(column) != count:
             raise BadInput(f"{place}.{field}", f"{len(column)} entries", f"must have one for each of the {count} ids")
@@ -189,7 +187,9 @@ def _column_rows(block: ColumnsBlock, place: str) -> Rows:
         groups=groups,
         processes=_spread(block.process, count, f"{place}.process"),
         batches=_spread(block.batch, count, f"{place}.batch"),
-        points=[
+        points=None
+        if latitudes is None or longitudes is None
+        else [
             _point(north, east, f"{place}[{index}]")
             for index, (north, east) in enumerate(zip(latitudes, longitudes, strict=True))
         ],

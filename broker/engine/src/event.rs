@@ -80,8 +80,8 @@ pub enum Event {
         client: String,
         times: u64,
     },
-    /// Clients were denied something by passwords, tokens or access rules, the first of them `client`, with the `name` of
-    /// a message, a filter or a user; at most once in 10 s for each action.
+    /// Clients were denied something by passwords, tokens or access rules, the first of them `client`, with the `name`
+    /// of a message, a filter or a user; at most once in 10 s for each action.
     Denied {
         action: &'static str,
         client: String,

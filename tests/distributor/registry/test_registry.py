@@ -179,6 +179,18 @@ async def test_a_changed_rate_moves_nobody_whose_broker_has_room(distributor):
     assert all(topic.placement.broker_of(f"p{i}") == before.broker_of(f"p{i}") for i in range(100))
 
 
+async def test_where_publishers_are_on_the_map_moves_nobody(distributor):
+    await distributor.brokers("a", "b", mcap=700.0)
+    columns = {"ids": [f"p{at}" for at in range(100)], "rates": [10.0] * 100}
+    await distributor.submit(spec(publishers=[columns]))
+    before = distributor.registry.topic("cars")
+    places = {"latitudes": [float(at % 90) for at in range(100)], "longitudes": [1.5] * 100}
+    await distributor.submit(spec(publishers=[{**columns, **places}]))
+    after = distributor.registry.topic("cars")
+    assert after.spec.publishers.points_of([99]) == [(9.0, 1.5)]
+    assert after.placement.at.tolist() == before.placement.at.tolist()
+
+
 async def test_a_document_that_adds_publishers_leaves_the_others_where_they_are(distributor):
     await distributor.brokers("a", "b")
     await distributor.submit(spec(count=100, rate=5.0))

@@ -122,7 +122,8 @@ impl Engine {
         Some(Identified { user, publisher })
     }
 
-    /// Whether this is the user's password, or a token of that name. A password that was right is known again by a digest, for the real check is dear.
+    /// Whether this is the user's password, or a token of that name. A password that was right is known again by a
+    /// digest, for the real check is dear.
     fn is_right(&mut self, name: &str, password: &[u8]) -> bool {
         let by_token = self.access.as_ref().and_then(|access| access.of_token(password));
         if by_token.is_some_and(|rights| *rights.identity == *name) {

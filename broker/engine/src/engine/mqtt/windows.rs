@@ -131,7 +131,7 @@ impl Engine {
             self.mqtt.counters.expired += 1;
             return;
         };
-        // It may have waited since before a restart, when nobody knew what its client may read, or since before a change.
+        // It may have waited since a restart, when nobody knew what its client may read, or since before a change.
         let object = self.object_of(heading.name);
         if !self.mqtt.sessions.get(key).is_some_and(|session| session.may_read(heading.name, object)) {
             return;
