@@ -25,7 +25,7 @@ from tests.support.topic_reports import period, report
 @cache
 def texts() -> dict[str, str]:
     """{service: its text}"""
-    return {"distributor": trio.run(_distributor), "broker": trio.run(_broker), "limit": _limit()}
+    return {"distributor": trio.run(_distributor), "broker": trio.run(_broker), "limit": trio.run(_limit)}
 
 
 def described() -> dict[str, list[tuple[str, str, str]]]:
@@ -71,10 +71,10 @@ async def _broker() -> str:
     return (await admin.ask("GET", "/metrics")).body.decode()
 
 
-def _limit() -> str:
+async def _limit() -> str:
     decisions = Decisions(Limiter(clocks=lambda: (0, 0)))
     store = ContractStore(decisions)
     policy = {"name": "burst", "rate": 1, "burst": 2}
     store.put(read_contract({"namespace": "api", "subject": "*", "policies": [policy]}))
-    decisions.peek("api", "somebody", 1)
+    await decisions.peek("api", "somebody", 1)
     return metrics_text(Parts(decisions, store, LimitConfig())).decode()

@@ -134,7 +134,7 @@ async def test_a_fitting_that_an_earlier_version_had_under_way_is_begun_again(tm
     opened = await Distributor.open(path)
     async with live(opened, traffic=["vans"]) as here:
         assert (here.view("vans")["state"], here.view("vans")["method"]) == ("queued", "always")
-        for name in "abcdf":
+        for name in "abcfd":  # the store does not know d: the others are asked first who has that name
             here.brokers[name] = broker = MeasuringBroker(
                 name, here.syncing, mcap=2_000.0, layouts=here.layouts, traffic=here.traffic, incarnation="2"
             )
