@@ -109,7 +109,7 @@ class BrokerRequests:
             raise BadInput("have_version", ahead, f"must be at most {_MAX_CLAIMED_VERSION}: no cluster counts so far")
         is_older = (
             update.have_version > self._state.desired_version(name)
-            or self._state.found_version < ahead <= self._state.first_version
+            or self._state.is_lost(ahead)
             or ahead > self._state.version
         )
         if is_older and update.names_peers and update.peers is None:
@@ -151,6 +151,7 @@ class BrokerRequests:
             live=self._state.live() | {name},
             is_restart=_is_restart(update, old),
             other_dead=self._state.dead_brokers() - {name} if old is not None and old.dead else None,
+            is_lost=self._state.is_lost,
             suspects=suspects,
             limits=self._room.limits_now,
         )

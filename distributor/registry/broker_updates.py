@@ -46,6 +46,7 @@ class UpdateContext:
     live: Collection[str]
     is_restart: bool  # another incarnation of the broker was known
     other_dead: Collection[str] | None = None  # the other dead brokers, if this one was dead until now; else None
+    is_lost: Callable[[int], bool] = lambda _version: False  # whether the store that had a version is not this one
     suspects: Collection[str] = ()  # brokers that may have more than is stored
     limits: Callable[[Topic], Mapping[str, float]] = lambda _topic: {}  # {broker: msg/s that it can serve}
 
@@ -113,7 +114,7 @@ def _leases_after(topic: Topic, update: BrokerUpdate, context: UpdateContext) ->
 def _acknowledged(topic: Topic, update: BrokerUpdate, context: UpdateContext) -> Leases:
     name, leases = update.broker.name, topic.leases
     applied = update.applied.get(topic.name, 0)
-    if applied > topic.holding(name).version:
+    if applied > topic.holding(name).version or context.is_lost(applied):
         return leases.doubted(context.version, name)
     if context.is_restart and name in leases.holdings:
         return leases.reissued(name, context.version)

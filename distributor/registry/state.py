@@ -16,6 +16,7 @@ from __future__ import annotations
 import itertools
 import secrets
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 
 import trio
@@ -59,7 +60,9 @@ class ClusterState:
         # Stored
         self.identity = 0  # of the store
         self.version = 0
-        self.found_version = self.first_version = 0  # found in the store, and with which this process began
+        self.skips: dict[int, int] = {}  # {version that a leader found in the store: the one with which it began}
+        self._skipped_from: list[int] = []  # its keys, in order
+        self._new_skips: dict[int, int] = {}  # that are not stored yet
         self.brokers: dict[str, Broker] = {}
         self.table = TopicTable()
         self.decisions: dict[str, list[Decision]] = {}  # {topic: its log, oldest first}
@@ -87,9 +90,10 @@ class ClusterState:
     def reset(self, stored: Stored) -> None:
         """Replace everything by ``stored``."""
         self.identity, self.brokers = stored.identity, dict(stored.brokers)
-        self.found_version = stored.version
-        self.first_version = stored.version + (1 + secrets.randbelow(_MAX_SKIPPED) if stored.version else 0)
-        self.version = self.first_version
+        self.version = stored.version + (1 + secrets.randbelow(_MAX_SKIPPED) if stored.version else 0)
+        self._new_skips = {stored.version: self.version} if stored.version else {}
+        self.skips = {**stored.skips, **self._new_skips}
+        self._skipped_from = sorted(self.skips)
         self.saw_older_store = False
         self._note_incarnations()
         self.table.reset(stored.topics)
@@ -100,6 +104,12 @@ class ClusterState:
         self.liveness = Liveness(self.config.liveness_s)
         self.desired.reset(stored.brokers, stored.version)
         self._acknowledged = set()
+
+    def is_lost(self, version: int) -> bool:
+        """Whether a broker can have been told a version by another copy of the store only: every leader begins with a
+        later version than it found, by chance."""
+        at = bisect_left(self._skipped_from, version) - 1
+        return at >= 0 and version <= self.skips[self._skipped_from[at]]
 
     # Topics
 
@@ -250,9 +260,11 @@ class ClusterState:
         caps = self._caps_after(change)
         rows = cluster_rows.changes(change, version, self.topics, log)
         contracts = cluster_rows.contract_changes(self.contracts, change.contracts or self.contracts)
+        skips = cluster_rows.skip_changes(self.skips) if self._new_skips else ()
         await self._store.apply(
-            itertools.chain(rows, cluster_rows.cap_changes(self.caps, caps), contracts)
+            itertools.chain(rows, cluster_rows.cap_changes(self.caps, caps), contracts, skips)
         )  # durable first
+        self._new_skips = {}
         self.version, self.caps = version, caps
         self._publish(change, log)  # then visible
 

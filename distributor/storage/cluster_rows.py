@@ -26,6 +26,8 @@ from srtm.topics.spec import Slo
 
 DECISIONS_KEPT = 1000  # a topic: a log of years must not fill the disk
 _VERSION = "version"
+_SKIPPED = "skipped "
+_MOST_SKIPS = 1_000
 _CONTRACTS = "contracts"  # version of the last change of any
 _DRAINING = "draining "  # and the name of a broker
 
@@ -37,6 +39,7 @@ class Stored:
     edition: Edition
     identity: int  # of the store, from its beginning on
     version: int
+    skips: dict[int, int]  # {version: that with which the next leader began}; no broker was told those between
     draining: set[str]  # names of brokers
     brokers: dict[str, Broker]
     topics: dict[str, Topic]
@@ -74,6 +77,14 @@ def changes(
         yield Replace(store.decisions, _decision_key(name, one.number - DECISIONS_KEPT))
     if change.fitting is not None:
         yield Replace(store.fittings, {"topic": change.fitting.topic}, [dataclasses.asdict(change.fitting)])
+
+
+def skip_changes(skips: Mapping[int, int]) -> Iterator[Replace]:
+    """What to store of ``skips``, whose last one is new. Of a thousand leaders the first one's is dropped."""
+    found, first = list(skips.items())[-1]
+    yield Replace(store.settings, {"name": f"{_SKIPPED}{found}"}, [{"name": f"{_SKIPPED}{found}", "value": first}])
+    for old in list(skips)[:-_MOST_SKIPS]:
+        yield Replace(store.settings, {"name": f"{_SKIPPED}{old}"})
 
 
 def contract_changes(old: Contracts, new: Contracts) -> Iterator[Replace]:
@@ -225,6 +236,12 @@ def _read(connection: Connection, *, known: Stored | None) -> _Found:
     )
 
 
+def _skips(numbers: Mapping[str, int]) -> dict[int, int]:
+    """Oldest first."""
+    named = {name.removeprefix(_SKIPPED): value for name, value in numbers.items() if name.startswith(_SKIPPED)}
+    return dict(sorted((int(found), first) for found, first in named.items()))
+
+
 def _stored(found: _Found) -> Stored:
     numbers = {row["name"]: row["value"] for row in found.settings}
     known = found.known.topics if found.known else {}
@@ -248,6 +265,7 @@ def _stored(found: _Found) -> Stored:
         edition=found.edition,
         identity=numbers.get(store.IDENTITY, 0),
         version=numbers.get(_VERSION, 0),
+        skips=_skips(numbers),
         draining={name.removeprefix(_DRAINING) for name in numbers if name.startswith(_DRAINING)},
         brokers={row["name"]: _broker(row) for row in found.brokers},
         topics={topic.name: topic for topic in topics},

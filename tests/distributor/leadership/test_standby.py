@@ -132,7 +132,8 @@ async def test_the_book_of_a_leader_comes_back_from_the_store_as_it_was(leader):
     await settle(a)
     await leader.registry.state.store_acknowledged()
     loaded = await Registry.load(leader.store, leader.registry.config)
-    assert (loaded.state.found_version, loaded.brokers) == (leader.registry.version, leader.registry.brokers)
+    assert max(loaded.state.skips) == leader.registry.version
+    assert loaded.brokers == leader.registry.brokers
     assert loaded.topics["cars"].leases == leader.registry.topics["cars"].leases
     assert loaded.decisions == leader.registry.decisions
 

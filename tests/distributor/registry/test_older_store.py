@@ -244,3 +244,24 @@ async def test_a_store_that_lost_changes_is_noticed_though_others_took_their_pla
         await settle(a, b, c)
         await settle(a, b, c)
         assert (a.share(), b.share()) == ((1100.0, 30.0), (0.0, 0.0))
+
+
+async def test_a_store_that_lost_changes_is_noticed_by_later_leaders_too(
+    tmp_path: Path,
+    autojump_clock: object,  # a plan waits for brokers
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first one heard nobody who knows of what was lost, and has issued shares since, under later versions."""
+    monkeypatch.setattr("distributor.registry.state.secrets.randbelow", lambda _most: 10)
+    a, b = await history(tmp_path / "store", tmp_path / "copy")
+    monkeypatch.setattr("distributor.registry.state.secrets.randbelow", lambda _most: 10_000)
+    async with opened(tmp_path / "copy") as distributor:
+        await distributor.registry.state.wait_settled()  # a is silent for so long
+        await distributor.submit(spec(count=99))
+    async with opened(tmp_path / "copy", a, b):
+        for _ in range(10):
+            await settle(a)
+            assert total(a, b)[0] <= 1111.0
+        await settle(a, b)
+        await settle(a, b)
+        assert total(a, b)[0] <= 1089.0

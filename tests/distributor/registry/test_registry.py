@@ -392,7 +392,7 @@ async def test_everything_survives_a_restart(tmp_path):
 
     second = await Distributor.open(tmp_path / "store.sqlite3")
     after = second.registry
-    assert after.state.found_version == before.version < after.version
+    assert max(after.state.skips) == before.version < after.version
     assert after.brokers == before.brokers
     assert after.decisions == before.decisions
     for name, topic in before.topics.items():

@@ -32,7 +32,7 @@ async def opened(tmp_path: Path):
 async def test_topics_brokers_and_what_was_measured_are_as_they_were(opened) -> None:
     registry = opened.registry
     cars, bikes, vans = (registry.topic(name) for name in ("cars", "bikes", "vans"))
-    assert registry.state.found_version == 18
+    assert list(registry.state.skips) == [18]
     assert [len(topic.spec.publishers) for topic in (cars, bikes, vans)] == [100, 20, 30]
     assert (cars.placement.brokers, bikes.placement.brokers, vans.placement.brokers) == (
         ("a", "b", "c"),
