@@ -60,7 +60,7 @@ from srtm.version import __version__
 if TYPE_CHECKING:
     from srtm._native import Engine
 
-_LOST_LINKS_PERIOD_S = 60.0
+_LOST_LINKS_PERIOD_S = 60.0  # what it looks for is days old
 
 
 async def serve(

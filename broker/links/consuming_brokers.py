@@ -57,6 +57,7 @@ class ConsumingBrokers:
         self._patience_s = patience_s
         self._topics: set[str] = set()
         self._consumers: dict[str, _Consumer] = {}  # by broker
+        self._has_looked = False
         self._heard_s: dict[str, float] = {}  # {channel: when its broker was heard, or the channel was found here}
 
     def register(self, broker: str, request: LinkRequest, now_s: float) -> LinkAnswer:
@@ -118,6 +119,9 @@ class ConsumingBrokers:
     def drop_lost(self, now_s: float) -> list[str]:
         """Remove the channels of brokers that were not heard for longer than any session there is kept. Returns those
         channels."""
+        if self._has_looked and not self._heard_s:
+            return []
+        self._has_looked = True  # for what an earlier incarnation left
         found = snapshot.take(self._engine)
         here = {(topic.topic_name, one.channel_name) for topic in found.topics for one in topic.channels}
         channels = {channel for _, channel in here if is_link_channel(channel)}

@@ -47,6 +47,16 @@ async def test_a_forgotten_broker_is_asked_for_everything(distributor):
     assert (await distributor.syncing.sync("a", request(2, reports_since=1))).reported == 0
 
 
+async def test_a_broker_that_asks_is_told_where_the_others_are_and_again_only_when_that_changes(distributor):
+    sync = distributor.syncing.sync
+    assert (await sync("a", request(1))).addresses is None, "it does not ask"
+    told = await sync("a", request(2, have_addresses=0))
+    assert told.addresses == {"a": "h:2"}
+    assert (await sync("a", request(3, have_addresses=told.addresses_version))).addresses is None
+    await sync("b", request(1, http_address="i:3"))
+    assert (await sync("a", request(4, have_addresses=told.addresses_version))).addresses == {"a": "h:2", "b": "i:3"}
+
+
 async def test_a_channel_is_everywhere_until_it_is_gone_from_the_last_report(distributor):
     a, b = await distributor.brokers("a", "b")
     await distributor.submit(spec())
