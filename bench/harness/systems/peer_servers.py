@@ -1,7 +1,8 @@
 """The brokers that stand beside ours in ``srtm bench peers``: how each is started, what it speaks, what it promises.
 
-Each runs with its defaults but for what its ``settings`` say, so that no table compares a promise with its absence
-unawares. NATS, Mosquitto and Redis are Debian's packages; nsqd is what ``make peers`` builds.
+Ours is there by its MQTT port, too. Each runs with its defaults but for what its ``settings`` say, so that no table
+compares a promise with its absence unawares. NATS, Mosquitto and Redis are Debian's packages; nsqd is what ``make
+peers`` builds.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from bench.harness.systems.systems import (
     OURS,
     PEERS,
     System,
+    bare_broker_command,
     free_addresses,
     nsqd,
     nsqd_in_place,
@@ -96,6 +98,34 @@ def _mosquitto(name: str, qos: int, promises: str) -> Peer:
     )
 
 
+def _our_mqtt(name: str, qos: int, promises: str) -> Peer:
+    """Our broker by its MQTT port, under the load that Mosquitto gets."""
+
+    def start(folder: Path) -> AbstractAsyncContextManager[System]:
+        (tcp_address, http_address), (mqtt_address, _) = free_addresses(), free_addresses()
+        folder.mkdir(parents=True)
+        options = ["--mqtt-address", mqtt_address, "--mqtt-max-in-flight", str(IN_FLIGHT)]
+        command = bare_broker_command(folder, tcp_address, http_address, *options)
+        return running(name, command, folder, mqtt_address, http_address)
+
+    return Peer(
+        name=name,
+        speaks=f"MQTT 3.1.1, quality of service {qos} on both sides",
+        promises=promises,
+        settings=f"--mqtt-max-in-flight {IN_FLIGHT:,} (the RDY of the NSQ subscriber)",
+        start=start,
+        version_command=(sys.executable, "-m", "srtm", "--version"),
+        brought_by="this project",
+        protocol="mqtt",
+        qos=qos,
+    )
+
+
+_AT_MOST_ONCE = "At most once: nothing is kept; neither side acknowledges."
+_CLEAN_AT_LEAST_ONCE = (
+    "At least once: both sides acknowledge; kept in memory while the subscriber is connected (clean session)."
+)
+
 ALL: dict[str, Peer] = {
     peer.name: peer
     for peer in (
@@ -127,12 +157,10 @@ ALL: dict[str, Peer] = {
             brought_by="Debian's package nats-server",
             protocol="nats",
         ),
-        _mosquitto("mosquitto", 0, "At most once: nothing is kept; neither side acknowledges."),
-        _mosquitto(
-            "mosquitto-qos1",
-            1,
-            "At least once: both sides acknowledge; kept in memory while the subscriber is connected (clean session).",
-        ),
+        _our_mqtt("srtm-mqtt", 0, _AT_MOST_ONCE),
+        _mosquitto("mosquitto", 0, _AT_MOST_ONCE),
+        _our_mqtt("srtm-mqtt-qos1", 1, _CLEAN_AT_LEAST_ONCE),
+        _mosquitto("mosquitto-qos1", 1, _CLEAN_AT_LEAST_ONCE),
         Peer(
             name="redis",
             speaks="Redis Pub/Sub, RESP2",
