@@ -157,6 +157,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 MQTT_ADDRESSES = ("mqtt_address", "mqtts_address", "mqtt_ws_address", "mqtt_wss_address")
+MQTT_REDIRECTS = ("known", "never")
 MQTT_IDENTITIES = ("client-id", "username", "cert-cn")
 
 # {setting: least and largest value}
@@ -248,6 +249,7 @@ class BrokerConfig:
     mqtts_address: str = ""  # needs a certificate; "": off
     mqtt_ws_address: str = ""  # "": off
     mqtt_wss_address: str = ""  # needs a certificate; "": off
+    mqtt_redirect: str = "known"  # or "never": whether clients that follow are told where their topic is
     mqtt_allow_anonymous: bool = False  # also beyond loopback, and beside users with passwords
     http_idle_timeout_ms: int = 0  # 0: for ever, as nsqd; closing would race with the client's next request
     data_path: str = "."
@@ -342,6 +344,8 @@ class BrokerConfig:
         if self.engine.mqtt_identity not in MQTT_IDENTITIES:
             rule = f"must be one of {', '.join(MQTT_IDENTITIES)}"
             raise BadInput("mqtt_identity", self.engine.mqtt_identity, rule)
+        if self.mqtt_redirect not in MQTT_REDIRECTS:
+            raise BadInput("mqtt_redirect", self.mqtt_redirect, f"must be one of {', '.join(MQTT_REDIRECTS)}")
         in_clear = [name for name in ("mqtt_address", "mqtt_ws_address") if getattr(self, name)]
         if by_certificate and (in_clear or self.engine.tls_client_auth_policy != "require-verify"):
             rule = "needs ports inside TLS alone (--mqtts-address, --mqtt-wss-address), and the policy require-verify"

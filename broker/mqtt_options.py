@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 
-from broker.config import MQTT_IDENTITIES, EngineConfig
+from broker.config import MQTT_IDENTITIES, MQTT_REDIRECTS, EngineConfig
 from broker.mqtt_files import read_access, read_passwords
 from srtm.errors import BadInput
 
@@ -49,6 +49,12 @@ def add_mqtt(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--mqtt-allow-anonymous", action="store_true", help="let clients without a user name use MQTT, from anywhere"
+    )
+    parser.add_argument(
+        "--mqtt-redirect",
+        default="known",
+        metavar="|".join(MQTT_REDIRECTS),
+        help="whether clients that follow are told which broker their topic is at (default: %(default)s)",
     )
     parser.add_argument("--mqtt-password-file", metavar="FILE", help="users, as mosquitto_passwd writes them")
     parser.add_argument("--mqtt-acl-file", metavar="FILE", help="who may do what, as in Mosquitto's acl_file")

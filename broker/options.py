@@ -80,6 +80,7 @@ def parse_config(given: argparse.Namespace) -> BrokerConfig:
         mqtts_address=given.mqtts_address,
         mqtt_ws_address=given.mqtt_ws_address,
         mqtt_wss_address=given.mqtt_wss_address,
+        mqtt_redirect=given.mqtt_redirect,
         mqtt_allow_anonymous=given.mqtt_allow_anonymous,
         http_idle_timeout_ms=round(_number("http_idle_timeout", given.http_idle_timeout) * 1000),
         data_path=given.data_path,

@@ -71,6 +71,7 @@ class LocalBroker:
     acceptance: Acceptance
     log: Log
     wants_addresses: bool = False  # of the other brokers
+    redirects_mqtt: bool = True  # clients of MQTT that follow are told to move
     note_disowned: Callable[[str | None], object] = lambda _reason: None  # another broker has this name; None: no more
 
 
@@ -330,7 +331,8 @@ class Synchronizer:
         if is_first and not self._drain.refuses:
             self._broker.acceptance.take_all()
         for move in answer.moves:
-            self._engine.move_publisher(move.topic, move.publisher_id, move.address, move.version)
+            mqtt_address = move.mqtt_address if self._broker.redirects_mqtt else ""
+            self._engine.move_publisher(move.topic, move.publisher_id, move.address, mqtt_address, move.version)
             self._told.note(move, trio.current_time())
         if answer.addresses is not None:
             self._have_addresses = answer.addresses_version

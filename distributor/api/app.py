@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
+import msgspec
 import trio
 from fastapi import FastAPI, Request, Response
 from fastapi_offline import FastAPIOffline
@@ -248,8 +249,9 @@ def _publisher_routes(app: FastAPI, registry: Registry, syncing: SyncService, la
     @app.get("/v1/topics/{name}/publishers/{publisher_id:path}")
     async def assignment(name: str, publisher_id: str) -> Response:
         """Where this publisher connects. 503 if there is no broker."""
-        topic = registry.topic(name)
-        return json_answer(views.assignment(topic, publisher_id, registry))
+        found = views.assignment(registry.topic(name), publisher_id, registry)
+        mqtt_address = syncing.session(found.broker).mqtt_address
+        return json_answer(msgspec.structs.replace(found, mqtt_address=mqtt_address))
 
 
 # Brokers

@@ -24,9 +24,9 @@ _MAX_PEERS = 10_000
 def checked_broker(name: str, request: SyncRequest) -> Broker:
     """The broker that sent ``request``. Raises BadInput."""
     check_broker_name("broker", name)
-    for field in ("incarnation", "srtm_version", "tcp_address", "http_address"):
+    for field in ("incarnation", "srtm_version", "tcp_address", "http_address", "mqtt_address"):
         _check_text(field, getattr(request, field))
-    for field in ("tcp_address", "http_address"):
+    for field in ("tcp_address", "http_address", *(("mqtt_address",) if request.mqtt_address else ())):
         address = getattr(request, field)
         match = _ADDRESS.fullmatch(address)
         if match is None or not 0 < int(match[1]) < 65536:

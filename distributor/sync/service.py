@@ -460,6 +460,7 @@ class SyncService:
             publisher_id=publisher.publisher_id,
             address=self._registry.brokers[target].tcp_address,
             version=topic.assignment_version,
+            mqtt_address=self.session(target).mqtt_address,
         )
 
     def _is_ready(self, topic: Topic, target: str) -> bool:
@@ -490,3 +491,4 @@ def _take_facts(session: BrokerSession, request: SyncRequest) -> None:
         session.contract_counts.clear()
     for counts in request.contract_counts[:_MOST_COUNTED]:
         session.contract_counts[counts.namespace, counts.subject] = counts.counts
+    session.mqtt_address = request.mqtt_address

@@ -34,6 +34,7 @@ class BrokerSession:
     throttling: Throttling | None = None
     machine: BrokerMachine | None = None
     mqtt_sessions: int | None = None  # None: the broker does not say
+    mqtt_address: str = ""  # HOST:PORT; "": it speaks no MQTT in clear
     reports: BrokerReports | None = None  # None: none has arrived
     reported_s: float = 0.0  # trio time at which all of them were true
     ignored_reports: int = 0  # since this process started

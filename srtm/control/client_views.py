@@ -20,6 +20,7 @@ class Assignment(Control, frozen=True):
     address: str  # HOST:PORT
     version: int
     reason: str = ""  # from the decision log
+    mqtt_address: str = ""  # HOST:PORT of the same broker; "": it speaks no MQTT in clear
 
 
 class Producer(Control, frozen=True):

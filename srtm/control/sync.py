@@ -34,6 +34,7 @@ class SyncRequest(Control, frozen=True):
     tcp_address: str  # HOST:PORT that clients connect to
     http_address: str
     mcap: float  # msg/s; 0: not stated
+    mqtt_address: str = ""  # HOST:PORT where MQTT is spoken in clear; "": nowhere, or by a broker of an earlier version
     accepting: bool = True  # false: publishers are refused, because the broker drains
     drain: DrainProgress | None = None  # None: the broker does not drain
     have_version: int = 0  # ``SyncAnswer.version`` of the desired state in force; 0: none
@@ -157,6 +158,7 @@ class Move(Control, frozen=True):
     publisher_id: str
     address: str  # HOST:PORT
     version: int
+    mqtt_address: str = ""  # of the same broker; "": it speaks none in clear
 
 
 class SyncAnswer(Control, frozen=True):

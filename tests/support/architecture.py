@@ -28,6 +28,7 @@ ARROWS = {
     "srtm.client": "srtm.concurrency srtm.control srtm.net srtm.protocol",
     "srtm.limiting": "srtm._native srtm.client srtm.concurrency srtm.contracts",
     "srtm.blocking": "srtm.client srtm.protocol",
+    "srtm.mqtt": "srtm.client srtm.concurrency srtm.net srtm.protocol",
     "srtm": "srtm.blocking srtm.client srtm.protocol",
     "srtm.cluster": "srtm.client srtm.concurrency srtm.control srtm.net",
     "srtm.console": "srtm.client srtm.concurrency srtm.control srtm.net",

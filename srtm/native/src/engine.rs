@@ -409,9 +409,12 @@ impl Engine {
         topic: String,
         publisher_id: String,
         address: String,
+        mqtt_address: String,
         version: u64,
     ) -> PyResult<usize> {
-        self.call(py, move |engine, _| engine.move_publisher(&topic, &publisher_id, &address, version))
+        self.call(py, move |engine, now| {
+            engine.move_publisher(&topic, &publisher_id, &address, &mqtt_address, version, now)
+        })
     }
 
     fn awaits_authorization(&self, py: Python<'_>, connection: u64) -> PyResult<bool> {

@@ -141,10 +141,10 @@ async def test_strangers_are_told_at_once_until_they_were_answered_and_then_move
     told = [[s.publisher_id for s in asked.strangers] for _, asked in rig.requests if asked.strangers]
     assert told[-1] == ["p1", "p2"]
     rig.distributors[0].down = None
-    rig.distributors[0].moves = [Move(topic="t", publisher_id="p1", address="h:9", version=6)]
+    rig.distributors[0].moves = [Move(topic="t", publisher_id="p1", address="h:9", version=6, mqtt_address="h:8")]
     mock_clock.jump(PERIOD_S)
     await settle()
-    assert ("move_publisher", "t", "p1", "h:9", 6) in rig.engine.calls
+    assert ("move_publisher", "t", "p1", "h:9", "h:8", 6) in rig.engine.calls
     mock_clock.jump(PERIOD_S)
     await settle()
     assert rig.requests[-1][1].strangers == []

@@ -41,6 +41,17 @@ async def test_who_does_not_know_what_differences_begin_with_asks_for_everything
     assert (await distributor.syncing.sync("a", request(3, report("t"), report("u")))).reported == 3
 
 
+async def test_where_a_broker_speaks_mqtt_is_known_and_checked(distributor):
+    sync = distributor.syncing.sync
+    await sync("a", request(1, mqtt_address="h:1883"))
+    assert distributor.syncing.session("a").mqtt_address == "h:1883"
+    await sync("a", request(2))
+    assert distributor.syncing.session("a").mqtt_address == ""
+    with pytest.raises(BadInput) as caught:
+        await sync("a", request(3, mqtt_address="h"))
+    assert (caught.value.field, caught.value.value) == ("mqtt_address", "h")
+
+
 async def test_a_forgotten_broker_is_asked_for_everything(distributor):
     await distributor.syncing.sync("a", request(1, report("t")))
     distributor.syncing.forget("a")

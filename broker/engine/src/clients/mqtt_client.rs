@@ -22,6 +22,7 @@ pub struct MqttClient {
     pub longest_packet: u32,         // bytes that the client takes
     pub explains: bool,              // reason strings and user properties are wanted (Request Problem Information)
     pub receipts: bool,              // acknowledgements say how long the message waits
+    pub leaves: bool,                // it is sent elsewhere soon, and has to send there what is not acknowledged
     aliases: Vec<Box<str>>,          // that the client has set; "": not set
     given: Option<Box<Given>>,       // that the broker sets, if the client takes any
 }
@@ -47,6 +48,7 @@ impl MqttClient {
             longest_packet: u32::MAX,
             explains: false,
             receipts: false,
+            leaves: false,
             aliases: Vec::new(),
             given: None,
         }

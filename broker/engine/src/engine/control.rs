@@ -301,7 +301,16 @@ impl Engine {
     }
 
     /// Tell the aware connections on which a publisher serves a topic where it belongs; gives how many were told.
-    pub fn move_publisher(&mut self, topic: &str, publisher_id: &str, address: &str, version: u64) -> usize {
+    /// `mqtt_address`: where that broker speaks MQTT; "": nowhere, so that clients of MQTT stay.
+    pub fn move_publisher(
+        &mut self,
+        topic: &str,
+        publisher_id: &str,
+        address: &str,
+        mqtt_address: &str,
+        version: u64,
+        now: Nanos,
+    ) -> usize {
         let mut told = 0;
         for key in self.aware.get(publisher_id).cloned().unwrap_or_default() {
             let Some(conn) =
@@ -309,8 +318,17 @@ impl Engine {
             else {
                 continue;
             };
-            conn.respond(format!("_move_ {address} {version}").as_bytes());
-            self.mark_dirty(key);
+            match (&mut conn.mqtt, mqtt_address) {
+                (None, _) => {
+                    conn.respond(format!("_move_ {address} {version}").as_bytes());
+                    self.mark_dirty(key);
+                }
+                (Some(_), "") => continue,
+                (Some(mqtt), _) => {
+                    mqtt.leaves = true;
+                    self.send_elsewhere(key, topic, mqtt_address, now);
+                }
+            }
             told += 1;
         }
         told

@@ -144,7 +144,7 @@ impl World {
             Operation::Publishers(topic) => {
                 self.version += 1;
                 engine.set_publishers(TOPICS[topic], vec!["q".into()], self.version);
-                engine.move_publisher(TOPICS[topic], "p", "127.0.0.1:1", self.version);
+                engine.move_publisher(TOPICS[topic], "p", "127.0.0.1:1", "127.0.0.1:2", self.version, now);
             }
             Operation::Contract(topic, burst) => {
                 let (name, namespace) = (TOPICS[topic], if burst == 0 { "" } else { "all" });

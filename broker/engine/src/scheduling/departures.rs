@@ -18,6 +18,7 @@ pub(crate) struct Question {
     pub name: Box<str>,
     pub number: u64,
     pub at: Nanos,
+    pub reference: Option<Box<str>>, // to which server a client of MQTT is sent then; None: it gets an answer
 }
 
 impl Departures {

@@ -267,12 +267,14 @@ fn only_aware_connections_of_that_publisher_on_that_topic_are_told_to_move() {
     for (key, topic) in [(told, "t"), (elsewhere, "u"), (other, "t"), (plain, "t")] {
         pair.ask(key, pub_(topic, "x"));
     }
-    assert_eq!(pair.engine.move_publisher("t", "p", "127.0.0.1:4250", 9), 1);
+    let now = pair.now;
+    assert_eq!(pair.engine.move_publisher("t", "p", "127.0.0.1:4250", "127.0.0.1:1883", 9, now), 1);
     pair.turn();
     assert_eq!(pair.take(told), [response("_move_ 127.0.0.1:4250 9")]);
     assert_eq!([elsewhere, other, plain].map(|key| pair.take(key)), [vec![], vec![], vec![]]);
     pair.close(told);
-    assert_eq!(pair.engine.move_publisher("t", "p", "127.0.0.1:4250", 9), 0);
+    let now = pair.now;
+    assert_eq!(pair.engine.move_publisher("t", "p", "127.0.0.1:4250", "127.0.0.1:1883", 9, now), 0);
 }
 
 #[test]

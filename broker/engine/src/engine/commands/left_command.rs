@@ -12,6 +12,9 @@ use crate::clients::connection::Phase;
 use crate::clients::reply::Reply;
 use crate::engine::Engine;
 use crate::keys::{ConnKey, TopicKey, VISITS_A_TURN};
+use crate::protocol::mqtt::encode::Written;
+use crate::protocol::mqtt::property;
+use crate::protocol::mqtt::reason::Reason;
 use crate::queueing::queue::Queue;
 use crate::scheduling::departures::Question;
 use crate::scheduling::service_time::ServiceTime;
@@ -28,7 +31,21 @@ impl Engine {
         let Some(published) = conn.published.iter().find(|published| *published.name == *topic) else {
             return self.reply(key, Reply::Json(left_notice(topic, number)));
         };
-        self.departures.asked.insert(key, Question { topic: published.topic, name: topic.into(), number, at: now });
+        let question = Question { topic: published.topic, name: topic.into(), number, at: now, reference: None };
+        self.departures.asked.insert(key, question);
+        self.timers.arm(&mut self.departures.armed, now + LOOK_NS, Timer::Departures);
+    }
+
+    /// Ends a connection of MQTT with a Server Reference once its messages to `topic` have left, or after 5 s.
+    pub(crate) fn send_elsewhere(&mut self, key: ConnKey, topic: &str, reference: &str, now: Nanos) {
+        if let Some(question) = self.departures.asked.get_mut(&key) {
+            question.reference = Some(reference.into());
+            return;
+        }
+        let published = self.conns.get(key).and_then(|conn| conn.published.iter().find(|one| *one.name == *topic));
+        let Some(topic_key) = published.map(|published| published.topic) else { return };
+        let (name, reference) = (topic.into(), Some(reference.into()));
+        self.departures.asked.insert(key, Question { topic: topic_key, name, number: 0, at: now, reference });
         self.timers.arm(&mut self.departures.armed, now + LOOK_NS, Timer::Departures);
     }
 
@@ -40,8 +57,13 @@ impl Engine {
         for (key, question) in std::mem::take(&mut self.departures.asked) {
             let topic = question.topic;
             let oldest = *first.entry(topic).or_insert_with(|| self.oldest_of(topic, now));
-            if oldest.is_some_and(|arrival| arrival <= question.at) && self.conns.contains_key(key) {
+            let may_wait = question.reference.is_none() || now < question.at + SHORT_PATIENCE_NS;
+            if may_wait && oldest.is_some_and(|arrival| arrival <= question.at) && self.conns.contains_key(key) {
                 self.departures.asked.insert(key, question);
+            } else if let Some(reference) = question.reference {
+                let mut properties = Written::default();
+                properties.text(property::SERVER_REFERENCE, &reference);
+                self.end_mqtt_with(key, Reason::USE_ANOTHER_SERVER, &properties);
             } else if let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.phase != Phase::Lingering) {
                 conn.respond(&left_notice(&question.name, question.number));
                 self.mark_dirty(key);

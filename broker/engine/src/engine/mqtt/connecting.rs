@@ -85,6 +85,10 @@ impl Engine {
         let Some(conn) = self.conns.get_mut(key) else { return Ok(()) };
         let mut identity = Identity::unknown(&self.config);
         (identity.client_id, identity.heartbeat_ms) = (publisher, None);
+        identity.aware = version == Version::V5 && connect.properties.user("srtm-follow") == Some("1");
+        if let (true, Some(id)) = (identity.aware, &identity.client_id) {
+            self.aware.entry(id.clone()).or_default().push(key);
+        }
         conn.identify(identity);
         conn.last_command = now;
         if let Some(mqtt) = &mut conn.mqtt {

@@ -11,7 +11,7 @@ use crate::memory::LARGE_BYTES;
 use crate::protocol::identify::Identity;
 use crate::protocol::mqtt::decode::{decode, header};
 use crate::protocol::mqtt::encode::{self, Written};
-use crate::protocol::mqtt::packet::{AckKind, Disconnect, Packet};
+use crate::protocol::mqtt::packet::{AckKind, Disconnect, Packet, Qos};
 use crate::protocol::mqtt::property;
 use crate::protocol::mqtt::reason::{Fault, Reason};
 use crate::protocol::mqtt::version::Version;
@@ -138,14 +138,15 @@ impl Engine {
     }
 
     fn run_packet(&mut self, key: ConnKey, bytes: &[u8], stamp: Nanos, now: Nanos) -> Result<(), Fault> {
-        let Some(MqttClient { version, session, is_connected, .. }) = self.mqtt_client(key) else { return Ok(()) };
-        let (version, session, is_connected) = (*version, *session, *is_connected);
+        let Some(mqtt) = self.mqtt_client(key) else { return Ok(()) };
+        let (version, session, is_connected, leaves) = (mqtt.version, mqtt.session, mqtt.is_connected, mqtt.leaves);
         let header = header(bytes, is_connected.then_some(version), usize::MAX)?.ok_or(FIRST)?;
         if header.is_connect() == is_connected {
             return Err(FIRST);
         }
         match (decode(bytes, header, version)?, session) {
             (Packet::Connect(connect), _) => self.connect(key, &connect, now),
+            (Packet::Publish(publish), _) if leaves && publish.qos != Qos::AtMostOnce => Ok(()),
             (Packet::Publish(publish), Some(session)) => self.take_publish(key, session, publish, stamp, now),
             (Packet::Ack(ack), Some(session)) if ack.kind == AckKind::Pubrel => {
                 self.release_received(key, session, ack.id);
@@ -208,15 +209,20 @@ impl Engine {
 
     /// Ends a connection for a reason that its client is told, if its version can be.
     pub(crate) fn end_mqtt(&mut self, key: ConnKey, reason: Reason, text: &str) {
+        let mut properties = Written::default();
+        if text.len() < usize::from(u16::MAX) {
+            properties.text(property::REASON_STRING, text);
+        }
+        self.end_mqtt_with(key, reason, &properties);
+    }
+
+    /// Ends a connection; a client of 5.0 is told these properties, if its packets may be so long.
+    pub(crate) fn end_mqtt_with(&mut self, key: ConnKey, reason: Reason, properties: &Written) {
         let Some(mqtt) = self.mqtt_client(key) else { return };
         if mqtt.is_connected {
-            let mut properties = Written::default();
-            if text.len() < usize::from(u16::MAX) {
-                properties.text(property::REASON_STRING, text);
-            }
             let (version, most) = (mqtt.version, mqtt.longest_packet);
             let mut out = Vec::new();
-            encode::disconnect(&mut out, version, reason, &properties);
+            encode::disconnect(&mut out, version, reason, properties);
             if out.len() > most as usize {
                 out.clear();
                 encode::disconnect(&mut out, version, reason, &Written::default());

@@ -33,6 +33,7 @@ impl Reason {
     pub const PACKET_TOO_LARGE: Self = Self(0x95);
     pub const QUOTA_EXCEEDED: Self = Self(0x97);
     pub const ADMINISTRATIVE: Self = Self(0x98);
+    pub const USE_ANOTHER_SERVER: Self = Self(0x9c);
     pub const SHARED_NOT_SUPPORTED: Self = Self(0x9e);
 
     pub fn is_refusal(self) -> bool {

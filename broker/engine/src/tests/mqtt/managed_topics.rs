@@ -1,6 +1,6 @@
 //! Names that a topic's file gives to the topic, and what its limit is to their publishers.
 
-use crate::harness::pair::{MS, Pair, limit};
+use crate::harness::pair::{MS, Pair, S, limit};
 use crate::mqtt::managed_names::V3Excess;
 use crate::protocol::mqtt::version::Version;
 use crate::queueing::topic::Limit;
@@ -115,4 +115,75 @@ fn a_publish_of_qos_2_that_was_not_taken_is_a_new_one_when_it_comes_again() {
         let taken = count(&mut pair, "received") - count(&mut pair, "rejected");
         assert_eq!(taken, 2, "what is acknowledged is there: {v3_excess:?}");
     }
+}
+
+/// One that goes where a Server Reference says.
+fn follower(pair: &mut Pair, id: &str) -> Client {
+    let follow = [&[0x26][..], &text("srtm-follow"), &text("1")].concat();
+    Client::with(pair, id, true, &follow).0
+}
+
+fn moved(pair: &mut Pair, id: &str, mqtt_address: &str) -> usize {
+    let now = pair.now;
+    pair.engine.move_publisher("heat", id, "127.0.0.1:4250", mqtt_address, 9, now)
+}
+
+fn reference() -> Vec<u8> {
+    [&[0xe0, 0x13, 0x9c, 0x11, 0x1c][..], &text("127.0.0.1:1884")].concat()
+}
+
+#[test]
+fn only_a_client_that_follows_is_told_where_its_topic_is() {
+    let mut pair = managed(Limit { full: true, ..limit(10, 10, 1) }, V3Excess::Delay);
+    let mut clients = [follower(&mut pair, "p"), follower(&mut pair, "q"), Client::new(&mut pair, "r")];
+    for client in &mut clients {
+        client.publish_5(&mut pair, "plant/7/heat", 1, 1, "x");
+        client.take(&mut pair);
+    }
+    assert_eq!([moved(&mut pair, "p", ""), moved(&mut pair, "r", "")], [0, 0], "no MQTT there");
+    assert_eq!([moved(&mut pair, "p", "127.0.0.1:1884"), moved(&mut pair, "r", "127.0.0.1:1884")], [1, 0]);
+    pair.advance(10 * MS);
+    assert_eq!(clients.each_mut().map(|client| client.take(&mut pair).len()), [1, 0, 0]);
+    assert_eq!(clients.each_ref().map(|client| client.has_ended(&pair)), [true, false, false]);
+    assert_eq!(moved(&mut pair, "p", "127.0.0.1:1884"), 0);
+}
+
+#[test]
+fn a_client_is_sent_elsewhere_once_what_it_had_acknowledged_has_left_and_nothing_more_is_taken() {
+    let mut pair = managed(slow(false, 10), V3Excess::Delay);
+    let (nsq, mut client) = (pair.subscribe("heat", "c", 100), follower(&mut pair, "p"));
+    for id in 1..4 {
+        client.publish_5(&mut pair, "plant/7/heat", 1, id, "x");
+    }
+    assert_eq!(client.take(&mut pair).len(), 3);
+    assert_eq!(moved(&mut pair, "p", "127.0.0.1:1884"), 1);
+    pair.advance(MS);
+    client.publish_5(&mut pair, "plant/7/heat", 1, 4, "sent again elsewhere");
+    client.publish_5(&mut pair, "plant/7/heat", 0, 0, "nobody would send it again");
+    pair.advance(1_800 * MS);
+    assert!(client.take(&mut pair).is_empty(), "the third message waits for its token until 2 s");
+    pair.advance(200 * MS);
+    assert_eq!(pair.take(nsq).len(), 3);
+    assert!(client.take(&mut pair).is_empty(), "until now the consumer had not read it");
+    pair.advance(10 * MS);
+    assert_eq!(client.take(&mut pair), [reference()]);
+    pair.advance(S);
+    assert_eq!(pair.take(nsq).len(), 1, "that of QoS 0");
+}
+
+#[test]
+fn a_client_is_sent_elsewhere_after_5_s_whatever_waits() {
+    let mut pair = managed(slow(false, 100), V3Excess::Delay);
+    let mut client = follower(&mut pair, "p");
+    pair.subscribe("heat", "c", 100);
+    for id in 1..20 {
+        client.publish_5(&mut pair, "plant/7/heat", 1, id, "x");
+    }
+    client.take(&mut pair);
+    moved(&mut pair, "p", "127.0.0.1:1884");
+    pair.advance(4_900 * MS);
+    moved(&mut pair, "p", "127.0.0.1:1884");
+    assert!(client.take(&mut pair).is_empty());
+    pair.advance(200 * MS);
+    assert_eq!(client.take(&mut pair), [reference()]);
 }
