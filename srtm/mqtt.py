@@ -44,6 +44,8 @@ _QUOTA_EXCEEDED = 0x97
 _REFUSAL = 0x80  # and above
 # (5.0, section 4.11): for now, and for good. Both are followed: the next start asks the distributor anyway.
 _MOVES = (0x9C, 0x9D)
+_LONGEST_PACKET = 268_435_460  # bytes (5.0, section 2.1.4)
+_HEAD_BYTES = 10  # of a PUBLISH at most, beside name and payload: 5, 2 for the name's length, 2, 1 for no properties
 _MAX_OUTSTANDING = 100  # messages without an acknowledgement at the broker; below the Receive Maximum of brokers
 
 _Told = tuple[str, int, Any, Any]  # what, packet identifier, reason code, properties
@@ -89,6 +91,7 @@ class Publisher:
         self._client: Client | None = None  # that is connected
         self._told: SimpleQueue[_Told] | None = None  # what paho's thread tells of it
         self._address: str | None = None
+        self._longest = _LONGEST_PACKET  # bytes that the present broker takes
         self._handover = Handover()
         self._closed = False
         self._failed: SrtmError | None = None  # why it could not go on
@@ -217,10 +220,11 @@ class Publisher:
             raise Unavailable(f"no answer from {address}: {error}") from None
         client.loop_start()
         try:
-            kind, _, reason, _ = _next(told, _CONNECT_TIMEOUT_S, address)
+            kind, _, reason, said = _next(told, _CONNECT_TIMEOUT_S, address)
             if kind != "connected" or reason.is_failure:
                 raise Unavailable(f"{address} refuses the connection: {reason}")
             backoff.reset()
+            self._longest = getattr(said, "MaximumPacketSize", _LONGEST_PACKET)
             self._adopt(client, address, told)
             while True:
                 kind, number, reason, properties = told.get()
@@ -250,7 +254,7 @@ class Publisher:
                 told.put(_CLOSE)
             self._handover.begin(can_ask=True)
             self._sent.clear()
-            for pending in self._pending:
+            for pending in list(self._pending):
                 self._send(pending)
             self._changed.notify_all()
 
@@ -264,7 +268,13 @@ class Publisher:
 
     def _send(self, pending: _Pending) -> None:
         """Send it on the present connection, if there is one. What the connection does not take goes with the next."""
-        if self._client is not None:
+        if self._client is None:
+            return
+        length = len(pending.name.encode()) + len(pending.payload) + _HEAD_BYTES
+        if length > self._longest:  # the broker would end the connection, again and again
+            self._pending.remove(pending)
+            pending.settle(None, PublishRefused(f"a packet of {length} bytes is longer than the broker takes"))
+        else:
             self._sent[self._client.publish(pending.name, pending.payload, qos=1).mid] = pending
 
     def _settle(self, number: int, reason: Any, properties: Any) -> None:

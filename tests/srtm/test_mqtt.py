@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -58,7 +60,7 @@ class Broker:
             match head[0] >> 4:
                 case 1:
                     self.connects.put(body)
-                    connection.sendall(bytes([0x20, 3, 0, 0, 0]))
+                    connection.sendall(bytes([0x20, 8, 0, 0, 5, 0x27, 0, 0, 0, 100]))  # packets of 100 bytes at most
                 case 3:
                     name = int.from_bytes(body[:2], "big")
                     number, payload = body[2 + name : 4 + name], body[5 + name :]
@@ -180,6 +182,18 @@ def test_what_was_not_acknowledged_goes_to_the_server_that_the_broker_names_in_o
     assert first_s - left_s >= READ_S, "a consumer of both could have read it before those of the old broker"
 
 
+def test_what_the_broker_would_not_take_is_refused_and_holds_up_nothing() -> None:
+    with (
+        broker() as there,
+        distributor(there.address) as url,
+        mqtt.Publisher("t", "p", distributor=url) as publisher,
+    ):
+        with pytest.raises(PublishRefused, match="101 bytes is longer than the broker takes"):
+            publisher.publish("t", b"x" * 90, timeout_s=PATIENCE_S)
+        publisher.publish("t", b"x" * 89, timeout_s=PATIENCE_S)
+        assert payloads(there, 1) == [b"x" * 89]
+
+
 def test_a_connection_that_is_lost_is_made_again_where_the_distributor_says() -> None:
     ends = b"\xe0\x00"
     with (
@@ -200,6 +214,12 @@ def test_without_a_broker_that_speaks_mqtt_entering_says_so() -> None:
         pass
     with distributor("", 404) as url, pytest.raises(NotFound), mqtt.Publisher("t", "p", distributor=url):
         pass
+
+
+def test_without_paho_the_import_says_what_to_install() -> None:
+    code = "import sys; sys.modules['paho.mqtt.client'] = None; import srtm.mqtt"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
+    assert "Misuse: srtm.mqtt needs paho-mqtt: pip install 'srtm-messaging[mqtt]'" in ended.stderr
 
 
 def test_what_cannot_be_published_is_refused_at_once() -> None:
