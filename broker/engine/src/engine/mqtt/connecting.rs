@@ -52,7 +52,8 @@ impl Engine {
         let by_id = assigned.is_none().then(|| client_id.into());
         let publisher = identified.and_then(|who| who.publisher).or(by_id).filter(|id| id.len() <= LONGEST_PUBLISHER);
         let known = self.mqtt.by_client.get(client_id).copied();
-        let is_there = known.is_some_and(|session| self.mqtt.sessions[session].conn.is_some());
+        let session = known.and_then(|session| self.mqtt.sessions.get(session));
+        let is_there = session.is_some_and(|session| session.conn.is_some());
         if is_there && self.mqtt.takeovers.must_wait(client_id, now) {
             self.deny(Action::TakeOver, client_id, "");
             self.refuse_connect(key, version, Reason::SERVER_BUSY, "two clients use this client id: try again in 1 s");
