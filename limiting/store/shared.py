@@ -72,6 +72,8 @@ class SharedStore:
 
     def counts(self, contract: Contract) -> tuple[PolicyCounts, ...]:
         """What was asked of each policy at this node, with the store or without. Raises NotFound."""
+        if contract.key not in self._counts:
+            raise NotFound("contract", f"{contract.namespace} {contract.subject}")
         rows = zip(self._counts[contract.key], self._limiter.counts(contract), strict=True)
         return tuple(
             PolicyCounts(one.name, *(sum(pair) for pair in zip(row, one[1:], strict=True))) for row, one in rows
@@ -82,23 +84,18 @@ class SharedStore:
     async def check(self, contract: Contract, subject: str, cost: int, *, peek: bool = False) -> Verdict:
         """Take ``cost`` from all policies of a subject, or from none."""
         rules, name = self._rules[contract.key], secrets.token_bytes(8)
+        counts = self._counts[contract.key]  # now: the contract may be changed or removed while the store is asked
         hashed = subject_hash(contract.namespace, subject)
         answer = await self._asked(rules, hashed, "look" if peek else "take", cost, name)
         if answer is None:
-            return self._alone(contract, subject, cost, peek=peek)
+            return self._alone(contract, subject, cost, counts, peek=peek)
         grant = None
         if not peek and answer[0] == 1:
             grant = sealed(Grant(name, hashed, rules.tag, cost, -(-answer[1] // 10**6)), self._key)
         verdict = verdict_of(rules, answer, cost, grant)
         if not peek:
-            self._note(verdict, cost)
+            _note(counts, verdict, cost)
         return verdict
-
-    def _note(self, verdict: Verdict, cost: int) -> None:
-        for row, said in zip(self._counts[verdict.contract.key], verdict.policies, strict=True):
-            row[0] += verdict.allowed
-            row[1] += not said.allowed
-            row[2] += cost if verdict.allowed else 0
 
     async def _asked(
         self, rules: Rules, subject: bytes, operation: str, cost: int, name: bytes = b"", at: int = 0
@@ -121,7 +118,7 @@ class SharedStore:
         if self._breaker.failed():
             self._log.warning("store_down", error=str(error))
 
-    def _alone(self, contract: Contract, subject: str, cost: int, *, peek: bool) -> Verdict:
+    def _alone(self, contract: Contract, subject: str, cost: int, counts: list[list[int]], *, peek: bool) -> Verdict:
         """Without the store, as the contract says."""
         if contract.on_failure == "local":
             ask = self._limiter.peek if peek else self._limiter.check
@@ -131,7 +128,7 @@ class SharedStore:
         said = tuple(PolicyVerdict(policy.name, passes, left, wait, wait) for policy in contract.policies)
         verdict = Verdict(passes or contract.shadow, contract, said, wait, None, mode="store", degraded=True)
         if not peek:
-            self._note(verdict, cost)
+            _note(counts, verdict, cost)
         return verdict
 
     # after checks
@@ -192,3 +189,10 @@ class SharedStore:
             self._nodes = nodes
             for rules in self._rules.values():
                 self._limiter.put(share(rules.contract, nodes))
+
+
+def _note(counts: list[list[int]], verdict: Verdict, cost: int) -> None:
+    for row, said in zip(counts, verdict.policies, strict=True):
+        row[0] += verdict.allowed
+        row[1] += not said.allowed
+        row[2] += cost if verdict.allowed else 0

@@ -178,6 +178,25 @@ async def test_a_contract_changes_its_mode_and_goes(decisions: Decisions, store:
     assert store.calls == ["take"]
 
 
+async def test_a_contract_may_go_while_the_store_is_asked(
+    autojump_clock: MockClock, decisions: Decisions, store: FakeStore, nursery: trio.Nursery
+) -> None:
+    decisions.put(contract(on_failure="open"))
+    store.silent = True
+    verdicts = []
+
+    async def ask() -> None:
+        verdicts.append(await asked(decisions))
+
+    nursery.start_soon(ask)
+    await trio.sleep(BUDGET_S / 2)
+    decisions.remove("api", "*")
+    await trio.sleep(BUDGET_S)
+    assert verdicts[0].allowed
+    with pytest.raises(NotFound):
+        decisions.counts(contract())
+
+
 def test_without_a_store_its_mode_is_refused() -> None:
     with pytest.raises(BadInput, match="--store"):
         Decisions(Limiter()).put(contract(mode="store"))
