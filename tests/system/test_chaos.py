@@ -22,7 +22,7 @@ def what_is_missing() -> str:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(what_is_missing() != "", reason=what_is_missing())
-@pytest.mark.parametrize("seed", [2, pytest.param(1, marks=pytest.mark.long)])  # 1: fails in some runs, CHANGELOG.md
+@pytest.mark.parametrize("seed", [1, pytest.param(13, marks=pytest.mark.long)])
 def test_no_topic_exceeds_its_envelope_whatever_is_done_to_the_cluster(seed: int) -> None:
     command = [sys.executable, "-m", "tests.faults.chaos", "--seconds", "60", "--seed", str(seed)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
