@@ -19,12 +19,12 @@ def test_neither_reports_nor_lookups_name_channels_of_links_nor_the_topic_of_wha
     engine.create_topic("rain").channels.update({"mine": False, "srtm.link.b2": False})
     engine.create_topic("srtm.retained").channels["srtm.link.b2"] = False
     reports = Reports()
-    reports.note(snapshot.take_raw_topics(engine), {})
+    reports.note(snapshot.take_raw(engine).topics, {})
     [reported] = reports.add_to(ABOUT).topics
     assert (reported.topic, reported.channels) == ("rain", ["mine"])
-    assert not reports.differ("srtm.retained", snapshot.take_raw_topics(engine, "srtm.retained"))
-    assert not reports.differ("rain", snapshot.take_raw_topics(engine, "rain"))
-    reports.note_one("srtm.retained", snapshot.take_raw_topics(engine, "srtm.retained"), {})
+    assert not reports.differ("srtm.retained", snapshot.take_raw(engine, "srtm.retained").topics)
+    assert not reports.differ("rain", snapshot.take_raw(engine, "rain").topics)
+    reports.note_one("srtm.retained", snapshot.take_raw(engine, "srtm.retained").topics, {})
     assert [one.topic for one in reports.add_to(ABOUT).topics] == ["rain"]
     assert registrations(snapshot.take(engine)) == {Registration("rain"), Registration("rain", "mine")}
 

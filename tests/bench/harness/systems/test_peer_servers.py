@@ -55,9 +55,11 @@ def test_a_version_is_the_first_number_with_dots() -> None:
         version_in("nats", "")
 
 
-def test_only_mosquitto_is_asked_for_a_quality_of_service_above_0() -> None:
+def test_only_those_of_mqtt_are_asked_for_a_quality_of_service_above_0() -> None:
     assert {peer.name: (peer.protocol, peer.qos) for peer in ALL.values()} == {
         "srtm": ("nsq", 0),
+        "srtm-mqtt": ("mqtt", 0),
+        "srtm-mqtt-qos1": ("mqtt", 1),
         "nsqd": ("nsq", 0),
         "nats": ("nats", 0),
         "mosquitto": ("mqtt", 0),
