@@ -10,6 +10,7 @@ import trio
 
 from broker.config import BrokerConfig
 from broker.history.uploader import HistoryUploader
+from broker.leases.contract_agent import ContractAgent
 from broker.leases.gdrl_agent import GdrlAgent
 from broker.links.consuming_brokers import ConsumingBrokers
 from broker.links.keeper import LinkKeeper
@@ -31,6 +32,7 @@ class Membership:
         config: BrokerConfig,
         broker: LocalBroker,
         agent: GdrlAgent,
+        contract_agent: ContractAgent,
         consuming: ConsumingBrokers,
         keeper: LinkKeeper | None,
     ) -> None:
@@ -39,6 +41,7 @@ class Membership:
         self._agent = agent
         self._consuming = consuming
         self._keeper = keeper  # None: no MQTT subscribers here
+        self._contract_agent = contract_agent
         self._followed = self._exchanged = 0  # changes of the topics in force that were passed on
         about, log = broker.about, broker.log
         self._measurements = Measurements(
@@ -54,7 +57,13 @@ class Membership:
         self.synchronizer = Synchronizer(broker, self._distributors(), self)
 
     def start(self, nursery: trio.Nursery) -> None:
-        for conversation in (self.synchronizer, self._measurements, self.histories, self._agent):
+        for conversation in (
+            self.synchronizer,
+            self._measurements,
+            self.histories,
+            self._agent,
+            self._contract_agent,
+        ):
             nursery.start_soon(conversation.run)
         if self._keeper is not None:
             nursery.start_soon(self._keeper.run)

@@ -24,6 +24,7 @@ from broker.admin.context import AdminContext, tokens_of
 from broker.admin.forwarded_requests import ForwardedRequests
 from broker.admin.router import admin_handler
 from broker.config import MQTT_ADDRESSES, BrokerConfig, EngineConfig
+from broker.leases.contract_agent import ContractAgent
 from broker.leases.contract_holder import ContractHolder
 from broker.leases.gdrl_agent import GdrlAgent
 from broker.leases.lease_holder import LeaseHolder
@@ -120,7 +121,7 @@ class Broker:
         self._topic_list_writer = TopicListWriter(engine, Path(config.data_path), settings.version, self._health, log)
         self._authorizer = Authorizer(engine, auth_servers(config), log)
         self._holder = LeaseHolder(engine, self._topic_list_writer.buckets.forget)
-        self._contracts = ContractHolder(engine, log)
+        self._contracts = ContractHolder(config.name, engine, log)
         self._lookups = self._make_lookups()
         self._channel_discovery = ChannelDiscovery(config, engine, self._lookups, self._holder.is_managed, log)
         self._processors = Processors()
@@ -129,6 +130,7 @@ class Broker:
         self._agent = GdrlAgent(config.name, engine, self._holder, self._connect_partner, dice, log)
         self._consuming = self._make_consuming()
         self._keeper = self._make_keeper()
+        self._contract_agent = ContractAgent(config.name, incarnation, engine, self._contracts, self._connect_partner)
         self._requests = ForwardedRequests(engine, admin_handler(self._admin_context()), log)
         self._membership = self._make_membership()
         self._synchronizer = None if self._membership is None else self._membership.synchronizer
@@ -221,6 +223,7 @@ class Broker:
             drain=self._drain,
             consuming=self._consuming,
             answer_gdrl=self._agent.answer,
+            take_contract_news=self._contract_agent.take,
             gdrl_rounds=lambda: self._agent.rounds,
             gdrl_invalid_messages=lambda: self._agent.invalid_messages,
             throttling=self._processors.throttling,
@@ -283,7 +286,7 @@ class Broker:
             wants_addresses=self._keeper is not None,
             note_disowned=partial(self._health.note, "name"),
         )
-        return Membership(self._config, broker, self._agent, self._consuming, self._keeper)
+        return Membership(self._config, broker, self._agent, self._contract_agent, self._consuming, self._keeper)
 
     def _make_consuming(self) -> ConsumingBrokers:
         settings = self._settings

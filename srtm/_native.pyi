@@ -180,9 +180,14 @@ class Engine:
 
         ``v3_excess`` ("delay", "close", "drop"): what becomes of a publish of 3.1.1 above the limit. Raises ValueError.
         """
-    def set_contract(self, contract: bytes) -> None:
+    def set_contract(self, contract: bytes, is_replicated: bool) -> None:
         """Put a contract in force, or in the place of the one of its pattern. ``contract``: JSON, as ``Limiter`` takes
-        it. Subjects keep what they have used. Raises ValueError."""
+        it. Subjects keep what they have used. ``is_replicated``: ``take_taken`` tells what is taken. Raises ValueError.
+        """
+    def take_taken(self) -> list[tuple[str, str, int]]:
+        """Return what was taken of replicated contracts since the last call: namespace, subject, cost."""
+    def charge_contracts(self, taken: Sequence[tuple[str, str, int]]) -> None:
+        """Take what clients took at another broker, also below nothing."""
     def remove_contract(self, namespace: str, subject: str) -> bool:
         """Remove a contract and its subjects. False: there is none of this pattern."""
     def set_terms(self, topic: str, terms: bytes) -> None:

@@ -12,7 +12,7 @@ from broker.config import BrokerConfig, EngineConfig
 from broker.links.consuming_brokers import ConsumingBrokers
 from broker.nsqd.kept_buckets import KeptBuckets
 from broker.sync.drain import Drain
-from srtm.control import GdrlAnswer, GdrlMessage, Throttling
+from srtm.control import ContractNews, GdrlAnswer, GdrlMessage, Throttling
 from srtm.log import LogSettings
 from srtm.net.tokens import Tokens
 
@@ -46,6 +46,7 @@ class AdminContext:
     drain: Drain
     consuming: ConsumingBrokers  # other brokers whose MQTT subscribers get what is published here
     answer_gdrl: Callable[[GdrlMessage], GdrlAnswer]  # to a message of another broker
+    take_contract_news: Callable[[ContractNews], object]  # of another broker
     gdrl_rounds: Callable[[], int]  # since the start
     gdrl_invalid_messages: Callable[[], int]  # offers, answers and credits that made no sense, since the start
     throttling: Callable[[], Throttling]  # of this process's processors

@@ -64,6 +64,13 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("POST", "/v1/gdrl/exchange"): Operation(
         "For brokers: tokens among the members of a topic.", control.GdrlAnswer, control.GdrlMessage, (400, 413)
     ),
+    ("POST", "/v1/contracts/news"): Operation(
+        "For brokers: what clients under replicated contracts took elsewhere.",
+        None,
+        control.ContractNews,
+        (400, 413),
+        204,
+    ),
     ("GET", "/v1/mqtt/sessions"): Operation(
         "MQTT's sessions, at most `most`.", control.MqttSessions, None, (400,), query="most"
     ),

@@ -5,9 +5,10 @@ Synchronous, without network. What clients have used is in the engine, and survi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import msgspec
+import trio
 
 from srtm.control import BrokerContract, BrokerContracts
 from srtm.log import Log
@@ -21,15 +22,22 @@ _UNKNOWN = -1  # version of what an earlier incarnation left: the distributor te
 class ContractHolder:
     """``version`` is that of the contracts in force; 0: there are none."""
 
-    def __init__(self, engine: Engine, log: Log) -> None:
+    def __init__(self, name: str, engine: Engine, log: Log) -> None:
+        self._name = name
         self._engine = engine
         self._log = log
-        self._in_force: dict[tuple[str, str], msgspec.Raw] = {}
+        self._in_force: dict[tuple[str, str], BrokerContract] = {}
         self.version = 0
+        self.replicates = trio.Event()  # any contract is replicated
+        self.members: dict[str, str] = {}  # {other broker: HOST:PORT of its HTTP}
 
     @property
     def is_empty(self) -> bool:
         return not self._in_force
+
+    def meet(self, addresses: Mapping[str, str]) -> None:
+        """Take where brokers are that live, this one among them."""
+        self.members = {broker: address for broker, address in addresses.items() if broker != self._name}
 
     def hold(self, contracts: BrokerContracts) -> None:
         """At the start: enforce what the last incarnation was told, until the first sync."""
@@ -46,14 +54,18 @@ class ContractHolder:
             self._engine.remove_contract(*key)
             del self._in_force[key]
         for key, contract in wanted.items():
-            if self._in_force.get(key) != contract.core:
+            if self._in_force.get(key) != contract:
                 self._set(contract)
-                self._in_force[key] = contract.core
+                self._in_force[key] = contract
         self.version = contracts.version
+        if any(contract.replicated for contract in wanted.values()):
+            self.replicates.set()
+        elif self.replicates.is_set():
+            self.replicates = trio.Event()
 
     def _set(self, contract: BrokerContract) -> None:
         try:
-            self._engine.set_contract(bytes(contract.core))
+            self._engine.set_contract(bytes(contract.core), contract.replicated)
         except ValueError as error:
             self._engine.remove_contract(contract.namespace, contract.subject)
             where = f"{contract.namespace} {contract.subject}"

@@ -70,7 +70,7 @@ class LocalBroker:
     throttling: Callable[[], Throttling]
     acceptance: Acceptance
     log: Log
-    wants_addresses: bool = False  # of the other brokers
+    wants_addresses: bool = False  # of the other brokers, for links; replicated contracts want them too
     redirects_mqtt: bool = True  # clients of MQTT that follow are told to move
     note_disowned: Callable[[str | None], object] = lambda _reason: None  # another broker has this name; None: no more
 
@@ -244,6 +244,10 @@ class Synchronizer:
             self._listener.send_again()
         return answer
 
+    @property
+    def _wants_addresses(self) -> bool:
+        return self._broker.wants_addresses or self._broker.contracts.replicates.is_set()
+
     def _note_stayed(self, now_s: float) -> None:
         """Publishers that were told to move, and have a connection here yet."""
         due = self._told.due(now_s)
@@ -284,7 +288,7 @@ class Synchronizer:
             peer_claims=self._saved.peer_claims if self._names_peers else {},
             names_peers=True,
             contracts=self._broker.contracts.version,
-            have_addresses=self._have_addresses if self._broker.wants_addresses else None,
+            have_addresses=self._have_addresses if self._wants_addresses else None,
         )
         if reports_all:
             seen = snapshot.take_raw(self._engine)
@@ -336,6 +340,7 @@ class Synchronizer:
             self._told.note(move, trio.current_time())
         if answer.addresses is not None:
             self._have_addresses = answer.addresses_version
+            self._broker.contracts.meet(answer.addresses)
             self._listener.meet(answer.addresses)
         self._measurements = answer.measurements
         self._listener.follow(answer.measurements)

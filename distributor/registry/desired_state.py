@@ -96,7 +96,12 @@ def terms(topic: Topic, broker: str) -> ContractTerms:
 def broker_contracts(contracts: Contracts) -> BrokerContracts:
     """All contracts as brokers are told them."""
     told = [
-        BrokerContract(namespace=one.namespace, subject=one.subject, core=msgspec.Raw(one.to_core()))
+        BrokerContract(
+            namespace=one.namespace,
+            subject=one.subject,
+            core=msgspec.Raw(one.to_core()),
+            replicated=one.mode == "replicated",
+        )
         for one, _ in contracts.all()
     ]
     return BrokerContracts(version=contracts.version, contracts=told)

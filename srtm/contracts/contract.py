@@ -65,8 +65,13 @@ class Contract:
 
 def check_for_brokers(contract: Contract) -> None:
     """Check that brokers can hold messages to ``contract``. Raises BadInput."""
-    if contract.mode not in (None, "local"):
-        raise BadInput("mode", contract.mode, 'must be "local" or left out: each broker decides for itself')
+    if contract.mode not in (None, "local", "replicated"):
+        raise BadInput("mode", contract.mode, 'must be "local", "replicated" or left out: brokers decide at once')
+    if contract.on_partition != "go on":
+        raise BadInput("on_partition", contract.on_partition, 'must be "go on" or left out')
+    for policy in contract.policies if contract.mode == "replicated" else ():
+        if policy.kind != "bucket":
+            raise BadInput(f"policies.{policy.name}.kind", policy.kind, "must be bucket: others are not replicated")
     for policy in contract.policies:
         if policy.kind not in KINDS_OF_BROKERS:
             rule = f"must be {', '.join(KINDS_OF_BROKERS)}: a message has no end, and is accepted or refused at once"

@@ -44,6 +44,7 @@ from srtm.control.reports import (
 from srtm.control.sync import (
     BrokerContract,
     BrokerContracts,
+    ContractNews,
     ContractTerms,
     DeadNotice,
     DesiredTopic,
@@ -64,6 +65,7 @@ __all__ = [
     "BrokerTraits",
     "ChannelQueue",
     "ContractCounts",
+    "ContractNews",
     "ContractTerms",
     "Control",
     "DeadNotice",

@@ -121,6 +121,7 @@ class BrokerContract(Control, frozen=True):
     namespace: str
     subject: str  # a pattern
     core: msgspec.Raw
+    replicated: bool = False  # brokers tell one another what was taken (``ContractNews``)
 
 
 class BrokerContracts(Control, frozen=True):
@@ -128,6 +129,16 @@ class BrokerContracts(Control, frozen=True):
 
     version: int  # of the last change of any; 0: there was none
     contracts: list[BrokerContract] = []
+
+
+class ContractNews(Control, frozen=True):
+    """What clients took of replicated contracts at the sender, from broker to broker. Made and read by
+    ``broker.leases.contract_news``."""
+
+    sender: str
+    incarnation: str
+    number: int  # 1, 2, ... for each receiver: the next only once this one was acknowledged
+    taken: list[tuple[str, str, int]]  # namespace, subject, cost
 
 
 class DesiredTopic(Control, frozen=True):

@@ -60,7 +60,7 @@ def membership(told: Told, holder: LeaseHolder, monkeypatch: pytest.MonkeyPatch)
     }
     config = BrokerConfig(name="b1", distributors=("http://d:4190",))
     broker = LocalBroker(name="b1", about=ABOUT, holder=holder, log=Log("b1", print), **parts)
-    made = Membership(config, broker, cast(Any, told), cast(Any, told), None)
+    made = Membership(config, broker, cast(Any, told), cast(Any, None), cast(Any, told), None)
     monkeypatch.setattr(made.histories, "follow", told.follow_histories)
     monkeypatch.setattr(made.histories, "note_shares", told.shares.append)
     return made

@@ -54,6 +54,7 @@ class Admin:
                 "health": lambda: self.health,
                 "consuming": self.consuming,
                 "answer_gdrl": lambda _message: GdrlAnswer(accepted=False),
+                "take_contract_news": lambda _news: None,
                 "gdrl_rounds": lambda: 12,
                 "gdrl_invalid_messages": lambda: 3,
                 "throttling": lambda: Throttling(

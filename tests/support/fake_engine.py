@@ -48,6 +48,7 @@ class FakeEngine:
         self.links: dict[int, tuple[object, ...]] = {}  # {number: what was said of it}, open
         self.mqtt: dict[str, dict[str, Any]] = {}  # {client id: its session, as ``srtm.control.MqttSession``}
         self.contracts_in_force: dict[tuple[str, str], dict[str, Any]] = {}
+        self.taken: list[tuple[str, str, int]] = []  # of replicated contracts
         self.contract_counts = {"allowed": 0, "refused": 0, "cost": 0}  # of each policy
         self.producers: list[dict[str, Any]] = []  # connections that publish, as ``broker.snapshot`` reads them
         self.accepting = self.config.get("accepting", True)
@@ -252,12 +253,20 @@ class FakeEngine:
     def set_mqtt_names(self, topic: str, filters: list[str], v3_excess: str) -> None:
         self.calls.append(("set_mqtt_names", topic, list(filters), v3_excess))
 
-    def set_contract(self, contract: bytes) -> None:
+    def take_taken(self) -> list[tuple[str, str, int]]:
+        taken, self.taken = self.taken, []
+        return taken
+
+    def charge_contracts(self, taken: list[tuple[str, str, int]]) -> None:
+        self.calls.append(("charge_contracts", list(taken)))
+
+    def set_contract(self, contract: bytes, is_replicated: bool) -> None:
         document = msgspec.json.decode(contract)
         if "policies" not in document:
             raise ValueError("missing field `policies`")
         self.calls.append(("set_contract", document["namespace"], document["subject"]))
-        self.contracts_in_force[document["namespace"], document["subject"]] = document
+        in_force = {**document, "is_replicated": is_replicated}
+        self.contracts_in_force[document["namespace"], document["subject"]] = in_force
 
     def remove_contract(self, namespace: str, subject: str) -> bool:
         self.calls.append(("remove_contract", namespace, subject))

@@ -109,7 +109,7 @@ class Rig:
         self.lines = []
         about = SyncRequest(incarnation="1", srtm_version="0", tcp_address="h:1", http_address="h:2", mcap=5.0)
         log = Log("b1", self.lines.append)
-        self.contracts = ContractHolder(self.engine, log)
+        self.contracts = ContractHolder("b1", self.engine, log)
         self.drain = Drain("b1", self.engine, log)
         self.elsewhere = []  # distributors that it was not given, and connected to
 

@@ -124,3 +124,26 @@ async def test_a_topic_names_only_contracts_that_are_there(running: Cluster, tmp
     await submitted(tmp_path, running)
     shown = await run("limit", "contract", "show", at=running)
     assert [(one["namespace"], one["subject"]) for one in shown] == [("per-sensor", "*")]
+
+
+async def test_a_publisher_of_two_brokers_has_one_replicated_contract(running: Cluster, tmp_path: Path) -> None:
+    """It sends 3 times what its contract allows, by turns to both brokers."""
+    rate, warm_s, seconds = 50.0, 2.5, 4.0
+    policies = f'policies = [{{ name = "burst", rate = {rate}, burst = 20 }}]'
+    contracts = f'[[contracts]]\nnamespace = "per-sensor"\nsubject = "*"\nmode = "replicated"\n{policies}\n'
+    await submitted(tmp_path, running, contracts)
+    clients = [httpx.AsyncClient(base_url=f"http://{place.http_address}", trust_env=False) for place in running.brokers]
+    accepted: list[float] = []
+    sent: list[float] = []
+    async with clients[0], clients[1]:
+        began_s = trio.current_time()
+        while (now_s := trio.current_time() - began_s) < warm_s + seconds:
+            answer = await clients[len(sent) % 2].post("/pub?topic=roads&publisher=moving", content=b"x")
+            sent.append(now_s)
+            if answer.status_code == 200:
+                accepted.append(now_s)
+            await trio.sleep(1 / (3 * rate))
+    took, offered = (sum(at >= warm_s for at in times) for times in (accepted, sent))  # they know one another by then
+    allowed = rate * seconds
+    assert took <= allowed + rate * 1.0, "and what one takes while news is on its way, on a busy machine"
+    assert took >= 0.8 * min(allowed, offered)

@@ -271,9 +271,20 @@ impl Engine {
         self.call(py, move |engine, _| engine.set_publishers(&topic, publishers, version))
     }
 
-    fn set_contract(&self, py: Python<'_>, contract: &[u8]) -> PyResult<()> {
+    fn set_contract(&self, py: Python<'_>, contract: &[u8], is_replicated: bool) -> PyResult<()> {
         let contract: Contract = serde_json::from_slice(contract).map_err(bad_value)?;
-        self.call(py, move |engine, now| engine.set_contract(contract, now))?.map_err(bad_value)
+        self.call(py, move |engine, now| engine.set_contract(contract, is_replicated, now))?.map_err(bad_value)
+    }
+
+    fn take_taken(&self, py: Python<'_>) -> PyResult<Vec<(String, String, u64)>> {
+        let taken = self.call(py, |engine, _| engine.contracts.poll_taken())?;
+        Ok(taken.into_iter().map(|(namespace, subject, cost)| (namespace.into(), subject.into(), cost)).collect())
+    }
+
+    fn charge_contracts(&self, py: Python<'_>, taken: Vec<(String, String, u64)>) -> PyResult<()> {
+        let owned = |(namespace, subject, cost): (String, String, u64)| (namespace.into(), subject.into(), cost);
+        let taken: Vec<_> = taken.into_iter().map(owned).collect();
+        self.call(py, move |engine, now| engine.charge_contracts(&taken, now))
     }
 
     fn remove_contract(&self, py: Python<'_>, namespace: String, subject: String) -> PyResult<bool> {

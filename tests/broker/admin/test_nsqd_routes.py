@@ -7,7 +7,7 @@ import pytest
 
 from broker.admin.context import tokens_of
 from broker.config import BrokerConfig
-from srtm.control import GdrlMessage
+from srtm.control import ContractNews, GdrlMessage
 from srtm.net.tokens import Tokens
 from tests.support.broker_admin import Admin
 
@@ -129,3 +129,20 @@ async def test_memory_can_be_given_back(admin):
 )
 async def test_what_is_gos_own_and_what_is_long_gone_is_not_found(admin, path):
     assert await admin.code("GET", path) == (404, "NOT_FOUND")
+
+
+async def test_contract_news_are_taken_from_a_broker_in_its_own_name():
+    taken = []
+    listed = Tokens.parsed("tokens", "broker b1 own\nbroker b2 other\nclient cars c\n")
+    tokens = tokens_of(BrokerConfig(name="b1", data_path=".", token="own", tokens=listed))
+    admin = Admin(tokens=tokens, take_contract_news=taken.append)
+    news = ContractNews(sender="b2", incarnation="1", number=1, taken=[("s", "x", 3)])
+    good = msgspec.json.encode(news)
+
+    async def status(token, content):
+        return (await admin.ask("POST", "/v1/contracts/news", content, authorization=f"Bearer {token}")).status
+
+    bad = [b"{}", good.replace(b"3", b"-3"), good.replace(b"3", b"99999999999"), good.replace(b"[[", b"[")]
+    assert [await status("other", content) for content in bad] == [400] * 4
+    assert [await status("c", good), await status("other", good.replace(b"b2", b"b3"))] == [403, 403]
+    assert (await status("other", good), taken) == (204, [news])

@@ -28,7 +28,7 @@ def lines() -> list[str]:
 
 @pytest.fixture
 def holder(engine: FakeEngine, lines: list[str]) -> ContractHolder:
-    return ContractHolder(engine, Log("b", lines.append))  # type: ignore[arg-type]
+    return ContractHolder("b", engine, Log("b", lines.append))  # type: ignore[arg-type]
 
 
 def test_only_what_differs_is_told_to_the_engine(holder: ContractHolder, engine: FakeEngine) -> None:

@@ -358,6 +358,16 @@ async def test_while_no_distributor_answers_shares_stay_and_the_pauses_grow_to_a
     assert not any(call[0] in ("clear_bucket", "set_accepting") and call[1] is False for call in rig.engine.calls)
 
 
+async def test_where_others_are_is_asked_while_contracts_are_replicated(rig, nursery, mock_clock):
+    nursery.start_soon(rig.sync.run)
+    await settle()
+    assert rig.requests[-1][1].have_addresses is None
+    rig.contracts.replicates.set()
+    rig.sync.wake()
+    await settle()
+    assert rig.requests[-1][1].have_addresses == 0
+
+
 async def test_whom_the_cluster_had_is_said_again_when_an_answer_may_have_told_of_others(rig, nursery, mock_clock):
     nursery.start_soon(rig.sync.run)
     await settle()

@@ -69,7 +69,15 @@ async def test_a_change_is_refused_if_the_contract_was_changed_since(distributor
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
-        ({"mode": "replicated"}, "mode"),
+        ({"mode": "exact"}, "mode"),
+        ({"mode": "replicated", "on_partition": "share"}, "on_partition"),
+        (
+            {
+                "mode": "replicated",
+                "policies": [{"name": "w", "kind": "window", "quota": 1, "window": "1s", "slices": 1}],
+            },
+            "policies.w.kind",
+        ),
         ({"policies": [{"name": "p", "kind": "pace", "rate": 1, "max_wait": "1s"}]}, "policies.p.kind"),
         ({"policies": [{"name": "p", "kind": "concurrency", "quota": 1}]}, "policies.p.kind"),
     ],
@@ -97,6 +105,16 @@ async def test_a_broker_is_told_all_contracts_once_and_an_older_one_none(distrib
     less = (await distributor.syncing.sync("b", msgspec.structs.replace(REQUEST, contracts=told.version))).contracts
     assert less is not None
     assert [each.namespace for each in less.contracts] == ["sensors"]
+
+
+@pytest.mark.parametrize("mode", [{}, {"mode": "replicated"}])
+async def test_a_broker_is_told_whether_a_contract_is_replicated(
+    distributor: Distributor, mode: dict[str, str]
+) -> None:
+    await distributor.registry.put_contracts([contract(**mode)])
+    told = await distributor.syncing.sync("a", msgspec.structs.replace(REQUEST, contracts=0))
+    assert told.contracts is not None
+    assert told.contracts.contracts[0].replicated == bool(mode)
 
 
 async def test_a_change_of_contracts_is_news_to_every_broker(distributor: Distributor) -> None:

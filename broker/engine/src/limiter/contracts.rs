@@ -1,7 +1,7 @@
 //! Contracts of clients: how much a publisher or a tenant may send, and a consumer gets, whatever the topic. A publish
 //! that they refuse takes nothing, neither of them nor of the topic's bucket.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::rc::Rc;
 
@@ -17,6 +17,9 @@ pub const TENANTS: &str = "tenants";
 
 /// Subjects of a namespace in memory; beyond them new ones share places. They take 100 bytes each at most.
 const MAX_SUBJECTS: u64 = 1_000_000;
+
+/// Subjects whose takes are kept for other brokers: many more than act between two polls.
+const MAX_TAKEN: usize = 100_000;
 
 /// Slots that each check looks at, to forget who has nothing used. A full table is seen through in as many checks as it
 /// has slots, over this.
@@ -40,7 +43,7 @@ pub struct Terms {
 }
 
 /// Who is held to a contract.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Subject {
     pub namespace: Box<str>,
     pub name: Box<str>,
@@ -116,23 +119,49 @@ pub struct PolicyView {
     pub cost: u64,    // messages of the allowed ones
 }
 
+/// What a subject took: namespace, subject, cost.
+pub type Taken = (Box<str>, Box<str>, u64);
+
 /// The contracts in force, and who has used what of them.
 #[derive(Debug)]
 pub struct Contracts {
     limiter: Limiter,
+    replicated: HashSet<u32>,         // numbers of contracts that brokers hold together
+    taken: HashMap<Rc<Subject>, u64>, // of these, since `poll_taken`
 }
 
 impl Default for Contracts {
     fn default() -> Self {
         let key = || RandomState::new().hash_one(0); // the standard library's keys are secret, and serve as well here
-        Self { limiter: Limiter::new((key(), key()), MAX_SUBJECTS) }
+        let limiter = Limiter::new((key(), key()), MAX_SUBJECTS);
+        Self { limiter, replicated: HashSet::new(), taken: HashMap::new() }
     }
 }
 
 impl Contracts {
     /// Puts a contract in force. Subjects keep what they have used, unless its policies are of other kinds.
-    pub fn put(&mut self, contract: Contract, now: Now) -> Result<(), Refused> {
-        self.limiter.put_contract(contract, now).map(|_| ())
+    /// `is_replicated`: what is taken of it is to be told to other brokers.
+    pub fn put(&mut self, contract: Contract, is_replicated: bool, now: Now) -> Result<(), Refused> {
+        let number = self.limiter.put_contract(contract, now)?;
+        match is_replicated {
+            true => self.replicated.insert(number),
+            false => self.replicated.remove(&number),
+        };
+        Ok(())
+    }
+
+    /// What was taken of replicated contracts since the last call.
+    pub fn poll_taken(&mut self) -> Vec<Taken> {
+        let taken = std::mem::take(&mut self.taken).into_iter();
+        taken.map(|(subject, cost)| (subject.namespace.clone(), subject.name.clone(), cost)).collect()
+    }
+
+    /// Takes what subjects took at another broker, also below nothing. Who has no contract here owes nothing.
+    pub fn charge(&mut self, taken: &[Taken], now: Now) {
+        for (namespace, subject, cost) in taken {
+            let cost = i64::try_from(*cost).unwrap_or(i64::MAX);
+            _ = self.limiter.charge(namespace, subject, cost, now);
+        }
     }
 
     /// False: there is none of this pattern.
@@ -162,8 +191,20 @@ impl Contracts {
     fn take_one(&mut self, subject: &Rc<Subject>, cost: u32, now: Now) -> Result<(), Breach> {
         self.limiter.sweep(SWEPT_A_CHECK, now);
         match self.limiter.check(&subject.namespace, &subject.name, cost, now) {
-            Ok(verdict) if !verdict.allowed => Err(self.breach(subject, &verdict)),
-            _ => Ok(()),
+            Ok(verdict) if !verdict.allowed => return Err(self.breach(subject, &verdict)),
+            Ok(verdict) if self.replicated.contains(&verdict.contract) && !verdict.shadowed => {
+                self.note_taken(subject, cost);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn note_taken(&mut self, subject: &Rc<Subject>, cost: u32) {
+        if let Some(taken) = self.taken.get_mut(subject) {
+            *taken += u64::from(cost);
+        } else if self.taken.len() < MAX_TAKEN {
+            self.taken.insert(subject.clone(), u64::from(cost));
         }
     }
 
@@ -225,7 +266,7 @@ mod tests {
     #[test]
     fn each_subject_has_a_bucket_of_its_own_and_is_told_when() {
         let mut contracts = Contracts::default();
-        contracts.put(bucket("sensors", 10, 2), at(0)).expect("valid");
+        contracts.put(bucket("sensors", 10, 2), false, at(0)).expect("valid");
         let (one, two) = (subject("sensors", "1"), subject("sensors", "2"));
         assert_eq!(contracts.take([&one].into_iter(), 2, at(0)), Ok(()));
         let breach = contracts.take([&one].into_iter(), 1, at(0)).expect_err("empty");
@@ -240,8 +281,8 @@ mod tests {
     #[test]
     fn what_one_of_two_refuses_takes_nothing_of_the_other() {
         let mut contracts = Contracts::default();
-        contracts.put(bucket("sensors", 1, 9), at(0)).expect("valid");
-        contracts.put(bucket(TENANTS, 1, 3), at(0)).expect("valid");
+        contracts.put(bucket("sensors", 1, 9), false, at(0)).expect("valid");
+        contracts.put(bucket(TENANTS, 1, 3), false, at(0)).expect("valid");
         let (sensor, tenant) = (subject("sensors", "1"), subject(TENANTS, "acme"));
         let both = || [&sensor, &tenant].into_iter();
         assert_eq!(contracts.take(both(), 3, at(0)), Ok(()));
@@ -253,7 +294,7 @@ mod tests {
     #[test]
     fn a_shadow_counts_and_lets_pass() {
         let mut contracts = Contracts::default();
-        contracts.put(Contract { shadow: true, ..bucket("sensors", 1, 1) }, at(0)).expect("valid");
+        contracts.put(Contract { shadow: true, ..bucket("sensors", 1, 1) }, false, at(0)).expect("valid");
         let one = subject("sensors", "1");
         for _ in 0..3 {
             assert_eq!(contracts.take([&one].into_iter(), 1, at(0)), Ok(()));
@@ -286,11 +327,34 @@ mod tests {
     fn views_come_in_portions() {
         let mut contracts = Contracts::default();
         for number in 0..5 {
-            contracts.put(bucket(&number.to_string(), 1, 1), at(0)).expect("valid");
+            contracts.put(bucket(&number.to_string(), 1, 1), false, at(0)).expect("valid");
         }
         let first = contracts.views(0, 3);
         assert_eq!(first.len(), 3);
         let rest = contracts.views(first[2].0, 3);
         assert_eq!(rest.iter().map(|(_, view)| &*view.namespace).collect::<Vec<_>>(), ["3", "4"]);
+    }
+
+    #[test]
+    fn what_is_taken_of_a_replicated_contract_is_told_and_taken_elsewhere() {
+        let (mut here, mut there) = (Contracts::default(), Contracts::default());
+        for contracts in [&mut here, &mut there] {
+            contracts.put(bucket("sensors", 10, 5), true, at(0)).expect("valid");
+            contracts.put(bucket("local", 10, 5), false, at(0)).expect("valid");
+        }
+        let one = subject("sensors", "1");
+        for subject in [&one, &subject("local", "1"), &one] {
+            here.take([subject].into_iter(), 2, at(0)).expect("there");
+        }
+        let taken = here.poll_taken();
+        assert_eq!(taken, [("sensors".into(), "1".into(), 4)]);
+        assert_eq!(here.poll_taken(), []);
+        there.charge(&taken, at(0));
+        assert_eq!(there.take([&one].into_iter(), 1, at(0)), Ok(()));
+        assert!(there.take([&one].into_iter(), 1, at(0)).is_err());
+        assert_eq!(there.poll_taken(), [("sensors".into(), "1".into(), 1)], "not what it was told");
+        there.charge(&[("sensors".into(), "1".into(), u64::MAX), ("nosuch".into(), "1".into(), 1)], at(0));
+        let breach = there.take([&one].into_iter(), 1, at(0)).expect_err("it owes");
+        assert_eq!(breach.wait, Some(SECOND / 10), "no debt: the contract allows none");
     }
 }

@@ -25,7 +25,7 @@ fn sensors() -> Pair {
 
 fn put(pair: &mut Pair, contract: Contract) {
     let now = pair.now;
-    pair.engine.set_contract(contract, now).expect("valid");
+    pair.engine.set_contract(contract, false, now).expect("valid");
 }
 
 /// Messages in the history of a topic's arrivals.

@@ -7,7 +7,7 @@ use srtm_limits::state::Now;
 use crate::clients::connection::Connection;
 use crate::engine::Engine;
 use crate::keys::ConnKey;
-use crate::limiter::contracts::{Contracts, Terms, TopicContracts};
+use crate::limiter::contracts::{Contracts, Taken, Terms, TopicContracts};
 use crate::protocol::verb::Verb;
 use crate::queueing::publish::Outcome;
 use crate::time::{NS_PER_S, Nanos};
@@ -15,9 +15,16 @@ use crate::timer::{Timer, Timers};
 
 impl Engine {
     /// Puts a contract in force. What its subjects have used stays, as long as its policies are of the same kinds.
-    pub fn set_contract(&mut self, contract: Contract, now: Nanos) -> Result<(), Refused> {
+    /// `is_replicated`: brokers hold it together.
+    pub fn set_contract(&mut self, contract: Contract, is_replicated: bool, now: Nanos) -> Result<(), Refused> {
         let now = self.both_clocks(now);
-        self.contracts.put(contract, now)
+        self.contracts.put(contract, is_replicated, now)
+    }
+
+    /// Takes what clients took at another broker.
+    pub fn charge_contracts(&mut self, taken: &[Taken], now: Nanos) {
+        let now = self.both_clocks(now);
+        self.contracts.charge(taken, now);
     }
 
     /// False: there is none of this pattern.

@@ -1,0 +1,32 @@
+"""``POST /v1/contracts/news``: what clients under replicated contracts took at another broker."""
+
+from __future__ import annotations
+
+import msgspec
+
+from broker.admin.context import AdminContext
+from srtm.control import ContractNews
+from srtm.errors import BadInput
+from srtm.net.decode_errors import UNREADABLE
+from srtm.net.http_server import Request, Response, Router
+from srtm.net.tokens import BROKERS
+
+_LIMIT_BYTES = 65_536
+_MOST = 2**31  # tokens in one message, of a subject
+
+
+def add_contract_news_route(router: Router, context: AdminContext) -> None:
+    async def take(request: Request) -> Response:
+        body = await request.read_body(_LIMIT_BYTES)
+        try:
+            news = msgspec.json.decode(body, type=ContractNews)
+        except UNREADABLE as error:
+            raise BadInput("body", body[:80], f"must be a ContractNews: {error}") from None
+        if any(not 0 <= cost <= _MOST for *_, cost in news.taken):
+            raise BadInput("taken", None, f"must be costs from 0 to {_MOST}")
+        if context.tokens is not None:
+            context.tokens.check(request.header("authorization"), BROKERS, news.sender)
+        context.take_contract_news(news)
+        return Response(status=204)
+
+    router.add("POST", "/v1/contracts/news", take, scopes=BROKERS)

@@ -1,0 +1,65 @@
+"""What brokers tell one another of replicated contracts: what clients took here, once, directly to each. Pure.
+
+A message is sent until it is acknowledged; the next has the next number. So whoever is told applies each once, whatever
+is lost or comes twice (stop-and-wait).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from srtm.control import ContractNews
+
+_MAX_BYTES = 40_000  # of names in a message: brokers take bodies of 64 KiB
+_MAX_WAITING = 100_000  # subjects that wait for a broker that does not answer; what more took is not told
+
+
+class Outbox:
+    """News for one broker."""
+
+    def __init__(self, sender: str, incarnation: str) -> None:
+        self._sender = sender
+        self._incarnation = incarnation
+        self._waiting: dict[tuple[str, str], int] = {}
+        self._sent: ContractNews | None = None  # not acknowledged
+        self._number = 0
+
+    def add(self, taken: Iterable[tuple[str, str, int]]) -> None:
+        """Namespace, subject, cost."""
+        for namespace, subject, cost in taken:
+            key = namespace, subject
+            if key in self._waiting or len(self._waiting) < _MAX_WAITING:
+                self._waiting[key] = self._waiting.get(key, 0) + cost
+
+    def next(self) -> ContractNews | None:
+        """The message to send now, perhaps again; None: there is no news."""
+        if self._sent is None and self._waiting:
+            taken, size = [], 0
+            while self._waiting and size < _MAX_BYTES:
+                (namespace, subject), cost = self._waiting.popitem()
+                taken.append((namespace, subject, cost))
+                size += len(namespace.encode()) + len(subject.encode()) + 32
+            self._number += 1
+            self._sent = ContractNews(
+                sender=self._sender, incarnation=self._incarnation, number=self._number, taken=taken
+            )
+        return self._sent
+
+    def acknowledged(self) -> None:
+        """The message was taken."""
+        self._sent = None
+
+
+class Inbox:
+    """Which message of each broker was applied last."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[str, int]] = {}  # {sender: incarnation, number}
+
+    def is_new(self, news: ContractNews) -> bool:
+        """Whether to apply a message. It counts as applied then."""
+        incarnation, number = self._last.get(news.sender, ("", 0))
+        if incarnation == news.incarnation and news.number <= number:
+            return False
+        self._last[news.sender] = news.incarnation, news.number
+        return True

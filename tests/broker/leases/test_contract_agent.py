@@ -1,0 +1,133 @@
+"""Brokers that hold replicated contracts together, in memory: each take is charged once at every other, whatever is
+lost."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+from trio.testing import MockClock
+
+from broker.leases.contract_agent import ROUND_S, ContractAgent
+from broker.leases.contract_holder import ContractHolder
+from broker.leases.contract_news import Inbox, Outbox
+from srtm.control import BrokerContract, BrokerContracts, ContractNews
+from srtm.errors import Unavailable
+from srtm.log import Log
+from tests.support.fake_engine import FakeEngine
+
+CORE = {"namespace": "s", "subject": "*", "policies": [{"name": "p"}], "shadow": False}
+SHARED = BrokerContract(namespace="s", subject="*", core=msgspec.Raw(msgspec.json.encode(CORE)), replicated=True)
+
+
+class Net:
+    """Carries messages; loses some of them, and as many answers."""
+
+    def __init__(self, lose: float) -> None:
+        self.agents: dict[str, ContractAgent] = {}
+        self.lose = lose
+        self._dice = random.Random(5)
+
+    def connect(self, address: str) -> Line:
+        return Line(self, address)
+
+    def lost(self) -> bool:
+        return self._dice.random() < self.lose
+
+
+class Line:
+    def __init__(self, net: Net, address: str) -> None:
+        self._net, self._address = net, address
+
+    async def request(self, _method: str, _target: str, body: bytes = b"", *, timeout_s: float) -> tuple[int, bytes]:
+        await trio.sleep(0.001)
+        if self._net.lost():
+            raise Unavailable(f"no answer within {timeout_s} s")
+        self._net.agents[self._address].take(msgspec.json.decode(body, type=ContractNews))
+        if self._net.lost():
+            raise Unavailable(f"no answer within {timeout_s} s")
+        return 204, b""
+
+    async def aclose(self) -> None:
+        pass
+
+
+def charged(engine: FakeEngine) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for call in engine.calls:
+        for _, subject, cost in call[1] if call[0] == "charge_contracts" else ():
+            found[subject] += cost
+    return found
+
+
+@pytest.mark.parametrize("lose", [0.0, 0.3])
+async def test_each_take_is_charged_once_at_every_other_broker(
+    nursery: trio.Nursery, mock_clock: MockClock, lose: float
+) -> None:
+    net, names = Net(lose), ("a", "b", "c")
+    engines: dict[str, Any] = {name: FakeEngine() for name in names}
+    for name in names:
+        holder = ContractHolder(name, engines[name], Log(name, print))
+        holder.apply(BrokerContracts(version=1, contracts=[SHARED]))
+        holder.members = {other: other for other in names if other != name}
+        net.agents[name] = ContractAgent(name, "1", engines[name], holder, net.connect)
+        nursery.start_soon(net.agents[name].run)
+    mock_clock.autojump_threshold = 0
+    for _ in range(20):
+        for name in names:
+            engines[name].taken.append(("s", f"of {name}", 2))
+        await trio.sleep(ROUND_S)
+    net.lose = 0.0
+    await trio.sleep(10 * ROUND_S)
+    for name in names:
+        assert charged(engines[name]) == {f"of {other}": 40 for other in names if other != name}
+
+
+async def test_nobody_is_told_while_no_contract_is_replicated(nursery: trio.Nursery, mock_clock: MockClock) -> None:
+    engine: Any = FakeEngine()
+    holder = ContractHolder("a", engine, Log("a", print))
+    holder.members = {"b": "b"}
+    net = Net(0.0)
+    nursery.start_soon(ContractAgent("a", "1", engine, holder, net.connect).run)
+    engine.taken.append(("s", "x", 1))
+    mock_clock.autojump_threshold = 0
+    await trio.sleep(1)
+    assert engine.taken == [("s", "x", 1)]
+    holder.apply(BrokerContracts(version=1, contracts=[SHARED]))
+    holder.apply(BrokerContracts(version=2, contracts=[msgspec.structs.replace(SHARED, replicated=False)]))
+    assert not holder.replicates.is_set()
+
+
+def test_a_message_is_the_same_until_it_is_acknowledged_and_fits_into_a_body() -> None:
+    outbox = Outbox("a", "1")
+    assert outbox.next() is None
+    outbox.add(("n" * 255, f"{number:1024}", 1) for number in range(200))
+    first = outbox.next()
+    outbox.add([("s", "x", 1)])
+    assert first is not None
+    assert outbox.next() is first
+    count = 0
+    while (news := outbox.next()) is not None:
+        assert len(msgspec.json.encode(news)) < 65_536
+        count += len(news.taken)
+        outbox.acknowledged()
+    assert count == 201
+
+
+def test_a_message_is_new_once_and_a_new_incarnation_begins_anew() -> None:
+    inbox = Inbox()
+
+    def is_new(incarnation: str, number: int) -> bool:
+        return inbox.is_new(ContractNews(sender="a", incarnation=incarnation, number=number, taken=[]))
+
+    assert [is_new("1", 1), is_new("1", 1), is_new("1", 2), is_new("2", 1), is_new("2", 1)] == [
+        True,
+        False,
+        True,
+        True,
+        False,
+    ]
