@@ -92,7 +92,7 @@ class LinkKeeper:
 
     def _settle(self) -> None:
         """Tell the engine which version of the interest all other brokers know that can be told."""
-        if self._addresses is None:
-            return
+        if self._addresses is None or self._addresses != {name: known[0] for name, known in self._brokers.items()}:
+            return  # some are not known yet, or nobody has begun to tell them
         told = [broker.told for _, broker, _ in self._brokers.values() if not broker.is_lost]
         self._engine.settle_mqtt_interest(min(told, default=self._interest.version))

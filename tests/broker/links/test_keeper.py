@@ -83,6 +83,8 @@ async def test_others_are_told_what_is_wanted_and_then_the_engine_is(autojump_cl
         rig.want("rain")
         assert rig.engine.settled == 0, "it is not known yet which brokers there are"
         rig.keeper.follow({"b1": "here", "b2": "there"})
+        rig.keeper.note_interest()
+        assert rig.engine.settled == 0, "nobody has begun to tell them"
         await trio.sleep(0.1)
         [asked] = rig.other.asked
         assert (asked.sender, asked.filters, asked.durable) == ("b1", ["rain"], True)
