@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import trio
 from srtm.cluster.cluster_file import BrokerPlace
 from srtm.cluster.supervisor import Cluster, cluster
 from srtm.net.address import parse_peer
+from tests.support.other_process import ask_http, wait_until
 from tests.system.running import publish_all, srtm, topic_file
 
 mqtt = pytest.importorskip("paho.mqtt.client", reason="paho-mqtt is not installed")
@@ -32,9 +35,12 @@ def client_at(place: BrokerPlace, client_id: str) -> Iterator[Any]:
     assert place.mqtt_address is not None
     client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id=client_id, clean_session=False)
     client.reconnect_delay_set(1, 1)
+    connected = threading.Event()
+    client.on_connect = lambda _client, _data, _flags, reason, _properties: reason.is_failure or connected.set()
     client.connect(*parse_peer("address", place.mqtt_address))
     client.loop_start()
     try:
+        assert connected.wait(PATIENCE_S)
         yield client
     finally:
         client.disconnect()
@@ -163,6 +169,11 @@ async def test_a_kill_of_either_broker_loses_nothing_acknowledged_and_keeps_the_
                 assert first == sorted(first), f"{name}: the order is kept"
 
 
+def retains(place: BrokerPlace) -> bool:
+    _, port = parse_peer("address", place.http_address)
+    return json.loads(ask_http(port, "GET", "/v1/mqtt/retained")[1]) != []
+
+
 async def test_what_is_retained_at_one_broker_comes_to_new_subscribers_of_another(tmp_path: Path) -> None:
     with trio.fail_after(2 * PATIENCE_S):
         async with cluster(brokers=2, mcap=600, data=tmp_path / "data", mqtt=True) as running:
@@ -175,6 +186,7 @@ async def test_what_is_retained_at_one_broker_comes_to_new_subscribers_of_anothe
                     await trio.to_thread.run_sync(sent.wait_for_publish, PATIENCE_S)
                     count += 1
                 await trio.to_thread.run_sync(heard.wait_for, ["s"], count)
+                await trio.to_thread.run_sync(wait_until, "it is retained there", partial(retains, home))
                 with client_at(home, "late") as late:
                     later = await trio.to_thread.run_sync(Heard, late, "kept/#")
                     await trio.to_thread.run_sync(later.wait_for, ["s"], count)

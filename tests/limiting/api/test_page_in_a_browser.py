@@ -137,7 +137,8 @@ def test_a_contract_is_made_and_removed_there(browser: Browser, url: str, contra
         it.get_by_role("button", name="Remove", exact=True).click()
         expect(it.get_by_role("heading", name="Contracts")).to_be_visible(timeout=PATIENCE_MS)
         assert httpx.get(f"{contracts}/jobs/team/*").status_code == 404
-        assert said == []
+        # A look at the contract may be under way when it is removed.
+        assert [one for one in said if "404" not in one] == []
 
 
 @pytest.mark.usefixtures("contracts")

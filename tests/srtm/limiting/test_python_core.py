@@ -107,7 +107,7 @@ def test_both_cores_say_the_same(policy: int, asked: list[tuple[int, str, str, i
             both.put([CHANGED[policy]], now)
         else:
             both.ask("sweep", 4_096, clocks)
-        both.ask("counts")
+        both.ask("counts", 0)
 
 
 def test_a_program_limits_without_the_extension() -> None:
