@@ -17,11 +17,11 @@ import numpy as np
 import trio
 
 from bench.harness.cluster_runs.broker_api import bucket_state
-from bench.harness.cluster_runs.trace import fetch_trace
+from bench.harness.cluster_runs.trace import Trace, fetch_trace
 from bench.harness.machine.lossy_link import CUT, GOOD
 from srtm.client.distributor import DistributorClient
 from srtm.control import DeadNotice
-from srtm.errors import BadInput, NotFound, PeerError, SrtmError
+from srtm.errors import BadInput, NotFound, PeerError, SrtmError, Unavailable
 from tests.faults.envelope import Column, Envelope, excess
 from tests.faults.soak_broker import Broker, forward_between_brokers, new_broker, until_answer
 from tests.faults.wall_clock import WallClock, build
@@ -32,6 +32,7 @@ ENVELOPE = Envelope(rate=200.0, burst=20.0)  # of each topic
 MODES = ("static", "proportional", "fitted", "gdrl", "central")
 _POLL_S = 0.1
 _INCARNATION = "srtm.incarnation"
+_REACHED_WITHIN_S = 20.0
 _SETTLES_WITHIN_S = 6 * LEASE_S
 
 
@@ -228,12 +229,21 @@ class Cluster:
         if process is None:
             return
         try:
-            trace = await fetch_trace(member.broker.http_address, topic.name)
+            trace = await self._trace(member, topic)
         except PeerError as error:
             if ": 404 " not in str(error):
                 raise
             return  # this process has let nothing go: it has not heard of the topic
         topic.take(member.number, process.pid, trace.due_ns[trace.released_ns > 0])
+
+    async def _trace(self, member: Member, topic: Topic) -> Trace:
+        """Of a process that runs, but may be slow, or have just been started."""
+        with trio.fail_after(_REACHED_WITHIN_S):
+            while True:
+                try:
+                    return await fetch_trace(member.broker.http_address, topic.name)
+                except Unavailable:
+                    await trio.sleep(_POLL_S)
 
     async def kill(self, member: Member) -> None:
         """What it lets go between its last trace and the signal is missing, and nothing else."""
