@@ -236,7 +236,8 @@ impl Engine {
             if !ready {
                 continue;
             }
-            if let Some(terms) = terms
+            // What a link carries is for MQTT's subscribers, whom no contract holds at its own broker either.
+            if let Some(terms) = terms.filter(|_| !conn.terms.linked)
                 && !Self::has_allowance(&mut self.contracts, &mut self.timers, terms, (consumer, conn), clocks)
             {
                 continue;

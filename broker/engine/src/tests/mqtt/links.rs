@@ -4,8 +4,9 @@
 use crate::config::Config;
 use crate::event::Event;
 use crate::harness::memory_store::MemoryStore;
-use crate::harness::pair::{Pair, S, START, pub_};
+use crate::harness::pair::{Pair, S, START, contract, pub_};
 use crate::keys::ConnKey;
+use crate::limiter::contracts::Terms;
 use crate::protocol::link_frames::{Opening, RETAINED_TOPIC};
 use crate::protocol::mqtt::version::Version;
 use crate::queueing::link_interest::LinkInterest;
@@ -454,4 +455,20 @@ fn a_link_that_has_shown_its_key_needs_no_auth() {
     brokers.open("default");
     say_once(&mut brokers.a, "n", b"x");
     assert_eq!(brokers.said(&mut heard), ["x"]);
+}
+
+#[test]
+fn no_contract_of_consumers_holds_a_link() {
+    let mut brokers = Brokers::new();
+    let mut heard = Client::new(&mut brokers.b, "subscriber");
+    heard.subscribe(&mut brokers.b, "#", 1);
+    brokers.open("default");
+    let (engine, now) = (&mut brokers.a.engine, brokers.a.now);
+    engine.set_contract(contract("readers", 1, 1), false, now).expect("valid");
+    engine.set_terms("default", Terms { consumers: "readers".into(), ..Terms::default() });
+    let mut sensor = Client::new(&mut brokers.a, "sensor");
+    for payload in ["1", "2", "3"] {
+        say(&mut brokers.a, &mut sensor, "n", payload.as_bytes());
+    }
+    assert_eq!(brokers.said(&mut heard), ["1", "2", "3"]);
 }
