@@ -117,7 +117,7 @@ impl Session {
             && self.rights.as_ref().is_none_or(|rights| rights.may(Permission::Publish, object))
     }
 
-    /// Whether a filter is not refused. Each delivery is checked again, except those of groups (`shared`).
+    /// Whether a filter is not refused. Each delivery is checked again, by name; those of groups by this.
     pub fn may_subscribe(&self, filter: Filter<'_>, object: &str) -> bool {
         let shared = filter.group.is_some();
         let by_rules =

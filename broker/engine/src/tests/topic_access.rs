@@ -187,3 +187,18 @@ fn what_waited_for_a_client_that_may_not_read_it_any_more_is_not_delivered() {
     let mut back = connect(&mut pair);
     assert_eq!(back.messages(&mut pair), [("news/2".to_owned(), "y".to_owned())]);
 }
+
+#[test]
+fn a_member_of_a_group_that_may_not_read_any_more_gets_nothing_of_it() {
+    let mut pair = Pair::with(config());
+    let (mut cars, _) = mqtt_connect(&mut pair, "cars", "c");
+    let (mut ann, _) = mqtt_connect(&mut pair, "ann", "o");
+    for client in [&mut cars, &mut ann] {
+        assert_eq!(client.subscribe(&mut pair, "$share/g/news/1", 0), 0);
+    }
+    pair.engine.set_topic_rules(rules(&[(AccessAction::Write, "lanes")], &[("cars", "c"), ("ann", "o")]));
+    for payload in ["x", "y"] {
+        ann.publish_5(&mut pair, "news/1", 0, 0, payload);
+    }
+    assert_eq!((cars.messages(&mut pair).len(), ann.messages(&mut pair).len()), (0, 2));
+}

@@ -10,9 +10,10 @@ use crate::mqtt::filter_trie::Who;
 use crate::mqtt::forms::{Fan, Forms, Heading, Once, Target};
 use crate::mqtt::link_peers::RemoteGroup;
 use crate::mqtt::outgoing::Outgoing;
+use crate::mqtt::session::Session;
 use crate::protocol::mqtt::attributes::Attributes;
 use crate::protocol::mqtt::packet::Qos;
-use crate::protocol::mqtt::topic_filter::matches;
+use crate::protocol::mqtt::topic_filter::{Filter, matches};
 use crate::queueing::message::{Alone, Message};
 use crate::queueing::queue::Queue;
 use crate::scheduling::work_budget::message_units;
@@ -363,8 +364,16 @@ impl Engine {
         group.members.iter().position(|member| {
             let session = self.mqtt.sessions.get(member.session);
             let has_room = session.is_some_and(|session| session.outgoing.as_ref().is_none_or(|out| out.has_room()));
-            has_room && self.takes_deliveries(member.session)
+            let may_read = session.is_some_and(|session| self.may_share(session, &group.name));
+            has_room && may_read && self.takes_deliveries(member.session)
         })
+    }
+
+    /// Whether a member may still be one: who may read what may have changed since it joined.
+    fn may_share(&self, session: &Session, name: &str) -> bool {
+        let is_free = session.access.is_none() && session.rights.is_none();
+        let may = |filter: Filter<'_>| session.may_subscribe(filter, self.object_of(filter.pattern));
+        is_free || Filter::parse(name).is_some_and(may)
     }
 
     /// A delivery of a message that waited, as its topic's latency counts it.
