@@ -11,7 +11,7 @@ use crate::memory::LARGE_BYTES;
 use crate::protocol::identify::Identity;
 use crate::protocol::mqtt::decode::{decode, header};
 use crate::protocol::mqtt::encode::{self, Written};
-use crate::protocol::mqtt::packet::{AckKind, Disconnect, Packet, Qos};
+use crate::protocol::mqtt::packet::{AckKind, Disconnect, Packet};
 use crate::protocol::mqtt::property;
 use crate::protocol::mqtt::reason::{Fault, Reason};
 use crate::protocol::mqtt::version::Version;
@@ -139,14 +139,13 @@ impl Engine {
 
     fn run_packet(&mut self, key: ConnKey, bytes: &[u8], stamp: Nanos, now: Nanos) -> Result<(), Fault> {
         let Some(mqtt) = self.mqtt_client(key) else { return Ok(()) };
-        let (version, session, is_connected, leaves) = (mqtt.version, mqtt.session, mqtt.is_connected, mqtt.leaves);
+        let (version, session, is_connected) = (mqtt.version, mqtt.session, mqtt.is_connected);
         let header = header(bytes, is_connected.then_some(version), usize::MAX)?.ok_or(FIRST)?;
         if header.is_connect() == is_connected {
             return Err(FIRST);
         }
         match (decode(bytes, header, version)?, session) {
             (Packet::Connect(connect), _) => self.connect(key, &connect, now),
-            (Packet::Publish(publish), _) if leaves && publish.qos != Qos::AtMostOnce => Ok(()),
             (Packet::Publish(publish), Some(session)) => self.take_publish(key, session, publish, stamp, now),
             (Packet::Ack(ack), Some(session)) if ack.kind == AckKind::Pubrel => {
                 self.release_received(key, session, ack.id);

@@ -29,7 +29,10 @@ impl Engine {
         stamp: Nanos,
         now: Nanos,
     ) -> Result<(), Fault> {
-        let name = self.name_of(key, publish)?;
+        let name = self.name_of(key, publish)?; // also where the rest is left: it may set an alias
+        if publish.qos != Qos::AtMostOnce && self.mqtt_client(key).is_some_and(|mqtt| mqtt.leaves) {
+            return Ok(()); // it comes again at the broker that the client is sent to
+        }
         self.mqtt.counters.published += 1;
         self.mqtt.counters.bytes_in += publish.payload.len() as u64;
         let may_write = self.mqtt.sessions.get(session).is_none_or(|session| {

@@ -187,3 +187,25 @@ fn a_client_is_sent_elsewhere_after_5_s_whatever_waits() {
     pair.advance(200 * MS);
     assert_eq!(client.take(&mut pair), [reference()]);
 }
+
+#[test]
+fn an_alias_that_a_client_sets_while_it_is_sent_elsewhere_is_known_as_long_as_it_is_there() {
+    let mut pair = managed(slow(false, 10), V3Excess::Delay);
+    let (nsq, mut client) = (pair.subscribe("heat", "c", 100), follower(&mut pair, "p"));
+    for id in 1..3 {
+        client.publish_5(&mut pair, "plant/7/heat", 1, id, "the second waits for its token until 1 s");
+    }
+    client.take(&mut pair);
+    assert_eq!(moved(&mut pair, "p", "127.0.0.1:1884"), 1);
+    pair.advance(MS);
+    let alias = [3, 0x23, 0, 1];
+    client.send(&mut pair, &packet(0x32, &[&text("plant/7/heat")[..], &[0, 3], &alias, b"x"].concat()));
+    client.send(&mut pair, &packet(0x30, &[&text("")[..], &alias, b"x"].concat()));
+    assert!(client.take(&mut pair).is_empty() && !client.has_ended(&pair));
+    pair.advance(S);
+    assert_eq!(pair.take(nsq).len(), 2);
+    pair.advance(10 * MS);
+    assert_eq!(client.take(&mut pair), [reference()]);
+    pair.advance(S);
+    assert_eq!(pair.take(nsq).len(), 1, "that of QoS 0");
+}
