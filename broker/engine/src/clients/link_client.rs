@@ -9,7 +9,7 @@ use crate::time::{Nanos, PATIENCE_NS};
 pub struct LinkClient {
     pub number: u64,            // under which Python knows it
     pub source: Rc<str>,        // broker and topic, for messages that come twice
-    pub retains: bool,          // what comes is kept, and goes to nobody
+    pub topic: Box<str>,        // at the other broker
     pub reason: Option<String>, // why it ends
 }
 

@@ -17,9 +17,10 @@ pub struct Fan {
     pub groups: Vec<GroupKey>,
     pub forms: Forms,
     pub attributes: Vec<u8>,
-    pub number: u64,     // of the message
-    pub unheard: bool,   // it was released, and nobody wanted it
-    pub is_linked: bool, // it came from another broker, which tells of what it retains by itself
+    pub number: u64,   // of the message
+    pub unheard: bool, // it was released, and nobody wanted it
+    /// Its topic at another broker, which it came from, and which tells of what it retains by itself.
+    pub linked: Option<Box<str>>,
 }
 
 /// A session that a message goes to, with what its subscriptions say together.

@@ -26,7 +26,7 @@ fn rules(rows: &[(AccessAction, &str)], tokens: &[(&str, &str)]) -> TopicRules {
 }
 
 /// `cars` may write what is called roads, but not the secret one, and read news.
-fn config() -> Config {
+pub(crate) fn config() -> Config {
     let rows = [(AccessAction::Write, "roads*"), (AccessAction::Deny, "*secret"), (AccessAction::Read, "news*")];
     Config {
         auth_required: true,
@@ -55,7 +55,7 @@ fn http_publish(pair: &mut Pair, token: &str, topic: &str) -> String {
 }
 
 /// The reason of the CONNACK.
-fn mqtt_connect(pair: &mut Pair, user: &str, password: &str) -> (Client, u8) {
+pub(crate) fn mqtt_connect(pair: &mut Pair, user: &str, password: &str) -> (Client, u8) {
     let mut client = Client::accept(pair);
     let front = [&text("MQTT")[..], &[5, 0xc2, 0, 60, 0]].concat();
     let reason = client.ask(pair, &packet(0x10, &[front, text(user), text(user), text(password)].concat()))[3];

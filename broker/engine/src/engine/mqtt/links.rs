@@ -142,7 +142,7 @@ impl Engine {
         let most = opening.ready as usize;
         self.mqtt.peers.latest.entry(Rc::clone(&source)).or_insert_with(|| Latest::new(most));
         connection.link =
-            Some(Box::new(LinkClient { number, source, retains: opening.topic == RETAINED_TOPIC, reason: None }));
+            Some(Box::new(LinkClient { number, source, topic: opening.topic.as_str().into(), reason: None }));
         connection.append(opening.encode());
         self.limits.count_in(connection.remote_host());
         let key = self.conns.insert(connection);
@@ -249,16 +249,18 @@ impl Engine {
         }
         self.begin_release(topic, conn);
         let link = self.conns.get(conn).and_then(|conn| conn.link.as_ref());
-        let retained_by = link.filter(|link| link.retains).map(|link| link.number);
+        let link = link.map(|link| (link.number, link.topic.clone()));
         let message = self.turn.messages.get_mut(first).and_then(Option::take);
-        match (message, retained_by) {
-            (Some(message), Some(number)) => self.take_retained(number, &message),
-            (Some(message), None) => {
-                self.fan.is_linked = true;
-                self.route(topic, &message, now);
-                self.fan.is_linked = false;
+        match (message, link) {
+            (Some(message), Some((number, of_link))) if *of_link == *RETAINED_TOPIC => {
+                self.take_retained(number, &message);
             }
-            (None, _) => {}
+            (Some(message), Some((_, of_link))) => {
+                self.fan.linked = Some(of_link);
+                self.route(topic, &message, now);
+                self.fan.linked = None;
+            }
+            _ => {}
         }
         Outcome::Done { wait_ns: Some(0), fill: 1.0 }
     }

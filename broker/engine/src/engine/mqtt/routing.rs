@@ -27,14 +27,15 @@ impl Engine {
             return false;
         }
         let mut fan = std::mem::take(&mut self.fan);
-        let topic_name = self.topics.get(topic).map(|topic| topic.name.clone()).unwrap_or_default();
+        let of_topic = || self.topics.get(topic).map(|topic| topic.name.clone()).unwrap_or_default();
+        let topic_name = fan.linked.clone().unwrap_or_else(of_topic);
         let heard = match Heading::of(message, &topic_name, self.clock.wall(now)) {
             None => {
                 self.mqtt.counters.expired += 1;
                 false
             }
             Some(heading) => {
-                if heading.retain && !fan.is_linked {
+                if heading.retain && fan.linked.is_none() {
                     self.retain(heading.name, message, now);
                 }
                 let heard = self.find_targets(&mut fan, &heading, &topic_name);
@@ -114,7 +115,7 @@ impl Engine {
         now: Nanos,
     ) {
         fan.forms.clear();
-        if fan.is_linked {
+        if fan.linked.is_some() {
             // Its own broker has chosen a member for each group, or this broker's group.
             fan.groups.clear();
             if !heading.group.is_empty() {

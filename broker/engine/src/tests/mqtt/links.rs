@@ -7,10 +7,12 @@ use crate::harness::memory_store::MemoryStore;
 use crate::harness::pair::{Pair, S, START, contract, pub_};
 use crate::keys::ConnKey;
 use crate::limiter::contracts::Terms;
+use crate::mqtt::managed_names::V3Excess;
 use crate::protocol::link_frames::{Opening, RETAINED_TOPIC};
 use crate::protocol::mqtt::version::Version;
 use crate::queueing::link_interest::LinkInterest;
 use crate::tests::mqtt::client::{Client, packet, publish_5, text};
+use crate::tests::topic_access::{config, mqtt_connect};
 
 const KEY: &str = "secret";
 const CHANNEL: &str = "srtm.link.b";
@@ -471,4 +473,26 @@ fn no_contract_of_consumers_holds_a_link() {
         say(&mut brokers.a, &mut sensor, "n", payload.as_bytes());
     }
     assert_eq!(brokers.said(&mut heard), ["1", "2", "3"]);
+}
+
+#[test]
+fn what_comes_over_a_link_is_judged_by_the_same_rows_as_at_its_own_broker() {
+    let mut brokers = Brokers::of(Pair::new(), Pair::with(config()));
+    let (mut cars, _) = mqtt_connect(&mut brokers.b, "cars", "c");
+    cars.subscribe(&mut brokers.b, "#", 0);
+    for (topic, filter) in [("news-7", "open/#"), ("news-secret", "news/closed")] {
+        assert!(brokers.a.engine.set_mqtt_names(topic, vec![filter.into()], V3Excess::Delay));
+    }
+    let mut sensor = Client::new(&mut brokers.a, "sensor");
+    for (topic, name, is_let_through) in [
+        ("default", "news/1", true),
+        ("default", "news/secret", false),
+        ("default", "roads/7", false),
+        ("news-7", "open/1", true),
+        ("news-secret", "news/closed", false),
+    ] {
+        brokers.open(topic);
+        say(&mut brokers.a, &mut sensor, name, b"x");
+        assert_eq!(brokers.said(&mut cars).len(), usize::from(is_let_through), "{name}");
+    }
 }
