@@ -7,6 +7,7 @@ a connection may hold is bounded: its streams, its messages, and what the peer m
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple
 from urllib.parse import quote
@@ -160,7 +161,7 @@ class GrpcSession:
         headers = dict(event.headers)
         stream = event.stream_id
         if not headers.get(b"content-type", b"").startswith(b"application/grpc") or headers[b":method"] != b"POST":
-            self._h2.send_headers(stream, [(":status", "415")], end_stream=True)
+            self._end(stream, [(":status", "415")])
             return
         authorization = headers.get(b"authorization")
         given = None if authorization is None else authorization.decode("latin-1")
@@ -227,12 +228,16 @@ class GrpcSession:
     def refuse(self, stream: int, code: Code, text: str) -> None:
         """End a call without a message. The text is for people."""
         status = [("grpc-status", str(int(code))), ("grpc-message", quote(text, safe=" !#$&'()*+,/:;=?@[]~\"<>^`{|}"))]
+        self._end(stream, [*_HEADERS, *status], resets=code is Code.RESOURCE_EXHAUSTED)
+
+    def _end(self, stream: int, headers: Sequence[tuple[str, str]], *, resets: bool = False) -> None:
+        """Send the last headers of a call. ``resets``: the peer has more to say, and need not."""
         try:
-            self._h2.send_headers(stream, [*_HEADERS, *status], end_stream=True)
-            if code is Code.RESOURCE_EXHAUSTED:  # the peer has more to say: it need not
+            self._h2.send_headers(stream, headers, end_stream=True)
+            if resets:
                 self._h2.reset_stream(stream, ErrorCodes.NO_ERROR)
         except (StreamClosedError, ProtocolError):
-            return  # the peer gave up waiting
+            return  # the peer gave up waiting: its reset may have come with the call
 
     def close(self, why: ErrorCodes = ErrorCodes.NO_ERROR) -> None:
         """Say that the connection ends."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from h2.config import H2Configuration
@@ -152,6 +152,19 @@ def test_a_peer_that_gave_up_is_answered_nothing() -> None:
     client.exchange()
     assert client.answers(gone) == client.answers(waits) == b""
     assert not client.session.is_closed
+
+
+@pytest.mark.parametrize("headers", [HEADERS, HEADERS[:4]])
+@pytest.mark.parametrize("goes", [lambda h2: h2.reset_stream(1), lambda h2: h2.close_connection()])
+def test_a_call_that_comes_with_its_end_is_dropped(
+    headers: list[tuple[str, str]], goes: Callable[[H2Connection], None]
+) -> None:
+    client = Client()
+    client.exchange()
+    client.h2.send_headers(1, headers)
+    goes(client.h2)
+    client.exchange()
+    assert client.calls == []
 
 
 def test_an_answer_of_several_messages_ends_with_the_connection() -> None:
