@@ -134,6 +134,8 @@ class RemoteBroker:
                 begun_s = trio.current_time()
                 try:
                     reason = await self._hold_link(topic)
+                except trio.TooSlowError:
+                    reason = f"no connection within {_CONNECT_TIMEOUT_S:g} s"
                 except (OSError, SrtmError) as error:
                     reason = str(error)
                 if trio.current_time() - begun_s > _LONGEST_PAUSE_S:
@@ -142,7 +144,7 @@ class RemoteBroker:
                 await trio.sleep(backoff.next_s())
 
     async def _hold_link(self, topic: str) -> str:
-        """Returns when the link has ended, and why. Raises OSError, BadInput."""
+        """Returns when the link has ended, and why. Raises OSError, BadInput, trio.TooSlowError."""
         answer = self._answer
         assert answer is not None  # it named the topic
         host, port = parse_peer("tcp_address", answer.tcp_address)

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import msgspec
+import pytest
 import trio
 from trio.testing import MockClock
 
@@ -152,6 +153,26 @@ async def test_a_link_is_opened_to_each_topic_anew_when_it_ends_and_closed_when_
             await trio.testing.wait_all_tasks_blocked()
             assert rig.engine.links == {}
             nursery.cancel_scope.cancel()
+
+
+async def test_a_host_that_does_not_answer_is_tried_again(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[float] = []
+
+    async def silent(_host: str, _port: int) -> None:
+        tries.append(trio.current_time())
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(trio, "open_tcp_stream", silent)
+    async with trio.open_nursery() as nursery:
+        rig = Rig(nursery)
+        rig.other.tcp_address, rig.other.topics = "127.0.0.1:4150", ["rain"]
+        rig.keeper.follow({"b2": "there"})
+        await trio.sleep(60.0)
+        assert len(tries) > 5
+        assert any("no connection within 2 s" in line for line in rig.log)
+        nursery.cancel_scope.cancel()
 
 
 async def test_where_something_is_retained_a_subscription_waits_for_the_mark_behind_it() -> None:
