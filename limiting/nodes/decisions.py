@@ -228,8 +228,8 @@ class Decisions:
 
     @property
     def may_wait(self) -> bool:
-        """Whether a check may wait for another node."""
-        return bool(self._exact)
+        """Whether a check may wait for another node, or for the store."""
+        return bool(self._exact) or (self._store is not None and not self._store.is_empty)
 
     async def check(
         self, namespace: str, subjects: Sequence[str], cost: int | Sequence[int], *, peek: bool = False

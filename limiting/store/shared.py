@@ -52,6 +52,11 @@ class SharedStore:
         self._counts: dict[tuple[str, str], list[list[int]]] = {}
         self._nodes, self._key = 1, b""
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds no contract."""
+        return not self._rules
+
     def put(self, contract: Contract) -> None:
         """Put a contract in force, in the place of the one of its pattern. Raises BadInput."""
         rules = rules_of(contract)

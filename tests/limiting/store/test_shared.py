@@ -167,6 +167,12 @@ async def test_several_subjects_cannot_be_charged_together(decisions: Decisions)
     assert (await decisions.check("api", ["a", "b"], 1, peek=True)).allowed
 
 
+async def test_checks_may_wait_while_the_store_holds_a_contract(decisions: Decisions) -> None:
+    assert decisions.may_wait
+    decisions.put(contract(mode="local"))
+    assert not decisions.may_wait
+
+
 async def test_a_contract_changes_its_mode_and_goes(decisions: Decisions, store: FakeStore) -> None:
     decisions.put(contract(mode="local"))
     assert (await asked(decisions)).mode == "local"
