@@ -65,11 +65,9 @@ def check_contracts(spec: TopicSpec, contracts: Contracts) -> None:
 
 def missing(spec: TopicSpec, contracts: Contracts) -> Iterator[tuple[str, str]]:
     """Yield (field, name) of what ``spec`` names and has no contract."""
-    namespaces = {namespace for namespace, _ in contracts.by_key}
     named = [("contracts.publishers", spec.contracts.publishers), ("contracts.consumers", spec.contracts.consumers)]
     named += [("publishers.contract", name) for name in spec.publishers.contract_names]
-    yield from ((field, name) for field, name in named if name and name not in namespaces)
+    yield from ((field, name) for field, name in named if name and name not in contracts.namespaces)
     tenant = spec.contracts.tenant
-    by_key = {key: each.contract for key, each in contracts.by_key.items()} if tenant else {}
-    if tenant and contract_for(by_key, TENANTS, tenant) is None:
+    if tenant and contract_for(contracts.in_force, TENANTS, tenant) is None:
         yield "contracts.tenant", tenant

@@ -6,7 +6,7 @@ Observations live here, one ``BrokerSession`` a broker; the authoritative state 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 import trio
@@ -60,7 +60,7 @@ class SyncService:
         self.split_owner = SplitOwner()
         self.layouts = LayoutFigures()
         self.penalties: dict[str, MeasuredPenalty] = {}
-        self._encoded_contracts = registry.contracts, desired.broker_contracts(registry.contracts)
+        self._told_contracts = desired.ToldContracts()
         self.news = trio.Event()
         self._sessions: dict[str, BrokerSession] = {}  # {broker: session}
         self._channel_changes = Changes()  # managed topics of which a report named other channels than before
@@ -92,7 +92,7 @@ class SyncService:
         token = session.latest_sync = object()
         wait_s = min(max(request.wait_s, 0.0), self._registry.config.longest_wait_s)
         self._registry.liveness.hear(name, wait_s)
-        _take_facts(session, request)
+        _take_facts(session, request, self._registry.contracts.by_key)
         self._add_unassigned(name, session, request.strangers)
         self._note_stayed(name, request.stayed)
         if session.reports is not before:  # another request of this broker came while the registry stored this one
@@ -355,13 +355,10 @@ class SyncService:
 
     def _news_of_contracts(self, request: SyncRequest) -> BrokerContracts | None:
         """All contracts, unless the broker has them, or knows none."""
-        now, (encoded_of, encoded) = self._registry.contracts, self._encoded_contracts
+        now = self._registry.contracts
         if request.contracts is None or request.contracts == now.version:
             return None
-        if encoded_of is not now:  # made once for all brokers
-            encoded = desired.broker_contracts(now)
-            self._encoded_contracts = now, encoded
-        return encoded
+        return self._told_contracts.of(now)
 
     def _news_of_addresses(self, request: SyncRequest) -> dict[str, object]:
         """Where brokers are that live, unless the broker knows or does not ask."""
@@ -481,7 +478,7 @@ class SyncService:
         return {channel for report in reports for channel in report.consumed} <= set(here.consumed if here else ())
 
 
-def _take_facts(session: BrokerSession, request: SyncRequest) -> None:
+def _take_facts(session: BrokerSession, request: SyncRequest, contracts: Collection[tuple[str, str]]) -> None:
     session.drain = request.drain
     session.lab_service_ns = request.lab_service_time_ns
     session.throttling = request.throttling
@@ -491,4 +488,6 @@ def _take_facts(session: BrokerSession, request: SyncRequest) -> None:
         session.contract_counts.clear()
     for counts in request.contract_counts[:_MOST_COUNTED]:
         session.contract_counts[counts.namespace, counts.subject] = counts.counts
+    if len(session.contract_counts) > len(contracts):  # some are of contracts that are gone
+        session.contract_counts = {key: each for key, each in session.contract_counts.items() if key in contracts}
     session.mqtt_address = request.mqtt_address

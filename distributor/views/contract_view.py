@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from distributor.sync.service import SyncService
-from srtm.contracts.contract import Mode, OnPartition
+from srtm.contracts.contract import Mode, OnFailure, OnPartition
 from srtm.contracts.versioned import Versioned
 
 
@@ -26,6 +26,7 @@ class ContractView(msgspec.Struct):
     subject: str
     mode: Mode | None
     on_partition: OnPartition
+    on_failure: OnFailure
     shadow: bool
     starts: Literal["full", "empty"]
     policies: list[dict[str, Any]]
@@ -35,10 +36,10 @@ class ContractView(msgspec.Struct):
 
 def contract_view(versioned: Versioned, syncing: SyncService) -> ContractView:
     """Counts are what brokers that are known to this process have reported."""
-    contract = versioned.contract
+    contract, key = versioned.contract, versioned.contract.key
     counts = [PolicyCounts() for _ in contract.policies]
     for session in syncing.sessions.values():
-        reported = session.contract_counts.get(contract.key, [])
+        reported = session.contract_counts.get(key, [])
         for total, (allowed, refused, cost) in zip(counts, reported, strict=False):  # may be of an earlier version
             total.allowed += allowed
             total.refused += refused

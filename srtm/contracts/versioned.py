@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from srtm.contracts.contract import Contract
@@ -30,6 +31,16 @@ class Contracts:
 
     version: int = 0
     by_key: Mapping[Key, Versioned] = field(default_factory=dict)
+
+    @cached_property
+    def namespaces(self) -> frozenset[str]:
+        """Those that have contracts."""
+        return frozenset(namespace for namespace, _ in self.by_key)
+
+    @cached_property
+    def in_force(self) -> Mapping[Key, Contract]:
+        """{key: contract}."""
+        return {key: each.contract for key, each in self.by_key.items()}
 
     def all(self) -> list[Versioned]:
         """All contracts, by namespace and pattern."""

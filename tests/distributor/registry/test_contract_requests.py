@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import trio
+from fastapi import FastAPI
 
+from distributor.api.contract_routes import add_contract_routes
+from distributor.registry.contract_requests import missing
 from distributor.storage import cluster_rows
 from distributor.views.topic_view import publishers_view
 from srtm.contracts.contract import Contract, read_contract
+from srtm.contracts.versioned import Contracts, Key, Versioned
 from srtm.control import ContractCounts, ContractTerms, SyncRequest
 from srtm.errors import BadInput, Conflict, NotFound
 from tests.support.distributor_in_process import Distributor, spec
@@ -202,9 +208,76 @@ async def test_counts_of_all_brokers_are_kept_until_a_broker_starts_again(distri
         reported = [ContractCounts(namespace="sensors", subject="*", counts=list(counts))]
         return msgspec.structs.replace(REQUEST, number=1, contract_counts=reported)
 
+    await distributor.registry.put_contracts([contract()])
     syncing = distributor.syncing
     await syncing.sync("a", counted((3, 1, 9)))
     await syncing.sync("a", msgspec.structs.replace(REQUEST, number=2, reports_since=1))
     assert syncing.session("a").contract_counts == {("sensors", "*"): [(3, 1, 9)]}
     await syncing.sync("a", msgspec.structs.replace(REQUEST, incarnation="2", number=1))
     assert syncing.session("a").contract_counts == {}
+
+
+async def test_counts_of_contracts_that_are_gone_do_not_gather(distributor: Distributor) -> None:
+    registry, syncing = distributor.registry, distributor.syncing
+    await registry.put_contracts([contract()])
+    for number in range(1, 30):
+        subject = f"of day {number}"
+        await registry.put_contracts([contract(subject=subject)])
+        reported = [ContractCounts(namespace="sensors", subject=subject, counts=[(1, 0, 1)])]
+        await syncing.sync("a", msgspec.structs.replace(REQUEST, number=number, contract_counts=reported))
+        await registry.remove_contract("sensors", subject, None)
+    assert len(syncing.session("a").contract_counts) <= 2
+
+
+def test_many_topics_are_checked_without_a_look_at_all_contracts_for_each() -> None:
+    class Counted(dict):  # type: ignore[type-arg]
+        looks = 0
+
+        def __iter__(self) -> Iterator[Key]:
+            Counted.looks += 1
+            return super().__iter__()
+
+        def items(self) -> Any:
+            Counted.looks += 1
+            return super().items()
+
+    contracts = Contracts(1, Counted({("tenants", "*"): Versioned(contract("tenants"), 1)}))
+    for number in range(100):
+        named = spec(name=f"t{number}", contracts={"tenant": "acme", "publishers": "none"})
+        assert list(missing(named, contracts)) == [("contracts.publishers", "none")]
+    assert Counted.looks <= 2
+
+
+async def test_one_contract_of_many_changes_without_the_others_being_made_again(
+    distributor: Distributor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    to_core = Contract.to_core
+    monkeypatch.setattr(Contract, "to_core", lambda one: made.append(one.namespace) or to_core(one))
+    await distributor.registry.put_contracts([contract(f"n{number}") for number in range(20)])
+    first = (await distributor.syncing.sync("a", msgspec.structs.replace(REQUEST, contracts=0))).contracts
+    assert len(made) == 20
+    await distributor.registry.put_contracts([contract("n3", shadow=True)])
+    then = (await distributor.syncing.sync("a", msgspec.structs.replace(REQUEST, contracts=0))).contracts
+    assert made[20:] == ["n3"]
+    changed = [new.namespace for old, new in zip(first.contracts, then.contracts, strict=True) if old != new]
+    assert changed == ["n3"]
+
+
+async def test_a_listing_lets_other_tasks_have_their_turns(distributor: Distributor, nursery: trio.Nursery) -> None:
+    await distributor.registry.put_contracts([contract(f"n{number}") for number in range(50)])
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    app = FastAPI()
+    add_contract_routes(app, distributor.registry, distributor.syncing)
+    [listing] = [route.endpoint for route in app.routes if route.path == "/v1/contracts" and "GET" in route.methods]
+    nursery.start_soon(other)
+    answer = await listing()
+    assert len(msgspec.json.decode(answer.body)) == 50
+    assert turns >= 40
