@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from broker.admin.context import AdminContext
+from broker.leases.contract_news import MOST_COST
 from srtm.control import ContractNews
 from srtm.errors import BadInput
 from srtm.net.decode_errors import UNREADABLE
@@ -12,7 +13,6 @@ from srtm.net.http_server import Request, Response, Router
 from srtm.net.tokens import BROKERS
 
 _LIMIT_BYTES = 65_536
-_MOST = 2**31  # tokens in one message, of a subject
 
 
 def add_contract_news_route(router: Router, context: AdminContext) -> None:
@@ -22,8 +22,8 @@ def add_contract_news_route(router: Router, context: AdminContext) -> None:
             news = msgspec.json.decode(body, type=ContractNews)
         except UNREADABLE as error:
             raise BadInput("body", body[:80], f"must be a ContractNews: {error}") from None
-        if any(not 0 <= cost <= _MOST for *_, cost in news.taken):
-            raise BadInput("taken", None, f"must be costs from 0 to {_MOST}")
+        if any(not 0 <= cost <= MOST_COST for *_, cost in news.taken):
+            raise BadInput("taken", None, f"must be costs from 0 to {MOST_COST}")
         if context.tokens is not None:
             context.tokens.check(request.header("authorization"), BROKERS, news.sender)
         context.take_contract_news(news)

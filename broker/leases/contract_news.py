@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from srtm.control import ContractNews
 
-_MAX_BYTES = 40_000  # of names in a message: brokers take bodies of 64 KiB
+_MAX_BYTES = 40_000  # of what was taken in a message, as JSON: brokers take bodies of 64 KiB
+MOST_COST = 2**31  # of a subject in a message; who took more waits for the next
 _MAX_WAITING = 100_000  # subjects that wait for a broker that does not answer; what more took is not told
 
 
@@ -36,9 +39,12 @@ class Outbox:
         if self._sent is None and self._waiting:
             taken, size = [], 0
             while self._waiting and size < _MAX_BYTES:
-                (namespace, subject), cost = self._waiting.popitem()
-                taken.append((namespace, subject, cost))
-                size += len(namespace.encode()) + len(subject.encode()) + 32
+                key, cost = self._waiting.popitem()
+                taken.append((*key, min(cost, MOST_COST)))
+                size += len(msgspec.json.encode(taken[-1])) + 1
+                if cost > MOST_COST:
+                    self._waiting[key] = cost - MOST_COST
+                    break
             self._number += 1
             self._sent = ContractNews(
                 sender=self._sender, incarnation=self._incarnation, number=self._number, taken=taken

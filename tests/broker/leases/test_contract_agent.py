@@ -14,7 +14,7 @@ from trio.testing import MockClock
 
 from broker.leases.contract_agent import ROUND_S, ContractAgent
 from broker.leases.contract_holder import ContractHolder
-from broker.leases.contract_news import Inbox, Outbox
+from broker.leases.contract_news import MOST_COST, Inbox, Outbox
 from srtm.control import BrokerContract, BrokerContracts, ContractNews
 from srtm.errors import Unavailable
 from srtm.log import Log
@@ -131,3 +131,17 @@ def test_a_message_is_new_once_and_a_new_incarnation_begins_anew() -> None:
         True,
         False,
     ]
+
+
+def test_a_message_is_one_that_other_brokers_take() -> None:
+    outbox, cost = Outbox("a", "1"), 3 * MOST_COST + 7
+    outbox.add([("s", "huge", cost)])
+    outbox.add(("s", f'"{chr(34) * 900}{number}', 1) for number in range(100))
+    told: Counter[str] = Counter()
+    while (news := outbox.next()) is not None:
+        assert len(msgspec.json.encode(news)) < 65_536
+        assert all(each <= MOST_COST for *_, each in news.taken)
+        told.update({subject: each for _, subject, each in news.taken})
+        outbox.acknowledged()
+    assert told["huge"] == cost
+    assert len(told) == 101
