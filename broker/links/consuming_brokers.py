@@ -4,14 +4,14 @@ it wants: the channel keeps, in order and as far as needed on disk, what its bro
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from broker import snapshot
-from broker.links.interest import ANY_NAME, all_filters, is_wanted
+from broker.links.interest import ANY_NAME, is_wanted, new_filters, wanted_of
 from srtm.control import LinkAnswer, LinkRequest
 from srtm.errors import BadInput
 from srtm.protocol import RETAINED_TOPIC, is_link_channel, link_channel
@@ -28,6 +28,11 @@ class _Consumer:
     request: LinkRequest | None = None  # its latest
     mark: str = ""  # the latest that is on its way
     topics: set[str] = field(default_factory=set)  # that have its channel
+
+    @property
+    def filters(self) -> Sequence[str] | None:
+        """What it wants; None: all."""
+        return [] if self.request is None else wanted_of(self.request)
 
 
 class ConsumingBrokers:
@@ -56,6 +61,7 @@ class ConsumingBrokers:
         self._ready = ready
         self._patience_s = patience_s
         self._topics: set[str] = set()
+        self._settled: dict[str, list[str]] = {}  # {topic: the names by which it was settled for all consumers}
         self._consumers: dict[str, _Consumer] = {}  # by broker
         self._has_looked = False
         self._heard_s: dict[str, float] = {}  # {channel: when its broker was heard, or the channel was found here}
@@ -74,12 +80,13 @@ class ConsumingBrokers:
                 )
             except ValueError as error:
                 raise BadInput("filters", [request.filters, request.groups], str(error)) from None
+            news = new_filters(consumer.filters, wanted_of(request))
             consumer.request = request
             self._consumers[broker] = consumer
             if self._speaks_mqtt:
                 self._make_own_topics(wants_more=request.filters != [] or request.groups != [])
             for topic in self._topics | consumer.topics:
-                self._settle(consumer, topic)
+                self._settle(consumer, topic, self._names(topic), news)
         self._heard_s[consumer.channel] = now_s
         if request.mark != consumer.mark and self._engine.mark_link(consumer.channel, request.mark):
             consumer.mark = request.mark
@@ -101,20 +108,21 @@ class ConsumingBrokers:
     def note_topic(self, topic: str) -> None:
         """``topic`` is new here, and no message of it has gone anywhere yet."""
         self._topics.add(topic)
-        for consumer in self._consumers.values():
-            self._settle(consumer, topic)
+        self._settle_for_all(topic, self._names(topic))
 
     def forget_topic(self, topic: str) -> None:
         """``topic`` is gone, with its channels."""
         self._topics.discard(topic)
+        self._settled.pop(topic, None)
         for consumer in self._consumers.values():
             consumer.topics.discard(topic)
 
     def recheck(self) -> None:
         """The names of topics may have changed."""
-        for consumer in self._consumers.values():
-            for topic in self._topics:
-                self._settle(consumer, topic)
+        for topic in self._topics:
+            names = self._names(topic)
+            if names != self._settled.get(topic):
+                self._settle_for_all(topic, names)
 
     def drop_lost(self, now_s: float) -> list[str]:
         """Remove the channels of brokers that were not heard for longer than any session there is kept. Returns those
@@ -136,19 +144,22 @@ class ConsumingBrokers:
             del self._heard_s[channel]
         return lost
 
-    def _settle(self, consumer: _Consumer, topic: str) -> None:
-        """Make or remove the channel of ``consumer``, as it wants ``topic`` or not."""
-        request = consumer.request
-        wants = request is not None and (topic == RETAINED_TOPIC or self._is_wanted(request, topic))
+    def _settle_for_all(self, topic: str, names: list[str]) -> None:
+        self._settled[topic] = names
+        for consumer in self._consumers.values():
+            self._settle(consumer, topic, names, consumer.filters)
+
+    def _settle(self, consumer: _Consumer, topic: str, names: list[str], news: Sequence[str] | None) -> None:
+        """Make or remove the channel of ``consumer``, as it wants ``topic`` of ``names`` or not. ``news``: filters that
+        may want a topic which it did not want before."""
+        filters = consumer.filters if topic in consumer.topics else news
+        wants = topic == RETAINED_TOPIC or is_wanted(filters, names)
         if wants and topic not in consumer.topics:
             if self._engine.create_channel(topic, consumer.channel):
                 consumer.topics.add(topic)
         elif not wants and topic in consumer.topics:
             self._engine.delete_channel(topic, consumer.channel)
             consumer.topics.discard(topic)
-
-    def _is_wanted(self, request: LinkRequest, topic: str) -> bool:
-        return is_wanted(all_filters(request.filters, request.groups), self._names(topic))
 
     def _names(self, topic: str) -> list[str]:
         if topic == self._default_topic:

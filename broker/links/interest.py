@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from srtm.control import LinkRequest
 from srtm.topics.mqtt_filters import shared_name
 
 
@@ -23,9 +24,19 @@ class Interest(msgspec.Struct, frozen=True, kw_only=True):
 ANY_NAME = "#"
 
 
-def all_filters(filters: Sequence[str] | None, groups: Sequence[str]) -> Sequence[str] | None:
-    """``filters``, and those of shared subscriptions (``$share/GROUP/FILTER``)."""
-    return None if filters is None else [*filters, *(group.split("/", 2)[2] for group in groups)]
+def wanted_of(request: LinkRequest) -> Sequence[str] | None:
+    """The filters of all subscriptions, also of shared ones (``$share/GROUP/FILTER``); None: all messages."""
+    if request.filters is None:
+        return None
+    return [*request.filters, *(group.split("/", 2)[2] for group in request.groups)]
+
+
+def new_filters(before: Sequence[str] | None, after: Sequence[str] | None) -> Sequence[str] | None:
+    """Those of ``after`` that ``before`` does not have."""
+    if before is None or after is None:
+        return after
+    known = set(before)
+    return [one for one in after if one not in known]
 
 
 def is_wanted(wanted: Sequence[str] | None, names: Sequence[str]) -> bool:

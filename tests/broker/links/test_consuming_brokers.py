@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from broker.links import interest
 from broker.links.consuming_brokers import ConsumingBrokers
 from srtm.control import LinkRequest
 from srtm.errors import BadInput
@@ -93,6 +94,25 @@ def test_a_new_topic_has_the_channel_before_a_message_of_it_goes_anywhere(
     engine.topics.pop("rain")
     consuming.forget_topic("rain")
     assert consuming.register("b2", wanted("rain/#"), 1.0).topics == ["default", "heat", "srtm.retained"]
+
+
+def test_news_of_one_filter_or_topic_does_not_match_all_of_both_again(
+    engine: FakeEngine, make: Callable[..., ConsumingBrokers], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matches: list[str] = []
+    match = interest.shared_name
+    monkeypatch.setattr(interest, "shared_name", lambda one, name: matches.append(name) or match(one, name))
+    for number in range(50):
+        engine.create_topic(f"topic-{number}")
+    consuming = make()
+    filters = [f"of/{number}" for number in range(50)]
+    consuming.register("b2", wanted(*filters), 0.0)
+    assert len(matches) == 50 * 50
+    consuming.recheck()
+    assert len(matches) == 50 * 50, "no name has changed"
+    assert consuming.register("b2", wanted(*filters, "topic-7"), 1.0).topics == ["topic-7"]
+    assert len(matches) <= 50 * 50 + 50
+    assert consuming.register("b2", wanted(*filters[1:]), 2.0).topics == []
 
 
 def test_a_mark_is_sent_once_behind_what_is_retained_where_mqtt_is_spoken(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.links.interest import ANY_NAME, all_filters, is_wanted
+from broker.links.interest import ANY_NAME, is_wanted, new_filters, wanted_of
+from srtm.control import LinkRequest
 
 
 @pytest.mark.parametrize(
@@ -29,5 +30,12 @@ def test_a_topic_is_wanted_where_a_name_of_it_matches_a_filter(
 
 
 def test_shared_subscriptions_count_with_their_filters_unless_all_is_wanted() -> None:
-    assert all_filters(["a"], ["$share/g/b/#"]) == ["a", "b/#"]
-    assert all_filters(None, ["$share/g/b/#"]) is None
+    assert wanted_of(LinkRequest(sender="b", filters=["a"], groups=["$share/g/b/#"])) == ["a", "b/#"]
+    assert wanted_of(LinkRequest(sender="b", filters=None, groups=["$share/g/b/#"])) is None
+
+
+def test_filters_are_new_that_were_not_there_and_all_are_after_all_was_wanted() -> None:
+    assert new_filters(["a", "b"], ["b", "c"]) == ["c"]
+    assert new_filters([], ["b", "c"]) == ["b", "c"]
+    assert new_filters(None, ["b"]) == ["b"]
+    assert new_filters(["b"], None) is None
