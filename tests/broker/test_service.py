@@ -14,7 +14,7 @@ from broker.nsqd import metadata
 from broker.runtime import data_directory as data_path
 from broker.sync.state_file import SyncState, load_state, save_state
 from srtm.concurrency.failures import only_failure
-from srtm.control import DesiredTopic, Share, SyncAnswer
+from srtm.control import DesiredTopic, Move, Share, SyncAnswer
 from srtm.errors import BadInput, Conflict, InternalError
 from srtm.net.http_server import Response, json_response
 from tests.support.broker_service import ask, config, until
@@ -171,6 +171,22 @@ async def test_a_member_syncs_and_then_accepts(tmp_path, engines, nursery):
     assert (first["tcp_address"], first["http_address"], first["mcap"]) == (bound.tcp, bound.http, 7.0)
     assert engines[0].topics["t"].bucket["version"] == 2
     assert load_state(tmp_path).has_synced
+    nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("redirect", "told"), [("known", "h:8"), ("never", "")])
+async def test_with_mqtt_redirect_never_only_clients_of_nsq_are_told_where_their_topic_is(
+    tmp_path, engines, nursery, redirect, told
+):
+    move = Move(topic="t", publisher_id="p1", address="h:9", version=6, mqtt_address="h:8")
+
+    async def answer(_request):
+        return Response(body=msgspec.json.encode(SyncAnswer(version=1, moves=[move])))
+
+    url = f"http://{await serve_http(nursery, answer)}"
+    await nursery.start(service.serve, config(tmp_path, distributors=(url,), mqtt_redirect=redirect))
+    await until(lambda: ("move_publisher", "t", "p1", "h:9", told, 6) in engines[0].calls)
+    assert {call[4] for call in engines[0].calls if call[0] == "move_publisher"} == {told}
     nursery.cancel_scope.cancel()
 
 
