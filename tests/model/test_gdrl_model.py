@@ -38,10 +38,10 @@ def test_there_are_runs_with_two_and_with_three_brokers() -> None:
 
 @pytest.mark.skipif(shutil.which("spin") is None, reason="needs spin (Debian: apt-get install spin)")
 @pytest.mark.parametrize("brokers", [2, 3])
-def test_new_runs_of_the_model_are_runs_of_the_code(brokers: int) -> None:
+def test_new_runs_of_the_model_are_runs_of_the_code(brokers: int, tmp_path: Path) -> None:
     defines = ["-DRUN", "-DVERSIONS=250", "-DLIVES=40", "-DPOOLS=20", "-DNUMBERS=60"]
     defines += [f"-DN={brokers}", f"-DK={UNITS[brokers]}"]
     for seed in range(21, 25):
         words = ["spin", f"-n{seed}", "-u60000", "-T", *defines, str(MODEL / "gdrl.pml")]
-        run = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
+        run = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60, cwd=tmp_path).stdout
         assert sum(replayed(run, brokers).values()) > 200

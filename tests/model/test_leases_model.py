@@ -40,9 +40,9 @@ def test_there_are_runs_of_both_rules() -> None:
 
 @pytest.mark.skipif(shutil.which("spin") is None, reason="needs spin (Debian: apt-get install spin)")
 @pytest.mark.parametrize("rule", ["timed", "keep"])
-def test_new_runs_of_the_model_are_runs_of_the_code(rule: str) -> None:
+def test_new_runs_of_the_model_are_runs_of_the_code(rule: str, tmp_path: Path) -> None:
     for seed in range(11, 16):
         defines = ["-DRUN", "-DVERSIONS=200", "-DLIVES=60", *(["-DKEEP"] if rule == "keep" else [])]
         words = ["spin", f"-n{seed}", "-u5000", "-T", *defines, str(MODEL / "leases.pml")]
-        run = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
+        run = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60, cwd=tmp_path).stdout
         assert replayed(run, timed=rule == "timed")[0] > 20
