@@ -14,7 +14,7 @@ use crate::protocol::mqtt::topic_filter::Filter;
 use crate::queueing::channel::Channel;
 use crate::queueing::message::Message;
 use crate::queueing::queue::Queue;
-use crate::queueing::topic::{Limit, Limiter, Topic};
+use crate::queueing::topic::{KeptLimits, Limit, Limiter, Topic};
 use crate::scheduling::service_time::ServiceTime;
 use crate::scheduling::work_budget::CREATION_UNITS;
 use crate::telemetry::arrival_bins::Bins;
@@ -60,7 +60,9 @@ impl Engine {
         self.work.note(CREATION_UNITS);
         let key = self.topics.insert(Topic::new(name, held, Queue::in_memory()));
         self.topics[key].queue = self.topic_queue(key, name);
-        self.topics[key].limiter = self.kept_limiters.remove(name);
+        if let Some(KeptLimits { limiter, contracts }) = self.kept_limits.remove(name) {
+            (self.topics[key].limiter, self.topics[key].contracts) = (Some(limiter), contracts);
+        }
         self.topic_names.insert(name.into(), key);
         self.events.push(Event::TopicCreated { topic: name.into() });
         key
@@ -102,8 +104,8 @@ impl Engine {
         self.find_channel(self.topic_key(topic)?, channel)
     }
 
-    /// Remove a topic with all that it holds; its consumers are disconnected. Its limit stays for when it is made again:
-    /// a message may come before Python could limit it anew.
+    /// Remove a topic with all that it holds; its consumers are disconnected. Its limit and contracts stay for when it is
+    /// made again: a message may come before Python could limit it anew.
     pub fn delete_topic(&mut self, name: &str) -> bool {
         let Some(key) = self.topic_names.remove(name) else { return false };
         let channels = self.topics.get(key).map(|topic| topic.channels.clone()).unwrap_or_default();
@@ -111,7 +113,7 @@ impl Engine {
             topic.queue.clear();
             if let Some(mut limiter) = topic.limiter {
                 limiter.outlive_topic();
-                self.kept_limiters.insert(name.into(), limiter);
+                self.kept_limits.insert(name.into(), KeptLimits { limiter, contracts: topic.contracts });
             }
         }
         self.server.forget(key);
@@ -253,16 +255,14 @@ impl Engine {
         }
         let trace = Trace::new(self.config.trace_entries, 0, self.name_room());
         let stock = self.new_stock();
-        self.kept_limiters
-            .entry(name.into())
-            .or_insert_with(|| Box::new(Limiter::new(limit, trace, stock, now)))
-            .set(limit, now);
+        let new = || KeptLimits { limiter: Box::new(Limiter::new(limit, trace, stock, now)), contracts: None };
+        self.kept_limits.entry(name.into()).or_insert_with(new).limiter.set(limit, now);
         true
     }
 
     /// Remove a topic's limit and its list of publishers: what waits is released at once.
     pub fn clear_bucket(&mut self, name: &str, now: Nanos) -> bool {
-        let Some(key) = self.topic_key(name) else { return self.kept_limiters.remove(name).is_some() };
+        let Some(key) = self.topic_key(name) else { return self.kept_limits.remove(name).is_some() };
         let Some(topic) = self.topics.get_mut(key) else { return false };
         (topic.publishers, topic.contracts) = (None, None);
         topic.generation += 1;

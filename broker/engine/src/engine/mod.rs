@@ -54,7 +54,7 @@ use crate::queueing::channel::Channel;
 use crate::queueing::journal::Journal;
 use crate::queueing::message::Builder;
 use crate::queueing::shared_disk::Storage;
-use crate::queueing::topic::{Limiter, Topic};
+use crate::queueing::topic::{KeptLimits, Topic};
 use crate::scheduling::Server;
 use crate::scheduling::client_limits::Limits;
 use crate::scheduling::departures::Departures;
@@ -81,8 +81,8 @@ pub struct Engine {
     pub channels: SlotMap<ChannelKey, Channel>,
 
     pub topic_names: HashMap<Box<str>, TopicKey>,
-    pub(crate) kept_limiters: HashMap<Box<str>, Box<Limiter>>, // of limited topics that do not exist now
-    pub(crate) aware: HashMap<Box<str>, Vec<ConnKey>>,         // {client id: its aware connections}
+    pub(crate) kept_limits: HashMap<Box<str>, KeptLimits>, // of limited topics that do not exist now
+    pub(crate) aware: HashMap<Box<str>, Vec<ConnKey>>,     // {client id: its aware connections}
     pub contracts: Contracts,
 
     pub(crate) turn: Turn,
@@ -135,7 +135,7 @@ impl Engine {
             topics: SlotMap::with_key(),
             channels: SlotMap::with_key(),
             topic_names: HashMap::new(),
-            kept_limiters: HashMap::new(),
+            kept_limits: HashMap::new(),
             aware: HashMap::new(),
             contracts: Contracts::default(),
             disk: None,

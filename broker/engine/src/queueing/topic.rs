@@ -294,6 +294,13 @@ pub struct Counters {
     pub undeclared: u64,
 }
 
+/// What holds a topic's publishers, while the topic does not exist.
+#[derive(Debug)]
+pub(crate) struct KeptLimits {
+    pub limiter: Box<Limiter>,
+    pub contracts: Option<Box<TopicContracts>>,
+}
+
 #[derive(Debug)]
 pub struct Topic {
     pub name: Box<str>,

@@ -202,6 +202,19 @@ fn a_change_holds_at_once_and_mints_nothing() {
 }
 
 #[test]
+fn a_topic_that_is_deleted_and_made_again_has_its_contracts() {
+    let mut pair = sensors();
+    let one = pair.connect_as("1");
+    assert_eq!(pair.ask(one, mpub("t", &["a", "b"])), [ok()]);
+    assert!(pair.engine.delete_topic("t"));
+    assert_eq!(pair.ask(one, pub_("t", "c")), [error("E_RATE_LIMITED PUB retry after 100 ms (contract sensors)")]);
+    assert!(pair.engine.delete_topic("t"));
+    let now = pair.now;
+    assert!(pair.engine.clear_bucket("t", now), "it is no longer managed");
+    assert_eq!(pair.ask(one, pub_("t", "c")), [ok()]);
+}
+
+#[test]
 fn a_topic_that_is_no_longer_managed_has_no_contracts() {
     let mut pair = sensors();
     let one = pair.connect_as("1");
