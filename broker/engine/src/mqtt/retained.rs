@@ -1,6 +1,7 @@
 //! Messages that are retained, by name, and the way of a new subscription through them.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
 use std::ops::Bound;
 
 use crate::protocol::mqtt::packet::Options;
@@ -14,11 +15,13 @@ pub struct Retained {
     removed: Removed,
 }
 
-/// Names that were removed lately, and when: an older message of another broker may be on its way.
+/// Names that were removed lately, and when: an older message of another broker may be on its way. They stand here by a
+/// hash with a secret key: names may be long, and nothing else bounds what they would take.
 #[derive(Debug, Default)]
 struct Removed {
-    versions: HashMap<Box<str>, i64>,
-    order: VecDeque<Box<str>>,
+    key: RandomState,
+    versions: HashMap<u64, i64>,
+    order: VecDeque<u64>,
 }
 
 /// Removals that are remembered.
@@ -26,12 +29,17 @@ const MOST_REMOVED: usize = 10_000;
 
 impl Removed {
     fn note(&mut self, name: &str, version: i64) {
-        if self.versions.insert(name.into(), version).is_none() {
-            self.order.push_back(name.into());
+        let name = self.key.hash_one(name);
+        if self.versions.insert(name, version).is_none() {
+            self.order.push_back(name);
         }
         if self.order.len() > MOST_REMOVED {
             self.order.pop_front().map(|oldest| self.versions.remove(&oldest));
         }
+    }
+
+    fn version(&self, name: &str) -> Option<i64> {
+        self.versions.get(&self.key.hash_one(name)).copied()
     }
 }
 
@@ -99,7 +107,7 @@ impl Retained {
     /// counts. 0: there is none.
     pub fn version(&self, name: &str) -> i64 {
         let kept = self.kept.get(name).map(|kept| kept.message.wall_ns());
-        kept.or_else(|| self.removed.versions.get(name).copied()).unwrap_or(0)
+        kept.or_else(|| self.removed.version(name)).unwrap_or(0)
     }
 
     /// At most `most` messages behind a name.
