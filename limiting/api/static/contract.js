@@ -30,6 +30,7 @@ export function contract(main, namespace = null, subject = null) {
   const looked = h("div", { role: "status" });
   let model = null;  // the contract as it is edited
   let version = null;  // of the contract that `model` began with
+  let reading = null;  // of the text: until it is done, `model` is what it was before
   let before = null;  // counts of the look before, for rates
 
   show(
@@ -46,6 +47,7 @@ export function contract(main, namespace = null, subject = null) {
 
   function toText() {
     text.value = contractText(model);
+    reading = null;
     show(wrong);
   }
 
@@ -55,16 +57,16 @@ export function contract(main, namespace = null, subject = null) {
     toText();
   }
 
-  text.addEventListener("change", async () => {
-    try {
-      const { contracts } = await ask("POST", "/limit/v1/contract-files", { text: text.value });
-      if (contracts.length !== 1) throw new Error(`One contract is edited here, and the text has ${contracts.length}.`);
-      [model] = contracts;
-      drawForm();
-      show(wrong);
-    } catch (error) {
-      show(wrong, failure(error));
-    }
+  async function read() {
+    const { contracts } = await ask("POST", "/limit/v1/contract-files", { text: text.value });
+    if (contracts.length !== 1) throw new Error(`One contract is edited here, and the text has ${contracts.length}.`);
+    [model] = contracts;
+    drawForm();
+  }
+
+  text.addEventListener("change", () => {
+    reading = read();
+    reading.then(() => show(wrong), (error) => show(wrong, failure(error)));
   });
 
   function input(target, { name, label, value, list, type }) {
@@ -134,6 +136,7 @@ export function contract(main, namespace = null, subject = null) {
   function put(event) {
     event.preventDefault();
     return working(said, async () => {
+      await reading;  // a click on the button is what ends the editing of the text
       const { namespace: within, subject: pattern, ...document_ } = model;
       if (!isNew && (within !== namespace || pattern !== subject)) throw new Error(`This is the contract of ${subject} in ${namespace}: make a new one for others.`);
       const headers = version === null ? {} : { "If-Match": `"${version}"` };

@@ -91,6 +91,29 @@ def test_toml_that_is_wrong_is_refused_in_the_services_words_and_leaves_the_form
         expect(it.get_by_label("Tokens at most")).to_have_value("3")
 
 
+def test_a_text_is_read_before_it_is_put_and_a_wrong_one_is_not_put(browser: Browser, url: str, contracts: str) -> None:
+    put_at_once = """() => {
+      document.querySelector("textarea").dispatchEvent(new Event("change"));
+      document.querySelector(".editor button[type=submit]").click();
+    }"""
+    with page(browser) as (it, _):
+        it.goto(f"{url}/{HERE}")
+        text = it.get_by_label("The contract as TOML")
+        expect(it.get_by_label("Tokens at most")).to_have_value("3", timeout=PATIENCE_MS)
+        text.fill(text.input_value().replace("burst = 3", "burst = 5"))
+        it.evaluate(put_at_once)
+        expect(it.get_by_text("In force. Subjects keep what they have used.")).to_be_visible(timeout=PATIENCE_MS)
+        assert httpx.get(f"{contracts}/api/user:*").json()["policies"][0]["burst"] == 5
+        text.fill(text.input_value().replace("burst = 5", "burst = 0"))
+        it.evaluate(put_at_once)
+        expect(it.get_by_role("alert").first).to_contain_text("contracts[0].policies[0].burst", timeout=PATIENCE_MS)
+        assert httpx.get(f"{contracts}/api/user:*").json()["policies"][0]["burst"] == 5
+        it.get_by_label("Tokens at most").fill("7")
+        it.get_by_role("button", name="Put in force").click()
+        expect(it.get_by_text("In force. Subjects keep what they have used.")).to_be_visible(timeout=PATIENCE_MS)
+        assert httpx.get(f"{contracts}/api/user:*").json()["policies"][0]["burst"] == 7
+
+
 def test_what_somebody_else_changed_meanwhile_is_not_overwritten(browser: Browser, url: str, contracts: str) -> None:
     with page(browser) as (it, _):
         it.goto(f"{url}/{HERE}")
