@@ -22,6 +22,7 @@ from srtm.limiting.limiter import Limiter, PolicyCounts
 from srtm.log import Log
 
 PROBE_S = 1.0
+_PORTION = 20  # contracts between two turns of other tasks: some ms
 _AGAIN_NS = 10**9  # when a refusal without the store may be asked again: the next probe
 _WRONG_GRANTS = {-1: "is older than 60 s", -2: "was used before"}
 
@@ -192,8 +193,15 @@ class SharedStore:
             self._log.info("store_back")
         if nodes != self._nodes:
             self._nodes = nodes
-            for rules in self._rules.values():
-                self._limiter.put(share(rules.contract, nodes))
+            await self._share_again()
+
+    async def _share_again(self) -> None:
+        """Give this node its part of every contract. Others have their turns: there may be very many."""
+        for number, (key, rules) in enumerate(list(self._rules.items()), start=1):
+            if self._rules.get(key) is rules:  # else it was put meanwhile, by the new number of nodes, or removed
+                self._limiter.put(share(rules.contract, self._nodes))
+            if number % _PORTION == 0:
+                await trio.lowlevel.checkpoint()
 
 
 def _note(counts: list[list[int]], verdict: Verdict, cost: int) -> None:

@@ -167,6 +167,29 @@ async def test_several_subjects_cannot_be_charged_together(decisions: Decisions)
     assert (await decisions.check("api", ["a", "b"], 1, peek=True)).allowed
 
 
+async def test_another_number_of_nodes_holds_up_nobody(
+    decisions: Decisions, store: FakeStore, nursery: trio.Nursery
+) -> None:
+    for number in range(200):
+        decisions.put(contract(subject=f"user{number}"))
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    nursery.start_soon(other)
+    store.count = 2
+    shared = decisions._store
+    assert shared is not None
+    await shared.probe()
+    assert turns >= 8
+    parts = [decisions.limiter.check("api", f"user{number}", 3) for number in range(200)]
+    assert all(part.allowed and part.policies[0].remaining == 0 for part in parts), "half of 6"
+
+
 async def test_checks_may_wait_while_the_store_holds_a_contract(decisions: Decisions) -> None:
     assert decisions.may_wait
     decisions.put(contract(mode="local"))
