@@ -44,6 +44,7 @@ _QUOTA_EXCEEDED = 0x97
 _REFUSAL = 0x80  # and above
 # (5.0, section 4.11): for now, and for good. Both are followed: the next start asks the distributor anyway.
 _MOVES = (0x9C, 0x9D)
+_LONGEST_NAME = 65_535  # bytes (5.0, section 1.5.4)
 _LONGEST_PACKET = 268_435_460  # bytes (5.0, section 2.1.4)
 _HEAD_BYTES = 10  # of a PUBLISH at most, beside name and payload: 5, 2 for the name's length, 2, 1 for no properties
 _MAX_OUTSTANDING = 100  # messages without an acknowledgement at the broker; below the Receive Maximum of brokers
@@ -111,8 +112,13 @@ class Publisher:
         """
         if not isinstance(payload, bytes):
             raise BadInput("payload", payload, "must be bytes")
-        if not name or any(wildcard in name for wildcard in "+#\0"):
-            raise BadInput("name", name, "must be an MQTT topic name, without + and #")
+        try:
+            size = len(name.encode())
+        except UnicodeEncodeError:
+            size = 0  # half a surrogate pair
+        if not 1 <= size <= _LONGEST_NAME or any(wildcard in name for wildcard in "+#\0"):
+            rule = f"must be an MQTT topic name: 1 to {_LONGEST_NAME} bytes of UTF-8, without + and #"
+            raise BadInput("name", name[:80], rule)
         pending = _Pending(name, payload)
         with self._changed:
             if self._thread.ident is None:

@@ -226,7 +226,8 @@ def test_what_cannot_be_published_is_refused_at_once() -> None:
     publisher = mqtt.Publisher("t", "p", distributor="http://127.0.0.1:1")
     with pytest.raises(Misuse):
         publisher.publish("t", b"x")
-    for name, payload, field in (("", b"x", "name"), ("a/#", b"x", "name"), ("+", b"x", "name"), ("a", "x", "payload")):
+    names = ("", "a/#", "+", "half a pair: \ud800", "long" * 20_000)
+    for name, payload, field in (*((name, b"x", "name") for name in names), ("a", "x", "payload")):
         with pytest.raises(BadInput) as caught:
             publisher.publish(name, payload)  # type: ignore[arg-type]
         assert caught.value.field == field
