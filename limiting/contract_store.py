@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -84,6 +84,13 @@ class ContractStore:
     def all(self) -> list[Versioned]:
         """All contracts, by namespace and pattern."""
         return [self._all[key] for key in sorted(self._all)]
+
+    def present(self, contracts: Iterable[Versioned]) -> Iterator[Versioned]:
+        """``contracts`` as they are at the moment when each is asked for, without those that are gone then."""
+        for each in contracts:
+            found = self._all.get(each.contract.key)
+            if found is not None:
+                yield found
 
     def get(self, namespace: str, pattern: str) -> Versioned:
         """The contract of a pattern. Raises NotFound."""

@@ -68,7 +68,8 @@ def add_contract_routes(app: FastAPI, parts: Parts) -> None:
 
 
 async def _listed(contracts: Iterable[Versioned], parts: Parts) -> Response:
-    return json_answer(await in_portions(msgspec.Raw(msgspec.json.encode(_view(each, parts))) for each in contracts))
+    present = parts.contracts.present(contracts)
+    return json_answer(await in_portions(msgspec.Raw(msgspec.json.encode(_view(each, parts))) for each in present))
 
 
 def _answer(versioned: Versioned, parts: Parts) -> Response:

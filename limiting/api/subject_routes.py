@@ -14,9 +14,10 @@ from limiting.api.bodies import verdict_json
 from limiting.api.parts import Parts
 from srtm.limiting.limiter import MOST_COST, PolicyCounts
 from srtm.version import __version__
-from srtm.web.bodies import json_answer
+from srtm.web.bodies import in_portions, json_answer
 from srtm.web.exposition import family_text, left_out, service_metrics
 
+Counted = tuple[tuple[str, str], Sequence[PolicyCounts]]  # key of a contract, and its policies
 _Most = Annotated[int, Query(ge=1, le=1_000)]
 
 
@@ -62,7 +63,7 @@ def add_subject_routes(app: FastAPI, parts: Parts) -> None:
     @app.get("/limit/v1/usage")
     async def usage() -> Response:
         """What was allowed and refused, by namespace."""
-        return json_answer(_usage(parts))
+        return json_answer(_usage(parts, await in_portions(counts_of(parts))))
 
     @app.get("/healthz")
     async def healthz() -> Response:
@@ -72,34 +73,38 @@ def add_subject_routes(app: FastAPI, parts: Parts) -> None:
     @app.get("/metrics")
     async def metrics() -> Response:
         """For Prometheus."""
-        return Response(metrics_text(parts), media_type=CONTENT_TYPE_LATEST)
+        return Response(metrics_text(parts, await in_portions(counts_of(parts))), media_type=CONTENT_TYPE_LATEST)
 
 
-def _usage(parts: Parts) -> list[dict[str, Any]]:
+def counts_of(parts: Parts) -> Iterator[Counted]:
+    """What was asked of each contract. There may be very many: others may have their turns in between."""
+    for each in parts.contracts.present(parts.contracts.all()):
+        yield each.contract.key, parts.decisions.counts(each.contract)
+
+
+def _usage(parts: Parts, counted: Sequence[Counted]) -> list[dict[str, Any]]:
     subjects = parts.decisions.subjects()
     found: dict[str, dict[str, Any]] = {}
-    for versioned in parts.contracts.all():
-        name = versioned.contract.namespace
+    for (name, _), counts in counted:
         row = found.setdefault(name, {"namespace": name, "subjects": subjects.get(name, 0), "allowed": 0, "refused": 0})
-        counts = parts.decisions.counts(versioned.contract)
         # Each check counts at every policy of its contract. Which of them refuse one check together is not kept.
         row["allowed"] += counts[0].allowed
         row["refused"] += max(count.refused for count in counts)
     return list(found.values())
 
 
-def metrics_text(parts: Parts) -> bytes:
+def metrics_text(parts: Parts, counted: Sequence[Counted]) -> bytes:
     """Everything that Prometheus is shown."""
-    return b"".join(map(family_text, (*service_metrics("limit"), *_counts(parts))))
+    return b"".join(map(family_text, (*service_metrics("limit"), *_counts(parts, counted))))
 
 
-def _checks(counted: tuple[tuple[str, str], Sequence[PolicyCounts]]) -> int:
+def _checks(counted: Counted) -> int:
     """How often a contract was checked: each check counts at every policy."""
     first = counted[1][0]
     return first.allowed + max(count.refused for count in counted[1])
 
 
-def _counts(parts: Parts) -> Iterator[Metric]:
+def _counts(parts: Parts, counted: Sequence[Counted]) -> Iterator[Metric]:
     """A subject is never a label. Of at most ``metrics_contracts`` contracts there are series: those most checked."""
     labels = ["namespace", "contract", "policy"]
     families = [
@@ -107,8 +112,6 @@ def _counts(parts: Parts) -> Iterator[Metric]:
         CounterMetricFamily("srtm_limit_refused", "Checks that this policy refused.", labels=labels),
         CounterMetricFamily("srtm_limit_cost", "Tokens of allowed checks.", labels=labels),
     ]
-    contracts = [versioned.contract for versioned in parts.contracts.all()]
-    counted = [(contract.key, parts.decisions.counts(contract)) for contract in contracts]
     shown = nlargest(parts.config.metrics_contracts, counted, key=_checks)
     for key, counts in shown:
         for count in counts:

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from distributor.views.metrics import exposition
 from limiting.api.parts import Parts
-from limiting.api.subject_routes import metrics_text
+from limiting.api.subject_routes import counts_of, metrics_text
 from limiting.config import LimitConfig
 from limiting.contract_store import ContractStore
 from limiting.nodes.decisions import Decisions
@@ -77,4 +77,5 @@ async def _limit() -> str:
     policy = {"name": "burst", "rate": 1, "burst": 2}
     store.put(read_contract({"namespace": "api", "subject": "*", "policies": [policy]}))
     await decisions.peek("api", "somebody", 1)
-    return metrics_text(Parts(decisions, store, LimitConfig())).decode()
+    parts = Parts(decisions, store, LimitConfig())
+    return metrics_text(parts, list(counts_of(parts))).decode()

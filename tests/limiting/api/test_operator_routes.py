@@ -6,10 +6,12 @@ from typing import Any
 
 import httpx
 import pytest
+import trio
 
 from limiting.api.app import make_app
 from limiting.api.parts import Parts
 from limiting.config import LimitConfig
+from srtm.contracts.contract import read_contract
 from srtm.errors import BadInput
 from srtm.net.tokens import Tokens
 
@@ -41,6 +43,24 @@ async def test_contracts_are_submitted_all_or_none(client: httpx.AsyncClient) ->
     assert len((await client.get("/limit/v1/contracts")).json()) == 2
     assert (await client.post("/limit/v1/contracts", json={"contracts": [good]})).json()[0]["subject"] == "user:*"
     assert len((await client.get("/limit/v1/contracts")).json()) == 3
+
+
+@pytest.mark.parametrize("path", ["/limit/v1/contracts", "/limit/v1/usage", "/metrics"])
+async def test_contracts_may_go_while_all_are_looked_at(client: httpx.AsyncClient, parts: Parts, path: str) -> None:
+    names = [f"of {number:03}" for number in range(400)]
+    parts.contracts.put_all(read_contract({"namespace": "x", "subject": name, "policies": [POLICY]}) for name in names)
+    answers: list[httpx.Response] = []
+
+    async def look() -> None:
+        answers.append(await client.get(path))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(look)
+        while names and not answers:
+            await trio.lowlevel.checkpoint()
+            parts.contracts.remove("x", names.pop())
+    assert names, "they went while it looked"
+    assert answers[0].status_code == 200
 
 
 async def test_a_path_and_its_document_name_the_same_contract(client: httpx.AsyncClient) -> None:
