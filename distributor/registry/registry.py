@@ -54,6 +54,8 @@ class Registry:
     identity = _Value(lambda registry: registry.state.identity)
     version = _Value(lambda registry: registry.state.version)
     incarnations = _Value(lambda registry: registry.state.incarnations)
+    addresses = _Value(lambda registry: registry.state.addresses)
+    addresses_version = _Value(lambda registry: registry.state.addresses_version)
     brokers = _Value(lambda registry: registry.state.brokers)
     topics = _Value(lambda registry: registry.state.topics)
     topic_changes = _Value(lambda registry: registry.state.table.changes)

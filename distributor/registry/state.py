@@ -16,9 +16,11 @@ from __future__ import annotations
 import itertools
 import secrets
 import time
+import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 
+import msgspec
 import trio
 
 from distributor.config import DistributorConfig
@@ -79,6 +81,8 @@ class ClusterState:
         self.being_fitted: set[str] = set()  # topics for whose publishers only their fitting looks for a place
         self.saw_older_store = False  # a broker was told more than was stored
         self.incarnations: dict[str, str] = {}  # {broker: incarnation} that are not dead; a new one when it changes
+        self.addresses: dict[str, str] = {}  # {broker: its HTTP address}, of those; a new one when it changes
+        self.addresses_version = 0  # differs for other addresses
         self._acknowledged: set[str] = set()  # topics of which brokers have acknowledged more than is stored
         self._store = store
         self.audit = AuditLog(store, wall_ns)
@@ -95,7 +99,7 @@ class ClusterState:
         self.skips = {**stored.skips, **self._new_skips}
         self._skipped_from = sorted(self.skips)
         self.saw_older_store = False
-        self._note_incarnations()
+        self._note_brokers()
         self.table.reset(stored.topics)
         self.decisions = dict(stored.decisions)
         self.capacities = dict(stored.capacities)
@@ -327,17 +331,22 @@ class ClusterState:
         self.brokers.update({broker.name: broker for broker in change.brokers})
         self.brokers.pop(change.forgotten_broker, None)
         if change.brokers or change.forgotten_broker:
-            self._note_incarnations()
+            self._note_brokers()
         self.desired.forget(change.forgotten_broker)
         capacities = {**self.capacities, **change.capacities}
         self.capacities = {name: figures for name, figures in capacities.items() if figures}
         draining = self.draining | change.draining.keys()
         self.draining = {name for name in draining if change.draining.get(name, True)}
 
-    def _note_incarnations(self) -> None:
-        now = {name: broker.incarnation for name, broker in self.brokers.items() if not broker.dead}
+    def _note_brokers(self) -> None:
+        """Every sync compares these: they are made anew only if they are others."""
+        living = {name: broker for name, broker in sorted(self.brokers.items()) if not broker.dead}
+        now = {name: broker.incarnation for name, broker in living.items()}
         if now != self.incarnations:
             self.incarnations = now
+        addresses = {name: broker.http_address for name, broker in living.items() if broker.http_address}
+        if addresses != self.addresses:
+            self.addresses, self.addresses_version = addresses, zlib.crc32(msgspec.json.encode(addresses))
 
     def _publish_logs(self, change: StateChange, log: Mapping[str, Decision], old_topics: Mapping[str, Topic]) -> None:
         for name, entry in log.items():

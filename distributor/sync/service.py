@@ -5,7 +5,6 @@ Observations live here, one ``BrokerSession`` a broker; the authoritative state 
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
@@ -364,10 +363,9 @@ class SyncService:
         """Where brokers are that live, unless the broker knows or does not ask."""
         if request.have_addresses is None:
             return {}
-        living = (each for each in self._registry.brokers.values() if not each.dead and each.http_address)
-        addresses = {each.name: each.http_address for each in sorted(living, key=lambda each: each.name)}
-        version = zlib.crc32(msgspec.json.encode(addresses))
-        return {"addresses_version": version} | ({} if version == request.have_addresses else {"addresses": addresses})
+        version = self._registry.addresses_version
+        news = {} if version == request.have_addresses else {"addresses": self._registry.addresses}
+        return {"addresses_version": version, **news}
 
     def _news_of_brokers(self, name: str, request: SyncRequest) -> dict[str, str] | None:
         """The brokers of the cluster, unless ``name`` was told the same before."""

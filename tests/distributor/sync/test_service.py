@@ -64,6 +64,11 @@ async def test_a_broker_that_asks_is_told_where_the_others_are_and_again_only_wh
     told = await sync("a", request(2, have_addresses=0))
     assert told.addresses == {"a": "h:2"}
     assert (await sync("a", request(3, have_addresses=told.addresses_version))).addresses is None
+    assert (await sync("c", request(1, have_addresses=0))).addresses == {"a": "h:2", "c": "h:2"}
+    before = distributor.registry.addresses
+    await sync("c", request(2))
+    assert distributor.registry.addresses is before, "a thousand brokers ask each second"
+    await distributor.registry.declare_dead("c", "1")
     await sync("b", request(1, http_address="i:3"))
     assert (await sync("a", request(4, have_addresses=told.addresses_version))).addresses == {"a": "h:2", "b": "i:3"}
 
