@@ -65,7 +65,11 @@ class ContractStore:
             self._load(self._file)
 
     def _load(self, file: Path) -> None:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            rule = f"must be a directory that can be written ({error.strerror})"
+            raise BadInput("data", str(file.parent), rule) from error
         saved = read_json(file, _Saved, "data", "the contracts of a limit service")
         if saved is None:
             return

@@ -33,6 +33,13 @@ def test_what_was_put_is_in_force_after_a_restart(tmp_path: Path) -> None:
     assert again.put(contract(4)).version > store.get("api", "*").version
 
 
+def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for data in (tmp_path / "file", tmp_path / "file" / "data"):
+        with pytest.raises(BadInput, match=r"data: .*must be a directory that can be written"):
+            ContractStore(Decisions(Limiter()), data)
+
+
 def test_the_same_contract_again_changes_nothing() -> None:
     store = ContractStore(Decisions(Limiter()))
     assert store.put(contract()).version == store.put(contract()).version
