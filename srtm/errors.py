@@ -67,17 +67,22 @@ class NotItsName(Forbidden):
 
 
 class NotFound(SrtmError):
-    """The named thing does not exist: a topic, broker, publisher, channel or path."""
+    """The named thing does not exist: a topic, broker, publisher, channel or path.
+
+    ``rule``: what must be there, where the kind alone does not say so.
+    """
 
     title = "not found"
     http_status = 404
     exit_status = 2
 
-    def __init__(self, kind: str, name: str) -> None:
-        super().__init__(f"{kind} {shown(name)} is not known here")
+    def __init__(self, kind: str, name: str, rule: str | None = None) -> None:
+        plain = f"the {kind} must exist"
+        why = "" if rule in (None, plain) else f": {rule}"
+        super().__init__(f"{kind} {shown(name)} is not known here{why}")
         self.field = kind
         self.value = name
-        self.rule = f"the {kind} must exist"
+        self.rule = rule or plain
 
 
 class Conflict(SrtmError):

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from srtm.errors import BadInput, NotFound
+from srtm.errors import BadInput, NotFound, shown
 
 PLACE = "{plan}/"
 ALL = "*"  # a row for all subjects of a namespace that have none of their own
@@ -45,7 +45,7 @@ class Plans:
         rest = subject.removeprefix(PLACE)
         plan = self._rows.get((namespace, rest)) or self._rows.get((namespace, ALL))
         if plan is None:
-            raise NotFound("plan", f"of {rest} in {namespace}")
+            raise NotFound("subject", rest, f"a plan of namespace {shown(namespace)} must be for it, or for {ALL}")
         return f"{plan}/{rest}"
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from srtm.contracts.contract import LONGEST_SUBJECT, Contract
 from srtm.contracts.verdict import PolicyVerdict, Verdict
-from srtm.errors import NATIVE, BadInput, NotFound
+from srtm.errors import NATIVE, BadInput, NotFound, shown
 
 try:
     from srtm._native import Limiter as Core
@@ -33,6 +33,10 @@ Clocks = Callable[[], tuple[int, int]]  # monotonic and wall, ns
 def system_clocks() -> tuple[int, int]:
     """The time since the start of the host, suspends included, and the wall clock, ns."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME), time.time_ns()
+
+
+def _without_contract(namespace: str, subject: str) -> NotFound:
+    return NotFound("subject", subject, f"a contract of namespace {shown(namespace)} must be for it")
 
 
 class PolicyCounts(NamedTuple):
@@ -112,7 +116,7 @@ class Limiter:
         try:
             said = ask(namespace, subject, checked_cost(cost), self._clocks())
         except LookupError:
-            raise NotFound("contract", f"for {subject} in {namespace}") from None
+            raise _without_contract(namespace, subject) from None
         allowed, number, policies, wait_ns, grant, shared, shadowed = said
         contract = self._contracts[number]
         named = zip(contract.policies, policies, strict=True)
@@ -145,7 +149,7 @@ class Limiter:
         try:
             self._core.charge(namespace, subject, cost, self._clocks())
         except LookupError:
-            raise NotFound("contract", f"for {subject} in {namespace}") from None
+            raise _without_contract(namespace, subject) from None
 
     def reset(self, namespace: str, subject: str) -> bool:
         """Make a subject a new one, with nothing used. False: it was. Raises BadInput."""

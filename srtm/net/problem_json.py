@@ -18,7 +18,7 @@ def refusal(url: str, status: int, content: bytes, retry_after_s: float | None =
     field, value, rule = problem.field or problem.title, problem.value, problem.rule or problem.detail
     match status:
         case 404 if problem.field is not None:
-            return NotFound(field, str(value))
+            return NotFound(field, str(value), problem.rule)
         case 409:
             return Conflict(field, value, rule)
         case 401:

@@ -111,7 +111,7 @@ async def test_a_release_makes_room(client: httpx.AsyncClient) -> None:
         ({"namespace": "api", "subject": "a", "cost": 1.5}, 400, "cost"),
         ({"namespace": "api", "subject": "a", "price": 1}, 400, "body"),
         ({"subject": "a"}, 400, "namespace"),
-        ({"namespace": "none", "subject": "a"}, 404, "contract"),
+        ({"namespace": "none", "subject": "a"}, 404, "subject"),
     ],
 )
 async def test_checks_that_cannot_be_are_refused(
@@ -161,4 +161,4 @@ async def test_a_subjects_plan_decides_its_contract(clock: Any) -> None:
         assert shown.json()["contract"] == "gold/user:*"
         body = {"namespace": "other", "subject": "{plan}/user:1"}
         answer = await asking.post(CHECK, json=body)
-        assert (answer.status_code, answer.json()["field"]) == (404, "plan")
+        assert (answer.status_code, answer.json()["field"]) == (404, "subject")

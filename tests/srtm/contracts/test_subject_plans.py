@@ -35,7 +35,7 @@ def test_only_the_beginning_is_a_place(file: Path) -> None:
 
 
 def test_whose_plan_is_not_known_is_told(file: Path) -> None:
-    with pytest.raises(NotFound, match="user:2 in jobs"):
+    with pytest.raises(NotFound, match="subject 'user:2' is not known here: a plan of namespace 'jobs'"):
         Plans.of_file(file).named("jobs", "{plan}/user:2")
     with pytest.raises(NotFound, match="plan"):
         Plans().named("api", "{plan}/user:1")
