@@ -42,7 +42,7 @@ class PeopleTable:
         room = options.max_width - 1 - _FRAME - max(map(cell_len, self.columns))
         widest = max((cell_len(cell) for row in self.rows for cell in row), default=0)
         beside = max(1, room // (widest + _FRAME))
-        for start in range(0, len(self.rows), beside):
+        for start in range(0, max(1, len(self.rows)), beside):
             columns, *rows = zip(self.columns, *self.rows[start : start + beside], strict=True)
             yield _table(options, "" if start else self.title, columns, rows, 1, [None] * len(columns))
 

@@ -81,6 +81,13 @@ def test_a_pipe_is_80_columns_wide_or_as_the_environment_says(
     assert people_console().width == width
 
 
+def test_a_table_without_rows_says_what_would_be_there() -> None:
+    for columns in (["name", "rate"], [f"a rather long column {number}" for number in range(9)]):
+        lines = printed(table("Sessions", columns, []), 80)
+        assert "Sessions" in lines[0]
+        assert all(any(column in line for line in lines) for column in columns)
+
+
 @given(rows=st.lists(st.tuples(WORDS, WORDS, WORDS), max_size=4), width=st.integers(30, 120))
 def test_any_words_are_all_there_at_any_width(rows: list[tuple[str, str, str]], width: int) -> None:
     lines = printed(table("", ["first", "second", "third"], rows), width)
