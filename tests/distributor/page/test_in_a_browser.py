@@ -49,6 +49,17 @@ def test_it_shows_topics_brokers_and_events_and_complains_of_nothing(browser: Br
         assert said == []
 
 
+@pytest.mark.parametrize("width", [1280, 1279, 1024])
+def test_why_a_promise_is_not_kept_is_not_cut_off(browser: Browser, url: str, width: int) -> None:
+    with page(browser, viewport={"width": width, "height": 800}) as (it, _):
+        it.goto(url)
+        expect(it.get_by_role("row").filter(has_text="cars")).to_contain_text("no broker reports", timeout=PATIENCE_MS)
+        # a longer name and figures as they are in trouble
+        it.locator("td").first.evaluate("cell => { cell.textContent = 'la-highways' }")
+        it.locator("td").nth(2).evaluate("cell => { cell.textContent = '1,234 ms of 5 ms' }")
+        assert it.locator(".scroll").first.evaluate("box => box.scrollWidth <= box.clientWidth")
+
+
 def test_a_broker_says_how_many_mqtt_sessions_it_has(browser: Browser, url: str) -> None:
     asked = {**BROKER, "tcp_address": "h:3", "http_address": "h:4", "mqtt_sessions": 1234}
     httpx.post(f"{url}/v1/brokers/b2/sync", json=asked).raise_for_status()
