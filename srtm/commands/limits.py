@@ -144,13 +144,17 @@ def bench(
     url: UrlOption = None,
     token: TokenOption = None,
     json_file: JsonOption = None,
-) -> None:
-    """Measure a running service: decisions a second, and latencies since each check was due."""
+) -> int:
+    """Measure a running service: decisions a second, and latencies since each check was due.
+
+    Status 1 if a check got no decision.
+    """
     from srtm.operations.limit_load import Plan, bench_service
 
     plan = Plan(rate=rate, seconds=seconds, connections=connections, subjects=subjects)
     found = run_trio(partial(bench_service, url, resp, namespace, token, plan))
     show("limit bench", found, json_file, partial(_show_bench, found))
+    return 1 if found["errors"] else 0
 
 
 @contract_app.command()
@@ -291,7 +295,7 @@ def _show_bench(found: Json, console: Console) -> None:
     rows = [[name.replace("_", " "), value] for name, value in found.items()]
     console.print(table("", ["what", "figure"], rows, left=1))
     if found["errors"]:
-        console.print("errors are answers other than 200 and 429: ask one check by hand to see why")
+        console.print("errors are answers other than 200 and 429: `srtm limit check NAMESPACE bench-0` says why")
 
 
 def _policies(subject: Json) -> Any:
@@ -307,6 +311,8 @@ def _show_heaviest(found: Json, console: Console) -> None:
     rows = [[each["subject"], each["checks"], each["error"]] for each in found["heaviest"]]
     title = f"{found['in_memory']:,} subjects of {found['namespace']} in memory"
     console.print(table(title, ["subject", "checks", "at most too many"], rows))
+    if not rows:
+        console.print("one check in 16 is looked at, since the contract was put in force: none yet")
 
 
 def _show_contracts(found: list[Json], console: Console) -> None:

@@ -19,6 +19,8 @@ from srtm.cli import main
 from srtm.client.limit_service import LimitClient
 from srtm.commands import limits
 from srtm.limiting.limiter import Limiter
+from srtm.operations import limit_load
+from srtm.operations.limit_load import Heard
 
 FILE = """
 [[contracts]]
@@ -49,7 +51,8 @@ def test_a_check_says_so_by_its_status(capsys: pytest.CaptureFixture[str]) -> No
     assert "refused by burst; may pass in" in capsys.readouterr().out
     assert main(["limit", "check", "api", "user:1", "--cost", "0", "--peek"]) == 0
     assert main(["limit", "check", "none", "user:1"]) == 2
-    assert "contract" in capsys.readouterr().err
+    said = "srtm: subject 'user:1' is not known here: a contract of namespace 'none' must be for it\n"
+    assert capsys.readouterr().err == said
 
 
 def test_values_of_a_contract_are_set(capsys: pytest.CaptureFixture[str]) -> None:
@@ -135,3 +138,21 @@ def test_what_cannot_be_imported_is_told_with_its_file(capsys: pytest.CaptureFix
     assert main(["limit", "import", "envoy", str(config)]) == 2
     config.write_text(ENVOY)
     assert main(["limit", "import", "envoy", str(config), "--output", str(tmp_path)]) == 2
+
+
+def test_no_subject_that_was_looked_at_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["limit", "check", "api", "user:1"]) == 0
+    assert main(["limit", "subjects", "api"]) == 0
+    assert "one check in 16 is looked at" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("errors", "status"), [(0, 0), (1, 1)])
+def test_a_bench_whose_checks_got_no_decision_fails(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, errors: int, status: int
+) -> None:
+    async def measured(*_: object) -> dict[str, float | int]:
+        return Heard(allowed=1, errors=errors, took_s=1.0).to_json()
+
+    monkeypatch.setattr(limit_load, "bench_service", measured)
+    assert main(["limit", "bench", "api"]) == status
+    assert ("srtm limit check NAMESPACE bench-0" in capsys.readouterr().out) == bool(errors)
