@@ -356,17 +356,20 @@ class BrokerConfig:
         for name in ("mqtts_address", "mqtt_wss_address"):
             if getattr(self, name) and not self.tls_cert:
                 raise BadInput(name, getattr(self, name), "needs tls_cert and tls_key")
-        asks = self.engine.mqtt_users is not None or bool(self.topic_acl_file)
+        if self.engine.mqtt_users is not None and self.auth_http_addresses:
+            raise BadInput("mqtt_password_file", None, "goes with no auth server, which gets the passwords")
+        asks = self.engine.mqtt_users is not None or bool(self.topic_acl_file or self.auth_http_addresses)
         is_safe = self.mqtt_allow_anonymous or by_certificate or asks
         for name in MQTT_ADDRESSES:
             address: str = getattr(self, name)
             if not address:
                 continue
             listen_address(name, address)
-            if self.auth_http_addresses:
-                raise BadInput(name, address, "must not be given with auth servers, which it cannot ask")
             if not (is_safe or is_loopback(address)):
-                rule = "must be on loopback, or with --mqtt-password-file, --topic-acl-file or --mqtt-allow-anonymous"
+                rule = (
+                    "must be on loopback, or with --mqtt-password-file, --topic-acl-file, --auth-http-address "
+                    "or --mqtt-allow-anonymous"
+                )
                 raise BadInput(name, address, rule)
         if not re.fullmatch(r"[.a-zA-Z0-9_-]{1,64}", self.engine.mqtt_topic):
             raise BadInput(

@@ -79,6 +79,8 @@ class AuthAsked(msgspec.Struct, frozen=True, tag="auth_asked"):
     remote_ip: str
     tls: bool
     common_name: str  # of the client's certificate; "": none
+    username: str = ""  # of an MQTT client, whose password is the secret
+    client_id: str = ""  # likewise
 
 
 class DiskFailed(msgspec.Struct, frozen=True, tag="disk_failed"):

@@ -186,7 +186,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--auth-http-address", action="append", default=[], metavar="ADDRESS",
-        help="an auth server, HOST:PORT or a URL; clients must AUTH then; may be repeated",
+        help="an auth server, HOST:PORT or a URL; clients must AUTH then (by MQTT: their password); may be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--auth-http-request-method", default="get", metavar="METHOD", help="get or post (default: %(default)s)"

@@ -1,5 +1,5 @@
-"""nsqd's HTTP auth servers: what they are asked when a client sends AUTH, and which answers count (protocol section
-12). The engine judges what an answer allows."""
+"""nsqd's HTTP auth servers: what they are asked when a client sends AUTH, or CONNECT by MQTT, and which answers count
+(protocol section 12). The engine judges what an answer allows."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ def encode_question(question: AuthAsked, path: str, method: str) -> tuple[str, b
         "secret": question.secret,
         "tls": "true" if question.tls else "false",
     }
+    fields |= {name: value for name in ("username", "client_id") if (value := getattr(question, name))}  # MQTT's alone
     if method == "get":
         return f"{path}?{urlencode(fields)}", b""
     secret = question.secret.decode(errors="replace")

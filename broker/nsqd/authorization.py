@@ -1,4 +1,4 @@
-"""Answers AUTH: asks the auth servers and tells the engine. Only the connection that sent AUTH waits."""
+"""Answers AUTH and MQTT's CONNECT: asks the auth servers and tells the engine. Only that connection waits."""
 
 from __future__ import annotations
 

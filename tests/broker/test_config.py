@@ -32,7 +32,14 @@ from tests.support.broker_service import config
         ({"mqtt_wss_address": "127.0.0.1:9443"}, "mqtt_wss_address"),
         ({"mqtt_address": "127.0.0.1:1883", "engine": EngineConfig(mqtt_identity="name")}, "mqtt_identity"),
         ({"mqtt_address": "127.0.0.1:1883", "engine": EngineConfig(mqtt_identity="cert-cn")}, "mqtt_identity"),
-        ({"mqtt_address": "127.0.0.1:1883", "auth_http_addresses": ("a:1",)}, "mqtt_address"),
+        (
+            {
+                "mqtt_address": "127.0.0.1:1883",
+                "auth_http_addresses": ("a:1",),
+                "engine": EngineConfig(mqtt_users=()),
+            },
+            "mqtt_password_file",
+        ),
         ({"mqtt_address": "127.0.0.1:1883", "engine": EngineConfig(mqtt_topic="a/b")}, "mqtt_topic"),
         ({"mqtt_address": "127.0.0.1:1883", "engine": EngineConfig(mqtt_max_in_flight=0)}, "mqtt_max_in_flight"),
         ({"http_idle_timeout_ms": -1}, "http_idle_timeout"),
@@ -62,6 +69,7 @@ def test_bad_settings_name_field_and_value(tmp_path, changes, field):
 def test_mqtt_is_for_this_machine_alone_unless_anybody_may_use_it(tmp_path, address):
     assert config(tmp_path, mqtt_address=address).mqtt_address == address
     assert config(tmp_path, mqtt_address=":1883", mqtt_allow_anonymous=True).mqtt_address == ":1883"
+    assert config(tmp_path, mqtt_address=":1883", auth_http_addresses=("a:1",)).mqtt_address == ":1883"
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,8 @@ pub enum Event {
         remote_ip: String,
         tls: bool,
         common_name: String,
+        username: String,
+        client_id: String,
     },
     /// The disk refuses operations; once until it works again.
     DiskFailed {

@@ -6,6 +6,7 @@ import ssl
 from pathlib import Path
 from urllib.parse import parse_qs
 
+import msgspec
 import pytest
 import trio
 
@@ -62,6 +63,16 @@ async def test_post_asks_in_json_with_a_list_for_each(nursery):
         "common_name": ["me & you"], "remote_ip": ["::1"], "secret": ["s &�"], "tls": ["true"],
     }  # fmt: skip
     nursery.cancel_scope.cancel()
+
+
+def test_for_an_mqtt_client_its_user_name_and_id_are_asked_too():
+    question = msgspec.structs.replace(QUESTION, username="eva", client_id="sensor/7")
+    target, _ = encode_question(question, "/auth", "get")
+    fields = parse_qs(target.removeprefix("/auth?"))
+    assert (fields["username"], fields["client_id"]) == (["eva"], ["sensor/7"])
+    _, body = encode_question(msgspec.structs.replace(question, client_id=""), "/auth", "post")
+    assert json.loads(body)["username"] == ["eva"]
+    assert "client_id" not in json.loads(body)
 
 
 def test_a_url_keeps_its_path():

@@ -8,10 +8,11 @@ use crate::mqtt::filter_trie::Place;
 use crate::mqtt::outgoing::Outgoing;
 use crate::mqtt::retained::Replay;
 use crate::mqtt::will::Will;
+use crate::protocol::grants::{Grant, MQTT_CHANNEL};
 use crate::protocol::mqtt::access::Access;
 use crate::protocol::mqtt::attributes::origin_of;
 use crate::protocol::mqtt::topic_filter::Filter;
-use crate::protocol::topic_access::{Permission, Rights};
+use crate::protocol::topic_access::Permission;
 use crate::queueing::journal::Entry;
 use crate::time::Nanos;
 use crate::timer::Armed;
@@ -26,8 +27,8 @@ pub struct Session {
     pub client_id: Rc<str>,
     pub origin: u64,
     pub conn: Option<ConnKey>,
-    pub access: Option<Rc<Access>>, // by MQTT's rules; None: it may do everything
-    pub rights: Option<Rc<Rights>>, // by the rows for all protocols, likewise
+    pub access: Option<Rc<Access>>,      // by MQTT's rules; None: it may do everything
+    pub(crate) grant: Option<Rc<Grant>>, // by the rows for all protocols or an auth server, likewise
     pub expiry_s: u32,
     pub ends_at: Nanos, // while it has no connection
     pub window: u16,    // deliveries that may be in flight to its client
@@ -83,7 +84,7 @@ impl Session {
             origin: origin_of(client_id),
             conn: None,
             access: None,
-            rights: None,
+            grant: None,
             expiry_s: ENDS_WITH_CONNECTION,
             ends_at: Nanos::MAX,
             window: 1,
@@ -109,12 +110,12 @@ impl Session {
     /// `object`: what the rows for all protocols know the name as (`Engine::object_of`).
     pub fn may_read(&self, name: &str, object: &str) -> bool {
         self.access.as_ref().is_none_or(|access| access.may_read(name))
-            && self.rights.as_ref().is_none_or(|rights| rights.may(Permission::Subscribe, object))
+            && self.grant.as_ref().is_none_or(|grant| grant.allows(Permission::Subscribe, object, MQTT_CHANNEL))
     }
 
     pub fn may_write(&self, name: &str, object: &str) -> bool {
         self.access.as_ref().is_none_or(|access| access.may_write(name))
-            && self.rights.as_ref().is_none_or(|rights| rights.may(Permission::Publish, object))
+            && self.grant.as_ref().is_none_or(|grant| grant.allows(Permission::Publish, object, ""))
     }
 
     /// Whether a filter is not refused. Each delivery is checked again, by name; those of groups by this.
@@ -122,12 +123,8 @@ impl Session {
         let shared = filter.group.is_some();
         let by_rules =
             |access: &Rc<Access>| access.may_subscribe(filter.pattern) && (!shared || access.may_read(filter.pattern));
-        let by_rows = |rights: &Rc<Rights>| match (filter.pattern.contains(['+', '#']), shared) {
-            (false, _) => rights.may(Permission::Subscribe, object),
-            (true, false) => rights.may_read_something(),
-            (true, true) => rights.may_read_everything(),
-        };
-        self.access.as_ref().is_none_or(by_rules) && self.rights.as_ref().is_none_or(by_rows)
+        self.access.as_ref().is_none_or(by_rules)
+            && self.grant.as_ref().is_none_or(|grant| grant.may_subscribe(filter, object))
     }
 
     /// Whether it outlives its connection.

@@ -1,8 +1,9 @@
-//! AUTH: what an auth server grants to a connection, and whether that covers a command. Python asks the server.
+//! What an auth server grants to an NSQ client's AUTH or an MQTT client's password. Python asks the server.
 //!
 //! Patterns of topics and channels are regular expressions in Go's syntax, searched unanchored. A publish is checked
-//! with the empty channel, as in nsqd.
+//! with the empty channel, as in nsqd; a subscription of MQTT with `MQTT_CHANNEL`, a shared one with its group.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
 use std::rc::Rc;
@@ -10,6 +11,8 @@ use std::rc::Rc;
 use regex::bytes::{Regex, RegexBuilder};
 use serde::Deserialize;
 
+use crate::protocol::codec;
+use crate::protocol::mqtt::topic_filter::Filter;
 use crate::protocol::topic_access::{Permission, Rights};
 use crate::time::{NS_PER_S, Nanos};
 
@@ -21,6 +24,12 @@ const MAX_PATTERNS: usize = 512;
 
 /// Topics remembered per connection: those that it may publish to, and those that it publishes to.
 pub(crate) const MAX_REMEMBERED: usize = 16;
+
+/// The channel that MQTT's subscriptions are to auth servers.
+pub(crate) const MQTT_CHANNEL: &str = "mqtt";
+
+/// A pattern that matches every topic.
+const EVERY: &str = ".*";
 
 /// An auth server's answer.
 #[derive(Debug, Deserialize)]
@@ -49,16 +58,37 @@ struct Rule {
 pub(crate) struct Grant {
     identity: Box<str>,
     identity_url: Box<str>,
-    rules: Vec<Rule>,
     pub(crate) expires: Nanos,
-    publishes: Vec<Box<str>>,   // topics that the rules cover: no pattern is searched twice
-    rights: Option<Rc<Rights>>, // those of a token, in the place of rules
+    basis: Basis,
 }
 
-/// A connection that said AUTH. The secret is kept, to ask the server again.
+#[derive(Debug)]
+enum Basis {
+    /// The rows of a token.
+    Rows(Rc<Rights>),
+    Rules {
+        rules: Vec<Rule>,
+        patterns: Patterns,
+        known: RefCell<Vec<Known>>,
+    },
+}
+
+/// What the rules say of a topic: no pattern is searched twice.
+#[derive(Debug)]
+struct Known {
+    permission: Permission,
+    topic: Box<str>,
+    channel: Box<str>,
+    allowed: bool,
+}
+
+/// A connection that said AUTH, or CONNECT. What the server was asked is kept, to ask it again.
+#[derive(Default)]
 pub struct Auth {
     pub(crate) secret: Box<[u8]>,
-    pub(crate) grant: Option<Grant>, // None: the server is being asked for the first time
+    pub(crate) username: Box<str>,       // of an MQTT client, as it says
+    pub(crate) client_id: Box<str>,      // likewise
+    pub(crate) grant: Option<Rc<Grant>>, // None: the server is being asked for the first time
 }
 
 impl fmt::Debug for Auth {
@@ -75,38 +105,41 @@ impl Auth {
 }
 
 /// Compiled patterns by their text, shared by all connections.
-#[derive(Debug, Default)]
-pub(crate) struct Patterns(HashMap<Box<str>, Regex>);
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Patterns(Rc<RefCell<HashMap<Box<str>, Regex>>>);
 
 impl Patterns {
-    fn get(&mut self, text: &str) -> Result<&Regex, regex::Error> {
-        if !self.0.contains_key(text) {
+    fn get(&self, text: &str) -> Result<Regex, regex::Error> {
+        let mut known = self.0.borrow_mut();
+        if !known.contains_key(text) {
             // As in Go, classes such as \w are ASCII's, as names are. They need no tables of all scripts.
             let mut builder = RegexBuilder::new(text);
             let compiled =
                 builder.unicode(false).size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES).build()?;
-            if self.0.len() == MAX_PATTERNS {
-                self.0.clear();
+            if known.len() == MAX_PATTERNS {
+                known.clear();
             }
-            self.0.insert(text.into(), compiled);
+            known.insert(text.into(), compiled);
         }
-        Ok(&self.0[text])
+        Ok(known[text].clone())
     }
 
     /// Whether `pattern` matches. One that does not compile matches nothing; it was refused when the answer came.
-    fn matches(&mut self, pattern: &str, text: &str) -> bool {
+    fn matches(&self, pattern: &str, text: &str) -> bool {
         self.get(pattern).is_ok_and(|regex| regex.is_match(text.as_bytes()))
     }
 }
 
 impl Rule {
-    fn allows(&self, permission: Permission, topic: &str, channel: &str, patterns: &mut Patterns) -> bool {
-        self.permissions.contains(&permission)
-            && patterns.matches(&self.topic, topic)
-            && self.channels.iter().any(|pattern| patterns.matches(pattern, channel))
+    fn allows(&self, permission: Permission, topic: &str, channel: &str, patterns: &Patterns) -> bool {
+        patterns.matches(&self.topic, topic) && self.allows_somewhere(permission, channel, patterns)
     }
 
-    fn check(&self, patterns: &mut Patterns) -> Result<(), String> {
+    fn allows_somewhere(&self, permission: Permission, channel: &str, patterns: &Patterns) -> bool {
+        self.permissions.contains(&permission) && self.channels.iter().any(|pattern| patterns.matches(pattern, channel))
+    }
+
+    fn check(&self, patterns: &Patterns) -> Result<(), String> {
         for pattern in std::iter::once(&self.topic).chain(&self.channels) {
             patterns.get(pattern).map_err(|error| format!("pattern {pattern:?}: {error}"))?;
         }
@@ -115,7 +148,7 @@ impl Rule {
 }
 
 impl Grant {
-    pub(crate) fn parse(answer: &[u8], patterns: &mut Patterns, now: Nanos) -> Result<Self, String> {
+    pub(crate) fn parse(answer: &[u8], patterns: &Patterns, now: Nanos) -> Result<Self, String> {
         let answer: Answer = serde_json::from_slice(answer).map_err(|error| error.to_string())?;
         if answer.ttl <= 0 {
             return Err(format!("ttl {} s must be above 0", answer.ttl));
@@ -124,11 +157,15 @@ impl Grant {
         Ok(Self {
             identity: answer.identity.into(),
             identity_url: answer.identity_url.into(),
-            rules: answer.authorizations,
             expires: now.saturating_add(answer.ttl.saturating_mul(NS_PER_S)),
-            publishes: Vec::new(),
-            rights: None,
+            basis: Basis::Rules { rules: answer.authorizations, patterns: patterns.clone(), known: RefCell::default() },
         })
+    }
+
+    /// No auth server grants anything.
+    pub(crate) fn nothing() -> Self {
+        let basis = Basis::Rules { rules: Vec::new(), patterns: Patterns::default(), known: RefCell::default() };
+        Self { identity: "".into(), identity_url: "".into(), expires: Nanos::MAX, basis }
     }
 
     /// What the rows of a token grant, as long as they are in force.
@@ -136,44 +173,68 @@ impl Grant {
         Self {
             identity: rights.identity.clone(),
             identity_url: "".into(),
-            rules: Vec::new(),
             expires: Nanos::MAX,
-            publishes: Vec::new(),
-            rights: Some(rights),
+            basis: Basis::Rows(rights),
         }
     }
 
-    pub(crate) fn allows(
-        &mut self,
-        permission: Permission,
-        topic: &str,
-        channel: &str,
-        patterns: &mut Patterns,
-    ) -> bool {
-        if let Some(rights) = &self.rights {
-            return rights.may(permission, topic);
+    /// Who the client is, if the server says so.
+    pub(crate) fn identity(&self) -> Option<&str> {
+        Some(&*self.identity).filter(|name| !name.is_empty())
+    }
+
+    pub(crate) fn allows(&self, permission: Permission, topic: &str, channel: &str) -> bool {
+        let (rules, patterns, known) = match &self.basis {
+            Basis::Rows(rights) => return rights.may(permission, topic),
+            Basis::Rules { rules, patterns, known } => (rules, patterns, known),
+        };
+        let mut known = known.borrow_mut();
+        let is_it = |of: &&Known| of.permission == permission && *of.topic == *topic && *of.channel == *channel;
+        if let Some(known) = known.iter().find(is_it) {
+            return known.allowed;
         }
-        if permission == Permission::Publish && self.publishes.iter().any(|known| **known == *topic) {
-            return true;
-        }
-        let allowed = self.rules.iter().any(|rule| rule.allows(permission, topic, channel, patterns));
-        if allowed && permission == Permission::Publish {
-            if self.publishes.len() == MAX_REMEMBERED {
-                self.publishes.clear();
+        let allowed = rules.iter().any(|rule| rule.allows(permission, topic, channel, patterns));
+        if codec::name(topic.as_bytes()).is_some() {
+            if known.len() == MAX_REMEMBERED {
+                known.clear();
             }
-            self.publishes.push(topic.into());
+            known.push(Known { permission, topic: topic.into(), channel: channel.into(), allowed });
         }
         allowed
     }
 
+    /// Whether a filter of MQTT is not refused; `object`: the topic or name that it is without wildcards.
+    ///
+    /// Each delivery is checked again, except those of groups: theirs needs all topics if it has wildcards.
+    pub(crate) fn may_subscribe(&self, filter: Filter<'_>, object: &str) -> bool {
+        let channel = filter.group.unwrap_or(MQTT_CHANNEL);
+        if !filter.pattern.contains(['+', '#']) {
+            return self.allows(Permission::Subscribe, object, channel);
+        }
+        match &self.basis {
+            Basis::Rows(rights) if filter.group.is_some() => rights.may_read_everything(),
+            Basis::Rows(rights) => rights.may_read_something(),
+            Basis::Rules { rules, patterns, .. } => rules.iter().any(|rule| {
+                (filter.group.is_none() || rule.topic == EVERY)
+                    && rule.allows_somewhere(Permission::Subscribe, channel, patterns)
+            }),
+        }
+    }
+
     /// Whether nothing is granted.
     pub(crate) fn is_empty(&self) -> bool {
-        self.rights.as_ref().map_or(self.rules.is_empty(), |rights| rights.may_nothing())
+        match &self.basis {
+            Basis::Rows(rights) => rights.may_nothing(),
+            Basis::Rules { rules, .. } => rules.is_empty(),
+        }
     }
 
     pub(crate) fn response(&self) -> Vec<u8> {
         let (identity, url) = (serde_json::Value::from(&*self.identity), serde_json::Value::from(&*self.identity_url));
-        let count = self.rights.as_ref().map_or(self.rules.len(), |rights| rights.count());
+        let count = match &self.basis {
+            Basis::Rows(rights) => rights.count(),
+            Basis::Rules { rules, .. } => rules.len(),
+        };
         format!(r#"{{"identity":{identity},"identity_url":{url},"permission_count":{count}}}"#).into_bytes()
     }
 }

@@ -48,7 +48,7 @@ fn auth_is_answered_with_who_one_is() {
     let key = pair.connect();
     assert_eq!(pair.ask(key, auth("secret")), []);
     let asked = pair.engine.poll_events();
-    let [Event::AuthAsked { connection, secret, remote_ip, tls, common_name }] = &asked[..] else {
+    let [Event::AuthAsked { connection, secret, remote_ip, tls, common_name, .. }] = &asked[..] else {
         panic!("{asked:?}")
     };
     assert_eq!((&secret[..], &remote_ip[..], *tls, &common_name[..]), ("c2VjcmV0", "192.0.2.1", false, ""));

@@ -1,4 +1,6 @@
-//! AUTH and the check of commands against its grants: Python asks the auth server, and the connection waits.
+//! AUTH, and the check of commands and packets against grants: Python asks the auth server, and the connection waits.
+
+use std::rc::Rc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -14,6 +16,8 @@ use crate::mqtt::denials::Action;
 use crate::protocol::codec::Command;
 use crate::protocol::errors::{self, WireError, quoted};
 use crate::protocol::grants::{Auth, Grant};
+use crate::protocol::mqtt::packet::Packet;
+use crate::protocol::mqtt::reason::Reason;
 use crate::protocol::topic_access::Permission;
 use crate::time::Nanos;
 
@@ -39,7 +43,7 @@ impl Engine {
             return Err(WireError::new(errors::E_AUTH_DISABLED, "AUTH disabled"));
         }
         let Some(access) = &self.access else {
-            conn.auth = Some(Box::new(Auth { secret: secret.into(), grant: None }));
+            conn.auth = Some(Box::new(Auth { secret: secret.into(), ..Auth::default() }));
             self.ask_for_authorization(key);
             return Ok(());
         };
@@ -50,7 +54,7 @@ impl Engine {
         };
         let grant = Grant::of(rights);
         let (response, empty) = (grant.response(), grant.is_empty());
-        conn.auth = Some(Box::new(Auth { secret: Box::default(), grant: Some(grant) }));
+        conn.auth = Some(Box::new(Auth { grant: Some(Rc::new(grant)), ..Auth::default() }));
         if empty {
             return Err(WireError::new(errors::E_UNAUTHORIZED, "AUTH no authorizations found"));
         }
@@ -72,6 +76,8 @@ impl Engine {
             remote_ip: conn.remote_host().trim_matches(['[', ']']).into(),
             tls: conn.has_tls(),
             common_name: conn.layers.as_ref().and_then(|layers| layers.peer_name()).unwrap_or_default().into(),
+            username: auth.username.clone().into(),
+            client_id: auth.client_id.clone().into(),
         });
         self.defer(key, WaitFor::Python);
     }
@@ -79,19 +85,64 @@ impl Engine {
     /// Whether a command may run now. False: its authorization has expired, and the connection waits for a new one.
     pub(crate) fn may_run(&mut self, key: ConnKey, command: &Command<'_>, now: Nanos) -> Result<bool, WireError> {
         let Some((name, permission, topic, channel)) = needed(command) else { return Ok(true) };
-        let Some(conn) = self.conns.get_mut(key) else { return Ok(true) };
-        let Some(grant) = conn.auth.as_mut().and_then(|auth| auth.grant.as_mut()) else {
+        let Some(conn) = self.conns.get(key) else { return Ok(true) };
+        let Some(grant) = conn.auth.as_ref().and_then(|auth| auth.grant.as_ref()) else {
             return Err(WireError::new(errors::E_AUTH_FIRST, format!("AUTH required before {name}")));
         };
         if grant.expires < now {
             self.ask_for_authorization(key);
             return Ok(false);
         }
-        if grant.allows(permission, topic, channel, &mut self.patterns) {
+        if grant.allows(permission, topic, channel) {
             return Ok(true);
         }
         let (topic, channel) = (quoted(topic.as_bytes()), quoted(channel.as_bytes()));
         Err(WireError::new(errors::E_UNAUTHORIZED, format!("AUTH failed for {name} on {topic} {channel}")))
+    }
+
+    /// Whether auth servers are asked for clients.
+    pub(crate) fn asks_servers(&self) -> bool {
+        self.config.auth_required && self.access.is_none()
+    }
+
+    /// Whether a packet of MQTT may run now: an auth server has answered for its client. False: the connection waits.
+    pub(crate) fn is_answered_for(&mut self, key: ConnKey, packet: &Packet<'_>, now: Nanos) -> bool {
+        if !self.asks_servers() {
+            return true;
+        }
+        let Some(conn) = self.conns.get_mut(key) else { return true };
+        let expires = conn.auth.as_ref().and_then(|auth| auth.grant.as_ref()).map(|grant| grant.expires);
+        match (packet, expires) {
+            (Packet::Connect(connect), None) => {
+                conn.auth = Some(Box::new(Auth {
+                    secret: connect.password.unwrap_or_default().into(),
+                    username: connect.username.unwrap_or_default().into(),
+                    client_id: connect.client_id.into(),
+                    grant: None,
+                }));
+            }
+            (Packet::Publish(_) | Packet::Subscribe(_), Some(expires)) if expires < now => {}
+            _ => return true,
+        }
+        self.ask_for_authorization(key);
+        false
+    }
+
+    /// The answer for an MQTT client: its CONNECT runs now, or what waited for a new authorization.
+    fn set_mqtt_grant(&mut self, key: ConnKey, grant: Option<Grant>, now: Nanos) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        let session = conn.mqtt.as_ref().and_then(|mqtt| mqtt.session);
+        if grant.is_none() && session.is_some() {
+            return self.end_mqtt(key, Reason::NOT_AUTHORIZED, "no auth server renews what the client may do");
+        }
+        let grant = Rc::new(grant.unwrap_or_else(Grant::nothing));
+        if let Some(auth) = &mut conn.auth {
+            auth.grant = Some(Rc::clone(&grant));
+        }
+        if let Some(session) = session.and_then(|session| self.mqtt.sessions.get_mut(session)) {
+            session.grant = Some(grant);
+        }
+        self.resume(key, now);
     }
 
     /// Whether somebody still waits for this answer.
@@ -104,7 +155,12 @@ impl Engine {
         let key = ConnKey::from(KeyData::from_ffi(connection));
         let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.input_state.waits()) else { return Ok(()) };
         let Some(auth) = &mut conn.auth else { return Ok(()) };
-        let parsed = answer.map(|answer| Grant::parse(answer, &mut self.patterns, now)).transpose();
+        let parsed = answer.map(|answer| Grant::parse(answer, &self.patterns, now)).transpose();
+        if conn.mqtt.is_some() {
+            let (grant, refused) = parsed.map_or_else(|reason| (None, Err(reason)), |grant| (grant, Ok(())));
+            self.set_mqtt_grant(key, grant, now);
+            return refused;
+        }
         let grant = match parsed {
             Ok(Some(grant)) => grant,
             Ok(None) => {
@@ -117,7 +173,7 @@ impl Engine {
             }
         };
         let (first, response, empty) = (auth.grant.is_none(), grant.response(), grant.is_empty());
-        auth.grant = Some(grant);
+        auth.grant = Some(Rc::new(grant));
         if first && empty {
             self.refuse(key, WireError::new(errors::E_UNAUTHORIZED, "AUTH no authorizations found"));
         } else if first {

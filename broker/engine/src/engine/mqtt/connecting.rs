@@ -11,6 +11,7 @@ use crate::keys::{ConnKey, SessionKey};
 use crate::mqtt::denials::Action;
 use crate::mqtt::session::{ENDS_WITH_CONNECTION, NEVER_EXPIRES, Session};
 use crate::mqtt::will::Will;
+use crate::protocol::grants::Grant;
 use crate::protocol::identify::Identity;
 use crate::protocol::mqtt::access::{self, Access};
 use crate::protocol::mqtt::encode::{self, Written};
@@ -18,7 +19,7 @@ use crate::protocol::mqtt::packet::Connect;
 use crate::protocol::mqtt::property;
 use crate::protocol::mqtt::reason::{Fault, Reason};
 use crate::protocol::mqtt::version::Version;
-use crate::protocol::topic_access::{Permission, Rights};
+use crate::protocol::topic_access::Permission;
 use crate::scheduling::work_budget::IDENTIFY_UNITS;
 use crate::time::{NS_PER_S, Nanos};
 use crate::timer::Timer;
@@ -29,7 +30,7 @@ impl Engine {
         let version = connect.version;
         let identified = self.identify_mqtt(key, connect);
         let refusal = self.refusal_of_connect(connect);
-        let refusal = refusal.or_else(|| identified.is_none().then(|| (Reason::BAD_USER_OR_PASSWORD, NOBODY.into())));
+        let refusal = refusal.or_else(|| identified.is_none().then(|| self.refusal_of_nobody()));
         if let Some((reason, text)) = refusal {
             self.refuse_connect(key, version, reason, &text);
             return Ok(());
@@ -38,10 +39,10 @@ impl Engine {
             connect.client_id.is_empty().then(|| format!("srtm-{:016x}", self.ids.next(self.clock.wall(now)).0));
         let client_id = assigned.as_deref().unwrap_or(connect.client_id);
         let user = identified.as_ref().and_then(|who| who.user.as_deref());
-        let (access, rights) = (self.access_of(client_id, user), self.rights_of(connect, user));
+        let (access, grant) = (self.access_of(client_id, user), self.grant_of(key, connect, user));
         let may_write = |name| {
             access.as_ref().is_none_or(|access| access.may_write(name))
-                && rights.as_ref().is_none_or(|rights| rights.may(Permission::Publish, self.object_of(name)))
+                && grant.as_ref().is_none_or(|grant| grant.allows(Permission::Publish, self.object_of(name), ""))
         };
         if connect.will.as_ref().is_some_and(|will| !may_write(will.topic)) {
             let topic = connect.will.as_ref().map_or("", |will| will.topic).to_owned();
@@ -76,7 +77,7 @@ impl Engine {
         }
         let expiry_s = self.agree_on_session(session, key, connect);
         if let Some(session) = self.mqtt.sessions.get_mut(session) {
-            (session.access, session.rights) = (access, rights);
+            (session.access, session.grant) = (access, grant);
             session.will = connect.will.as_ref().map(|will| Box::new(Will::of(will)));
             session.will_at = Nanos::MAX; // who comes back in time has not died [MQTT-3.1.3-9]
         }
@@ -111,8 +112,14 @@ impl Engine {
         let by_certificate = self.config.mqtt_identity == MqttIdentity::CertCn;
         let layers = self.conns.get(key).and_then(|conn| conn.layers.as_ref());
         let common_name = layers.and_then(|layers| layers.peer_name()).map(str::to_owned).filter(|_| by_certificate);
+        let granted = self.granted(key).filter(|_| self.asks_servers());
         let user = match (&common_name, connect.username) {
+            _ if granted.as_ref().is_some_and(|grant| grant.is_empty()) => {
+                self.deny(Action::Connect, connect.client_id, connect.username.unwrap_or_default());
+                return None;
+            }
             (Some(name), _) => Some(name.clone()),
+            _ if granted.is_some() => granted.and_then(|grant| grant.identity().map(str::to_owned)),
             (None, Some(name)) if self.is_right(name, connect.password.unwrap_or_default()) => Some(name.to_owned()),
             (None, None) if self.config.mqtt_anonymous => None,
             _ => {
@@ -153,12 +160,26 @@ impl Engine {
         Some(Rc::new(Access::of(rules, client_id, user)))
     }
 
-    /// What the rows for all protocols let a client do.
-    fn rights_of(&mut self, connect: &Connect<'_>, user: Option<&str>) -> Option<Rc<Rights>> {
+    /// What the rows for all protocols, or an auth server, let a client do.
+    fn grant_of(&mut self, key: ConnKey, connect: &Connect<'_>, user: Option<&str>) -> Option<Rc<Grant>> {
+        if self.asks_servers() {
+            return self.granted(key);
+        }
         let (access, name) = (self.access.as_mut()?, user.unwrap_or_default());
         let by_token = access.of_token(connect.password.unwrap_or_default());
         let by_token = by_token.filter(|rights| *rights.identity == *name).cloned();
-        Some(by_token.unwrap_or_else(|| access.of_user(name)))
+        Some(Rc::new(Grant::of(by_token.unwrap_or_else(|| access.of_user(name)))))
+    }
+
+    fn granted(&self, key: ConnKey) -> Option<Rc<Grant>> {
+        self.conns.get(key)?.auth.as_ref()?.grant.clone()
+    }
+
+    fn refusal_of_nobody(&self) -> (Reason, String) {
+        match self.asks_servers() {
+            true => (Reason::NOT_AUTHORIZED, "no auth server grants anything to the client".into()),
+            false => (Reason::BAD_USER_OR_PASSWORD, NOBODY.into()),
+        }
     }
 
     /// Why a CONNECT that is sound is refused, if it is.

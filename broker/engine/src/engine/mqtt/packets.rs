@@ -88,11 +88,13 @@ impl Engine {
         let mut at = 0;
         while let Some(len) = self.next_packet(key, &bytes[at..], bound) {
             self.work.note(1);
-            self.mqtt.counters.packets_in += 1;
             let publishes = self.turn.publishes.len();
             let stamp = stamps.at(at + len);
-            match self.run_packet(key, &bytes[at..], stamp, now) {
-                Ok(()) => at += len,
+            let ran = self.run_packet(key, &bytes[at..], stamp, now);
+            self.mqtt.counters.packets_in += u64::from(ran != Ok(false));
+            match ran {
+                Ok(true) => at += len,
+                Ok(false) => break,
                 Err(fault) => {
                     self.refuse_packet(key, fault);
                     break;
@@ -137,14 +139,19 @@ impl Engine {
         self.config.max_msg_size as usize + BESIDES_PAYLOAD
     }
 
-    fn run_packet(&mut self, key: ConnKey, bytes: &[u8], stamp: Nanos, now: Nanos) -> Result<(), Fault> {
-        let Some(mqtt) = self.mqtt_client(key) else { return Ok(()) };
+    /// False: it runs when an auth server has answered.
+    fn run_packet(&mut self, key: ConnKey, bytes: &[u8], stamp: Nanos, now: Nanos) -> Result<bool, Fault> {
+        let Some(mqtt) = self.mqtt_client(key) else { return Ok(true) };
         let (version, session, is_connected) = (mqtt.version, mqtt.session, mqtt.is_connected);
         let header = header(bytes, is_connected.then_some(version), usize::MAX)?.ok_or(FIRST)?;
         if header.is_connect() == is_connected {
             return Err(FIRST);
         }
-        match (decode(bytes, header, version)?, session) {
+        let packet = decode(bytes, header, version)?;
+        if !self.is_answered_for(key, &packet, now) {
+            return Ok(false);
+        }
+        match (packet, session) {
             (Packet::Connect(connect), _) => self.connect(key, &connect, now),
             (Packet::Publish(publish), Some(session)) => self.take_publish(key, session, publish, stamp, now),
             (Packet::Ack(ack), Some(session)) if ack.kind == AckKind::Pubrel => {
@@ -163,7 +170,8 @@ impl Engine {
             }
             (Packet::Disconnect(disconnect), Some(session)) => self.disconnect(key, session, &disconnect, now),
             (_, None) => Ok(()), // it has ended meanwhile
-        }
+        }?;
+        Ok(true)
     }
 
     pub(crate) fn mqtt_client(&self, key: ConnKey) -> Option<&MqttClient> {

@@ -1,9 +1,11 @@
 //! Who may connect, publish and subscribe; and the port inside TLS.
 
 use crate::config::{AccessAction, ClientAuth, Config, MqttIdentity, MqttRule, MqttUser, TlsRequired};
+use crate::event::Event;
 use crate::harness::pair::Pair;
 use crate::protocol::mqtt::version::Version;
-use crate::tests::mqtt::client::{Client, connect, packet, publish_5, text};
+use crate::tests::mqtt::client::{Client, connect, packet, publish_5, subscribe, text};
+use crate::time::NS_PER_S as S;
 use crate::transport::testing::{self, Client as TlsClient, TLS13, tls_config};
 
 fn rule(user: Option<&str>, action: AccessAction, pattern: &str) -> MqttRule {
@@ -81,4 +83,144 @@ fn a_client_inside_tls_is_known_by_its_certificate() {
     assert_eq!((connack[0], connack[3]), (0x20, 0));
     assert_eq!(ask(&publish_5("own", 1, 5, "x")), [0x40, 3, 0, 5, 0x10]);
     assert_eq!(ask(&publish_5("other", 1, 6, "x")), [0x40, 3, 0, 6, 0x87]);
+}
+
+/// What an auth server grants to eva for 30 s.
+const GRANT: &str = r#"{"ttl":30,"identity":"eva","authorizations":[
+    {"topic":"^open","channels":["^mqtt$","^g$"],"permissions":["subscribe"]},
+    {"topic":"^open","channels":["^$"],"permissions":["publish"]}]}"#;
+
+fn asking() -> Pair {
+    Pair::with(Config { auth_required: true, ..Config::default() })
+}
+
+/// Who asks for an authorization: its connection, secret in base64, user name, client id.
+fn asked(pair: &mut Pair) -> Vec<(u64, [String; 3])> {
+    let who = |event| match event {
+        Event::AuthAsked { connection, secret, username, client_id, .. } => {
+            Some((connection, [secret, username, client_id]))
+        }
+        _ => None,
+    };
+    pair.engine.poll_events().into_iter().filter_map(who).collect()
+}
+
+/// Sends what has to wait for an auth server, and then its answer; gives all packets that come.
+fn ask_with(pair: &mut Pair, client: &mut Client, bytes: &[u8], answer: Option<&str>) -> Vec<Vec<u8>> {
+    pair.send(client.key, bytes);
+    pair.turn();
+    let asked = asked(pair);
+    assert_eq!((asked.len(), client.take(pair).len()), (1, 0), "{asked:?}");
+    let _reason = pair.engine.set_authorization(asked[0].0, answer.map(str::as_bytes), pair.now);
+    pair.turn();
+    client.take(pair)
+}
+
+/// A client that may publish to and read names that begin with `open`.
+pub fn granted(pair: &mut Pair, id: &str) -> Client {
+    let mut client = Client::accept(pair);
+    let answers = ask_with(pair, &mut client, &connect_as(id, "any", "secret"), Some(GRANT));
+    assert!(matches!(&answers[..], [connack] if connack[0] == 0x20 && connack[3] == 0), "{answers:02x?}");
+    client
+}
+
+#[test]
+fn an_auth_server_is_asked_who_a_client_is_and_what_comes_behind_connect_waits() {
+    let mut pair = asking();
+    let mut client = Client::accept(&mut pair);
+    pair.send(client.key, [connect_as("c", "any", "secret"), publish_5("open.1", 1, 5, "x")].concat());
+    pair.turn();
+    let asked = asked(&mut pair);
+    let [(connection, who)] = &asked[..] else { panic!("{asked:?}") };
+    assert_eq!(who, &["c2VjcmV0", "any", "c"]);
+    pair.advance(20 * S); // longer than a client may take to its CONNECT
+    assert!(client.take(&mut pair).is_empty() && !client.has_ended(&pair));
+    assert_eq!(pair.engine.set_authorization(*connection, Some(GRANT.as_bytes()), pair.now), Ok(()));
+    pair.turn();
+    let answers = client.take(&mut pair);
+    assert_eq!((answers[0][3], &answers[1][..]), (0, &[0x40, 3, 0, 5, 0x10][..]));
+    assert_eq!(pair.engine.mqtt.counters.packets_in, 2, "each is counted once");
+}
+
+#[test]
+fn a_client_that_no_auth_server_grants_anything_is_refused() {
+    let nothing = r#"{"ttl":1,"authorizations":[]}"#;
+    for answer in [None, Some("nonsense"), Some(r#"{"ttl":0,"authorizations":[]}"#), Some(nothing)] {
+        let mut pair = asking();
+        let mut client = Client::accept(&mut pair);
+        let behind = [connect_as("c", "eva", "secret"), publish_5("open.1", 1, 5, "x")].concat();
+        let answers = ask_with(&mut pair, &mut client, &behind, answer);
+        assert!(matches!(&answers[..], [connack] if connack[3] == 0x87), "{answer:?} {answers:02x?}");
+        assert!(client.has_ended(&pair));
+        let mut older = Client::accept(&mut pair);
+        let answers = ask_with(&mut pair, &mut older, &connect(Version::V3_1_1, "d", true, &[]), answer);
+        assert_eq!(answers, [[0x20, 2, 0, 5]]);
+        assert_eq!((pair.engine.mqtt.counters.denied, pair.engine.mqtt.sessions.len()), (2, 0));
+    }
+}
+
+#[test]
+fn a_client_may_what_the_auth_server_grants_and_deliveries_are_checked() {
+    let mut pair = asking();
+    let (mut client, mut other) = (granted(&mut pair, "client"), granted(&mut pair, "other"));
+    assert_eq!(other.ask(&mut pair, &publish_5("closed", 1, 5, "x"))[4], 0x87);
+    for (filter, code) in [("closed", 0x80), ("$share/h/open.1", 0x80), ("$share/g/#", 0x80), ("#", 0), ("open.2", 0)] {
+        assert_eq!(client.subscribe(&mut pair, filter, 0), code, "{filter}");
+    }
+    assert_eq!(other.subscribe(&mut pair, "$share/g/open.2", 0), 0);
+    other.publish_5(&mut pair, "open.2", 0, 0, "x");
+    pair.publish("closed", "by NSQ");
+    assert_eq!(client.messages(&mut pair), [("open.2".to_owned(), "x".to_owned())]);
+    assert_eq!(other.messages(&mut pair), [("open.2".to_owned(), "x".to_owned())]);
+}
+
+#[test]
+fn a_will_that_the_auth_server_does_not_grant_is_refused() {
+    let mut pair = asking();
+    for (topic, code) in [("open.1", 0), ("closed", 0x87)] {
+        let front = [&text("MQTT")[..], &[5, 0xc6, 0, 60, 0]].concat();
+        let will = [&[0][..], &text(topic), &text("bye")].concat();
+        let bytes = packet(0x10, &[front, text(topic), will, text("any"), text("secret")].concat());
+        let mut client = Client::accept(&mut pair);
+        assert_eq!(ask_with(&mut pair, &mut client, &bytes, Some(GRANT))[0][3], code, "{topic}");
+    }
+}
+
+#[test]
+fn after_its_time_an_authorization_is_asked_for_again_before_the_next_publish_or_subscribe() {
+    for bytes in [publish_5("open.1", 1, 5, "x"), subscribe("open.1", 0)] {
+        let mut pair = asking();
+        let mut client = granted(&mut pair, "client");
+        pair.advance(29 * S);
+        client.ask(&mut pair, &bytes);
+        pair.advance(2 * S);
+        assert_eq!(client.ask(&mut pair, &[0xc0, 0]), [0xd0, 0], "a PINGREQ needs no permission");
+        assert!(asked(&mut pair).is_empty());
+        let answers = ask_with(&mut pair, &mut client, &[&bytes[..], &bytes].concat(), Some(GRANT));
+        assert!(answers.len() == 2 && answers.iter().all(|answer| *answer.last().expect("a code") < 0x80));
+        pair.advance(31 * S);
+        let revoked = GRANT.replace("^open", "^other");
+        let answers = ask_with(&mut pair, &mut client, &bytes, Some(&revoked));
+        assert!(*answers[0].last().expect("a code") >= 0x80 && !client.has_ended(&pair), "{answers:02x?}");
+        pair.advance(31 * S);
+        let answers = ask_with(&mut pair, &mut client, &bytes, None);
+        assert_eq!((answers[0][0], answers[0][2]), (0xe0, 0x87), "nothing is acknowledged and dropped");
+        assert!(client.has_ended(&pair));
+    }
+}
+
+#[test]
+fn a_client_is_known_as_who_the_auth_server_says() {
+    let config = Config {
+        auth_required: true,
+        mqtt_identity: MqttIdentity::Username,
+        mqtt_access: Some(vec![rule(Some("eva"), AccessAction::Write, "open.1")]),
+        ..Config::default()
+    };
+    let mut pair = Pair::with(config);
+    let mut client = granted(&mut pair, "client");
+    assert_eq!(client.ask(&mut pair, &publish_5("open.1", 1, 5, "x"))[4], 0x10, "both allow it");
+    assert_eq!(client.ask(&mut pair, &publish_5("open.2", 1, 5, "x"))[4], 0x87, "the access file does not");
+    let publisher = pair.engine.conns.get(client.key).and_then(|conn| conn.identity().client_id.clone());
+    assert_eq!(publisher.as_deref(), Some("eva"));
 }

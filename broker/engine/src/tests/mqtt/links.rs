@@ -11,6 +11,7 @@ use crate::mqtt::managed_names::V3Excess;
 use crate::protocol::link_frames::{Opening, RETAINED_TOPIC};
 use crate::protocol::mqtt::version::Version;
 use crate::queueing::link_interest::LinkInterest;
+use crate::tests::mqtt::access::granted;
 use crate::tests::mqtt::client::{Client, packet, publish_5, text};
 use crate::tests::topic_access::{config, mqtt_connect};
 
@@ -454,8 +455,9 @@ fn a_link_that_has_shown_its_key_needs_no_auth() {
     let mut brokers = Brokers::of(Pair::with(config), Pair::new());
     let mut heard = Client::new(&mut brokers.b, "subscriber");
     heard.subscribe(&mut brokers.b, "#", 1);
+    let mut publisher = granted(&mut brokers.a, "publisher");
     brokers.open("default");
-    say_once(&mut brokers.a, "n", b"x");
+    publisher.publish_5(&mut brokers.a, "open.n", 1, 1, "x");
     assert_eq!(brokers.said(&mut heard), ["x"]);
 }
 
