@@ -202,3 +202,20 @@ fn a_member_of_a_group_that_may_not_read_any_more_gets_nothing_of_it() {
     }
     assert_eq!((cars.messages(&mut pair).len(), ann.messages(&mut pair).len()), (0, 2));
 }
+
+#[test]
+fn a_consumer_that_may_not_read_any_more_is_ended() {
+    let mut pair = Pair::with(config());
+    let consumers = ["c", "o"].map(|secret| auth(&mut pair, secret).0);
+    for key in consumers {
+        assert_eq!(pair.ask(key, b"SUB news c\n"), [ok()]);
+        pair.send(key, b"RDY 9\n");
+    }
+    pair.engine.set_topic_rules(rules(&[(AccessAction::Write, "lanes")], &[("cars", "c"), ("ann", "o")]));
+    let (ann, _) = auth(&mut pair, "o");
+    for _ in 0..2 {
+        assert_eq!(pair.ask(ann, pub_("news", "x")), [ok()]);
+    }
+    assert_eq!(pair.take(consumers[0]), [error(r#"E_UNAUTHORIZED AUTH failed for SUB on "news" "c""#)]);
+    assert_eq!((pair.ended.contains(&consumers[0]), pair.bodies(consumers[1]).len()), (true, 2));
+}

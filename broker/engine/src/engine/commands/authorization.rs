@@ -62,9 +62,21 @@ impl Engine {
         Ok(())
     }
 
-    /// Other rows and tokens of who may do what, at once for all who are connected.
+    /// Other rows and tokens of who may do what, at once for all who are connected: consumers that may not be one any
+    /// more are ended.
     pub fn set_topic_rules(&mut self, rules: TopicRules) {
         self.access.get_or_insert_default().replace(rules);
+        let mut denied = Vec::new();
+        for (key, conn) in &self.conns {
+            let channel = conn.subscription.as_ref().and_then(|sub| self.channels.get(sub.channel));
+            let topic = channel.and_then(|channel| self.topics.get(channel.topic));
+            let grant = conn.auth.as_ref().and_then(|auth| auth.grant.as_ref());
+            let (Some(channel), Some(topic), Some(grant)) = (channel, topic, grant) else { continue };
+            if !grant.allows(Permission::Subscribe, &topic.name, &channel.name) {
+                denied.push((key, unauthorized("SUB", &topic.name, &channel.name)));
+            }
+        }
+        denied.into_iter().for_each(|(key, error)| self.refuse(key, error));
     }
 
     fn ask_for_authorization(&mut self, key: ConnKey) {
@@ -96,8 +108,7 @@ impl Engine {
         if grant.allows(permission, topic, channel) {
             return Ok(true);
         }
-        let (topic, channel) = (quoted(topic.as_bytes()), quoted(channel.as_bytes()));
-        Err(WireError::new(errors::E_UNAUTHORIZED, format!("AUTH failed for {name} on {topic} {channel}")))
+        Err(unauthorized(name, topic, channel))
     }
 
     /// Whether auth servers are asked for clients.
@@ -182,4 +193,9 @@ impl Engine {
         self.resume(key, now);
         Ok(())
     }
+}
+
+fn unauthorized(command: &str, topic: &str, channel: &str) -> WireError {
+    let (topic, channel) = (quoted(topic.as_bytes()), quoted(channel.as_bytes()));
+    WireError::new(errors::E_UNAUTHORIZED, format!("AUTH failed for {command} on {topic} {channel}"))
 }
