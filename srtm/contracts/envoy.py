@@ -2,14 +2,17 @@
 
 A descriptor's subject is its keys, ``=``, and its values, each joined by ``|``: ``remote_address=10.0.0.1``, or
 ``path|remote_address=/login|10.0.0.1``. So a pattern such as ``path|remote_address=/login|*`` fits descriptors with
-exactly these keys. In keys and values ``%``, ``|`` and in keys ``=`` are percent-encoded.
+exactly these keys. In keys and values ``%``, ``|`` and in keys ``=`` are percent-encoded. One that is longer than a
+subject may be ends with a digest instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import NamedTuple
 
+from srtm.contracts.contract import LONGEST_SUBJECT
 from srtm.contracts.policy import Concurrency, Log, Policy, Window
 from srtm.units import MICRO
 
@@ -33,8 +36,21 @@ def subject_of(entries: Entries) -> str:
     """Return the subject of a descriptor."""
     if len(entries) == 1:  # most are, and seldom need the encoding
         key, value = entries[0]
-        return f"{encoded(key, '=')}={encoded(value)}"
-    return f"{'|'.join(encoded(key, '=') for key, _ in entries)}={'|'.join(encoded(value) for _, value in entries)}"
+        return _fitting(f"{encoded(key, '=')}={encoded(value)}")
+    keys = "|".join(encoded(key, "=") for key, _ in entries)
+    return _fitting(f"{keys}={'|'.join(encoded(value) for _, value in entries)}")
+
+
+def _fitting(subject: str) -> str:
+    """``subject``, or its beginning and a digest if it is too long: were it refused, whoever sends a long header had no
+    limit, because gateways let pass what is answered with an error."""
+    if len(subject) <= LONGEST_SUBJECT // 4:  # characters of 4 bytes at most
+        return subject
+    content = subject.encode()
+    if len(content) <= LONGEST_SUBJECT:
+        return subject
+    digest = f"|{blake2b(content, digest_size=16).hexdigest()}"
+    return content[: LONGEST_SUBJECT - len(digest)].decode(errors="ignore") + digest
 
 
 def encoded(text: str, also: str = "") -> str:

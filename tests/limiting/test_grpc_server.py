@@ -116,7 +116,8 @@ async def test_the_stock_client_is_answered(tmp_path: Path, clients: Callable[..
         assert [each.statuses[0].limit_remaining for each in said] == [2, 1, 0, 0]
         assert {each.key for each in said[3].response_headers_to_add} >= {"RateLimit", "Retry-After"}
         assert said[3].statuses[0].current_limit.name == "burst"
-        assert [(await call(asked("10.0.0.2", 2))).overall_code for _ in range(2)] == [OK, OVER_LIMIT]
+        for name in ("10.0.0.2", "x" * 2_000):  # whoever sends a long header is limited too
+            assert [(await call(asked(name, 2))).overall_code for _ in range(2)] == [OK, OVER_LIMIT]
         assert (await call(request("edge", {"other": "key"}))).overall_code == OK
 
 
@@ -130,7 +131,6 @@ async def test_what_cannot_be_asked_has_a_status_and_a_text(tmp_path: Path, clie
             return [
                 code_of(lambda: client.should_rate_limit(request("nobody", {"a": "b"}))),
                 code_of(lambda: client.should_rate_limit(request("", {"a": "b"}))),
-                code_of(lambda: client.should_rate_limit(asked("x" * 2_000))),
                 code_of(lambda: client.should_rate_limit(asked("x" * 65_536))),
                 code_of(lambda: client.method("/package.Service/Method")(other, timeout=20)),
                 code_of(lambda: client.should_rate_limit(asked("1" * 600), compression=grpc.Compression.Gzip)),
@@ -141,14 +141,12 @@ async def test_what_cannot_be_asked_has_a_status_and_a_text(tmp_path: Path, clie
         assert [code for code, _ in said] == [
             grpc.StatusCode.NOT_FOUND,
             grpc.StatusCode.INVALID_ARGUMENT,
-            grpc.StatusCode.INVALID_ARGUMENT,
             grpc.StatusCode.RESOURCE_EXHAUSTED,
             grpc.StatusCode.UNIMPLEMENTED,
             grpc.StatusCode.UNIMPLEMENTED,
             grpc.StatusCode.NOT_FOUND,
         ]
         assert said[0][1] == "domain 'nobody' is not known here"
-        assert "1024 bytes" in said[2][1]
         good = await trio.to_thread.run_sync(client.should_rate_limit, asked())
         assert good.overall_code == OK
 

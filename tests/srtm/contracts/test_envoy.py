@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srtm.contracts.contract import read_contract
+from srtm.contracts.contract import LONGEST_SUBJECT, read_contract
 from srtm.contracts.envoy import rate_limit_of, subject_of
+from srtm.limiting.limiter import checked_subject
 
 
 def test_a_descriptor_is_its_keys_and_its_values() -> None:
@@ -44,3 +45,12 @@ def test_two_descriptors_are_never_one_subject(one: list[tuple[str, str]], other
 def test_a_policy_is_said_in_units(policy: dict[str, object], said: tuple[int, str]) -> None:
     document = {"namespace": "n", "subject": "*", "policies": [{"name": "p", **policy}]}
     assert rate_limit_of(read_contract(document).policies[0]) == said
+
+
+@pytest.mark.parametrize("letter", ["x", "ü", "🙂"])
+def test_a_long_value_has_a_subject_of_its_own_that_is_not_too_long(letter: str) -> None:
+    most = (LONGEST_SUBJECT - len("user=")) // len(letter.encode())
+    assert subject_of([("user", letter * most)]) == "user=" + letter * most
+    long = [subject_of([("user", letter * (most + 1) + end)]) for end in ("", "1", "2")]
+    assert len(set(long)) == 3
+    assert all(checked_subject(subject).startswith(f"user={letter * 50}") for subject in long)
