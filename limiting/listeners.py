@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
+from srtm.log import Log
 from srtm.net.address import format_address
 from srtm.web.serving import bound
 
@@ -54,6 +55,8 @@ class Door:
             secured = await self._secured(stream)
             if secured is not None:
                 await self._serve(secured)
+        except Exception as error:  # noqa: BLE001 - a bug must cost one connection, not the service
+            Log("limit").failure("a connection failed because of a bug", listener=self._option, error=repr(error))
         finally:
             self.connections -= 1
             await trio.aclose_forcefully(stream)

@@ -284,3 +284,15 @@ async def test_a_call_that_waits_for_another_node_stops_no_other(autojump_clock:
     (quick, at), (slow, later) = ended
     assert (quick, slow) == (3, 1)
     assert later - at == 1
+
+
+async def test_a_bug_costs_one_connection_and_is_logged(capsys: pytest.CaptureFixture[str]) -> None:
+    async def broken(_stream: trio.abc.Stream) -> None:
+        raise KeyError("nobody thought of it")
+
+    door = Door("grpc_address", 2, broken)
+    for _ in range(3):
+        ours, theirs = memory_stream_pair()
+        await door.admit(theirs)
+        assert await ours.receive_some() == b""
+    assert capsys.readouterr().err.count("because of a bug") == 3
