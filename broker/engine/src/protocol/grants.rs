@@ -194,7 +194,8 @@ impl Grant {
             return known.allowed;
         }
         let allowed = rules.iter().any(|rule| rule.allows(permission, topic, channel, patterns));
-        if codec::name(topic.as_bytes()).is_some() {
+        let is_short = |name: &str| name.is_empty() || codec::name(name.as_bytes()).is_some(); // MQTT's may be long
+        if is_short(topic) && is_short(channel) {
             if known.len() == MAX_REMEMBERED {
                 known.clear();
             }
