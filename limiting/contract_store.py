@@ -111,6 +111,7 @@ class ContractStore:
         known = self._kept.get(contract.key)
         self._check_tag(known, expected)
         if known is None or known.contract != contract:
+            self._decisions.check_served(contract)
             self.put_all([contract])
         elif self._all.get(contract.key) is not known:  # a submission has not come to it yet
             self._enforce(known)
@@ -118,10 +119,9 @@ class ContractStore:
 
     def put_all(self, contracts: Iterable[Contract]) -> None:
         """Put several in force and keep them: all, or none if one cannot be. Raises BadInput, Unavailable."""
-        changed = {each.key: each for each in contracts if self._changes(each)}
-        for contract in changed.values():
-            self._decisions.check_served(contract)
-        made = [_versioned(contract, self._version + 1) for contract in changed.values()]
+        served = [self._served(place, each) for place, each in enumerate(contracts) if self._changes(each)]
+        changed = {each.contract.key: each for each in served}
+        made = [each._replace(version=self._version + 1) for each in changed.values()]
         self._keep(made)
         for versioned in made:
             self._enforce(versioned)
@@ -133,7 +133,8 @@ class ContractStore:
         """
         wanted = list(contracts)
         async with self._submitting:
-            made = await in_portions(self._served(each) for each in wanted if self._changes(each))
+            numbered = enumerate(wanted)
+            made = await in_portions(self._served(place, each) for place, each in numbered if self._changes(each))
             if made:
                 await self._keep_apart(made)
         kept = [self._kept[contract.key] for contract in wanted]
@@ -148,8 +149,11 @@ class ContractStore:
         known = self._kept.get(contract.key)
         return known is None or known.contract != contract
 
-    def _served(self, contract: Contract) -> Versioned:
-        self._decisions.check_served(contract)
+    def _served(self, place: int, contract: Contract) -> Versioned:
+        try:
+            self._decisions.check_served(contract)
+        except BadInput as error:
+            raise BadInput(f"contracts[{place}].{error.field}", error.value, error.rule) from None
         return _versioned(contract, 0)
 
     def _keep(self, made: Collection[Versioned]) -> None:

@@ -156,3 +156,15 @@ async def test_a_submission_that_cannot_be_served_or_kept_changes_nothing(tmp_pa
     with pytest.raises(Unavailable, match="cannot be kept"):
         await store.submit([contract()])
     assert store.all() == []
+
+
+async def test_a_contract_that_is_not_served_here_is_named_by_its_place() -> None:
+    store = ContractStore(Decisions(Limiter()))
+    several = [contract(), contract(pattern="user:*", mode="exact")]
+    with pytest.raises(BadInput, match=r"^contracts\[1\]\.mode: 'exact': must be \"local\""):
+        store.put_all(several)
+    with pytest.raises(BadInput, match=r"^contracts\[1\]\.mode: 'exact'"):
+        await store.submit(several)
+    with pytest.raises(BadInput, match=r"^mode: 'exact'"):
+        store.put(several[1])
+    assert store.all() == []
