@@ -312,7 +312,7 @@ def _show_heaviest(found: Json, console: Console) -> None:
     title = f"{found['in_memory']:,} subjects of {found['namespace']} in memory"
     console.print(table(title, ["subject", "checks", "at most too many"], rows))
     if not rows:
-        console.print("one check in 16 is looked at, since the contract was put in force: none yet")
+        console.print("one check in 16 is looked at: none yet")
 
 
 def _show_contracts(found: list[Json], console: Console) -> None:
