@@ -55,10 +55,12 @@ class Scene:
             name="b1",
             tcp_address="127.0.0.1:0",
             http_address="127.0.0.1:0",
+            mqtt_address="127.0.0.1:0",
             data_path=str(tmp_path),
             auth_http_addresses=(await serve_http(self.nursery, self.answer),),
         )
-        self.tcp = (await self.nursery.start(service.serve, config)).tcp
+        bound = await self.nursery.start(service.serve, config)
+        self.tcp, self.mqtt = bound.tcp, bound.mqtt
 
     async def connect(self):
         client = Client(await trio.open_tcp_stream(*parse_address("tcp", self.tcp)))
@@ -107,6 +109,35 @@ async def test_a_slow_server_keeps_only_those_waiting_that_asked_it(scene):
     assert await slow.next() == OK
     for client in (slow, quick):
         await client.stream.aclose()
+
+
+def mqtt_text(text):
+    return len(text).to_bytes(2, "big") + text
+
+
+def mqtt_packet(kind, *parts):
+    rest = b"".join(parts)
+    return bytes([kind, len(rest)]) + rest
+
+
+@pytest.mark.parametrize(("password", "code"), [(b"right", 0), (b"wrong", 0x87)])
+async def test_an_mqtt_client_may_do_what_the_server_grants_to_its_password(scene, password, code):
+    stream = await trio.open_tcp_stream(*parse_address("mqtt", scene.mqtt))
+
+    async def ask(*packet):
+        await stream.send_all(mqtt_packet(*packet))
+        with trio.fail_after(5):
+            answer = await stream.receive_some()
+        while len(answer) < 2 + answer[1]:
+            answer += await stream.receive_some()
+        return answer
+
+    names = map(mqtt_text, (b"sensor", b"any", password))
+    assert (await ask(0x10, mqtt_text(b"MQTT"), b"\x05\xc2\0\x3c\0", *names))[3] == code
+    if code == 0:
+        for name, reason in ((b"mine.1", 0x10), (b"yours", 0x87)):
+            assert (await ask(0x32, mqtt_text(name), b"\0\x05\0x"))[4] == reason
+    await stream.aclose()
 
 
 async def test_rows_of_a_file_say_which_token_may_do_what(nursery, tmp_path):
