@@ -47,7 +47,7 @@ class _Topic(Schema):
 
 class _Document(Schema):
     protocol: Literal["nsq", "nats", "mqtt", "redis"] | None = None
-    qos: Literal[0, 1] = 0
+    qos: Literal[0, 1, 2] = 0
     address: str | None = None
     start: Literal["srtm", "nsqd", "nats", "mosquitto", "redis"] | None = None
     duration_s: Annotated[float, Field(ge=0.001, le=86_400)] | None = None

@@ -114,15 +114,19 @@ async def mqtt(peer, stream, qos):
             assert rest[-1] == qos
             await peer.send(stream, b"\x90\3" + rest[:2] + bytes([qos]))
             peer.subscribers[stream] = trio.Lock()
-        elif kind == 0x40:
+        elif kind == (0x70 if qos == 2 else 0x40):
             peer.acknowledged += 1
+        elif kind == 0x50:
+            await peer.send(stream, b"\x62\2" + rest)
+        elif kind == 0x62:
+            await peer.send(stream, b"\x70\2" + rest)
         else:
             assert kind == 0x30 | qos << 1
             topic_ends = 2 + struct.unpack_from(">H", rest)[0]
-            body = rest[topic_ends + 2 * qos :]
+            body = rest[topic_ends + (2 if qos else 0) :]
             await peer.deliver(body, bytes([kind]) + length(len(rest)) + rest)
             if qos:
-                await peer.send(stream, b"\x40\2" + rest[topic_ends : topic_ends + 2])
+                await peer.send(stream, bytes([0x30 + 0x10 * qos, 2]) + rest[topic_ends : topic_ends + 2])
 
 
 async def packet(source):
@@ -139,7 +143,7 @@ def length(count):
     return bytes([count]) if count < 0x80 else bytes([0x80 | count & 0x7F, count >> 7])
 
 
-SPEAK = {("nats", 0): nats, ("redis", 0): redis, **{("mqtt", qos): partial(mqtt, qos=qos) for qos in (0, 1)}}
+SPEAK = {("nats", 0): nats, ("redis", 0): redis, **{("mqtt", qos): partial(mqtt, qos=qos) for qos in (0, 1, 2)}}
 
 
 @asynccontextmanager

@@ -56,7 +56,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     mpub: bool = True  # a batch goes as one MPUB; false: as PUBs in one write
     keep_each: bool = False  # the result names instant and latency of each message
     protocol: str = "nsq"  # "nsq" | "nats" | "mqtt" (3.1.1) | "redis" (Pub/Sub); of all targets
-    qos: int = 0  # of mqtt: 0 | 1
+    qos: int = 0  # of mqtt: 0 | 1 | 2
     own_names: bool = False  # of mqtt: each publisher's client identifier is its id, and it publishes to TOPIC/ID
 
 

@@ -125,6 +125,9 @@ _AT_MOST_ONCE = "At most once: nothing is kept; neither side acknowledges."
 _CLEAN_AT_LEAST_ONCE = (
     "At least once: both sides acknowledge; kept in memory while the subscriber is connected (clean session)."
 )
+_CLEAN_EXACTLY_ONCE = (
+    "Exactly once: four packets a message on both sides; kept in memory while the subscriber is connected."
+)
 
 ALL: dict[str, Peer] = {
     peer.name: peer
@@ -161,6 +164,8 @@ ALL: dict[str, Peer] = {
         _mosquitto("mosquitto", 0, _AT_MOST_ONCE),
         _our_mqtt("srtm-mqtt-qos1", 1, _CLEAN_AT_LEAST_ONCE),
         _mosquitto("mosquitto-qos1", 1, _CLEAN_AT_LEAST_ONCE),
+        _our_mqtt("srtm-mqtt-qos2", 2, _CLEAN_EXACTLY_ONCE),
+        _mosquitto("mosquitto-qos2", 2, _CLEAN_EXACTLY_ONCE),
         Peer(
             name="redis",
             speaks="Redis Pub/Sub, RESP2",

@@ -112,7 +112,7 @@ def test_options_replace_what_the_file_says(folder):
         (("protocol",), "amqp", "protocol", "must be 'nsq', 'nats', 'mqtt' or 'redis'"),
         (("protocol",), "mqtt", "topics[0].subscribers", "must be 1: only NSQ"),
         (("qos",), 1, "qos", "with protocol mqtt"),
-        (("qos",), 2, "qos", "must be 0 or 1"),
+        (("qos",), 3, "qos", "must be 0, 1 or 2"),
         (("address",), None, "address", "must be given, or else start"),
         (("start",), "srtm", "address", "must be given, or else start"),
         (("start",), "kafka", "start", "must be 'srtm', 'nsqd', 'nats', 'mosquitto' or 'redis'"),

@@ -2,7 +2,8 @@
 //! length of the rest, the rest.
 //!
 //! Clean sessions, no keep-alive. Publications and the subscription have the plan's quality of service: with 0 a
-//! publish has no answer and a message gets none; with 1 both are acknowledged, in order [4.6.0-2].
+//! publish has no answer and a message gets none; with 1 both are acknowledged, in order [4.6.0-2]. With 2 a publish is
+//! taken at its PUBCOMP, and a message counts at its PUBLISH.
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
@@ -18,6 +19,11 @@ const CONNECT: u8 = 0x10;
 const CONNACK: u8 = 0x20;
 const PUBLISH: u8 = 0x30;
 const PUBACK: u8 = 0x40;
+const PUBREC: u8 = 0x50;
+/// Its lower half must be 2 [3.6.1-1].
+const PUBREL: u8 = 0x62;
+const RELEASED: u8 = PUBREL & 0xf0;
+const PUBCOMP: u8 = 0x70;
 /// Its lower half must be 2 [3.8.1-1].
 const SUBSCRIBE: u8 = 0x82;
 const SUBACK: u8 = 0x90;
@@ -72,7 +78,7 @@ impl<'a> Driver<'a> for Mqtt<'a> {
 
     fn publish(&mut self, format: &BodyFormat, first: Stamp, _one: u32, out: &mut Vec<u8>) {
         out.push(PUBLISH | self.qos << 1);
-        length(2 + self.topic.len() + 2 * usize::from(self.qos) + format.size(), out);
+        length(2 + self.topic.len() + if self.qos > 0 { 2 } else { 0 } + format.size(), out);
         string(&self.topic, out);
         if self.qos > 0 {
             self.packet_id = self.packet_id.checked_add(1).unwrap_or(1);
@@ -85,7 +91,16 @@ impl<'a> Driver<'a> for Mqtt<'a> {
         let Some((kind, rest, whole)) = packet(bytes)? else { return Ok(None) };
         let event = match (kind & 0xf0, rest) {
             (PUBLISH, _) => message(kind, rest, out)?,
-            (PUBACK, [_, _]) => Event::Taken,
+            (PUBACK, [_, _]) if self.qos == 1 => Event::Taken,
+            (PUBREC, &[high, low]) if self.qos == 2 => {
+                out.extend_from_slice(&[PUBREL, 2, high, low]);
+                Event::Nothing
+            }
+            (PUBCOMP, [_, _]) if self.qos == 2 => Event::Taken,
+            (RELEASED, &[high, low]) if self.qos == 2 => {
+                out.extend_from_slice(&[PUBCOMP, 2, high, low]);
+                Event::Nothing
+            }
             (CONNACK, [_, 0]) => self.connected(out),
             (CONNACK, [_, code]) => {
                 return Err(io::Error::other(format!("the broker refuses the connection with code {code}")));
@@ -140,16 +155,16 @@ fn too_large(rest: usize) -> io::Error {
     broken(format!("a packet of {rest} bytes"))
 }
 
-/// A PUBLISH: topic, with quality of service 1 a number to answer with, body.
+/// A PUBLISH: topic, with quality of service 1 or 2 a number to answer with, body.
 fn message<'b>(kind: u8, rest: &'b [u8], out: &mut Vec<u8>) -> io::Result<Event<'b>> {
     let cut = || broken("a PUBLISH that ends in its head");
     let (topic_length, rest) = rest.split_first_chunk::<2>().ok_or_else(cut)?;
     let (_topic, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes(*topic_length))).ok_or_else(cut)?;
     match (kind >> 1) & 3 {
         0 => Ok(Event::Message(rest)),
-        1 => {
+        qos @ 1..=2 => {
             let (packet_id, body) = rest.split_first_chunk::<2>().ok_or_else(cut)?;
-            out.extend_from_slice(&[PUBACK, 2]);
+            out.extend_from_slice(&[if qos == 1 { PUBACK } else { PUBREC }, 2]);
             out.extend_from_slice(packet_id);
             Ok(Event::Message(body))
         }
@@ -236,6 +251,23 @@ mod tests {
     }
 
     #[test]
+    fn with_quality_of_service_2_a_publish_is_taken_when_it_is_complete_and_a_message_comes_once() {
+        let (first, plan) = (body(), plan("mqtt", 2));
+        let mut driver = publisher::<Mqtt>(&plan);
+        assert_eq!(published(&mut driver), [&b"\x34\x2d\0\x01t\0\x01"[..], &first].concat());
+        let (events, said) = torn(driver, b"\x20\x02\0\0\x50\x02\0\x01\x70\x02\0\x01");
+        assert_eq!(
+            (&events[..], &said[..]),
+            (&["Ready", "Nothing", "Taken"].map(String::from)[..], &b"\x62\x02\0\x01"[..])
+        );
+        let bytes = b"\x90\x03\0\x01\x02\x34\x09\0\x01t\x12\x34body\x62\x02\x12\x34";
+        let (events, said) = torn(subscriber::<Mqtt>(&plan), bytes);
+        assert_eq!(events, ["Ready", "Message body", "Nothing"]);
+        assert_eq!(said, b"\x50\x02\x12\x34\x70\x02\x12\x34");
+        assert!(all_of(&mut publisher::<Mqtt>(&plan), b"\x40\x02\0\x01").is_err(), "a PUBACK is of 1");
+    }
+
+    #[test]
     fn a_long_packet_has_a_long_length() {
         let mut out = Vec::new();
         [0, 127, 128, 16_384].into_iter().for_each(|rest| length(rest, &mut out));
@@ -257,7 +289,8 @@ mod tests {
             b"\x30\x01\0",
             b"\x30\x02\0\x05",
             b"\x32\x04\0\x01t\0",
-            b"\x34\x05\0\x01t\0\x01",
+            b"\x34\x04\0\x01t\0",
+            b"\x36\x05\0\x01t\0\x01",
             b"\x20\x02\0\x05",
             b"\x20\x01\0",
             b"\x90\x03\0\x01\x80",

@@ -10,9 +10,9 @@ const LONGEST_MQTT_ID: usize = 65_535 - 32;
 
 /// Refuses what `plan.protocol` cannot say.
 pub fn check(plan: &Plan) -> Result<(), BadPlan> {
-    let highest = u8::from(plan.protocol == Protocol::Mqtt);
+    let highest = if plan.protocol == Protocol::Mqtt { 2 } else { 0 };
     if plan.qos > highest {
-        return Err(bad("qos", plan.qos, "must be 0 or, with protocol mqtt, 1"));
+        return Err(bad("qos", plan.qos, "must be 0 or, with protocol mqtt, 1 or 2"));
     }
     if plan.own_names && plan.protocol != Protocol::Mqtt {
         return Err(bad("own_names", plan.own_names, "must be false but with protocol mqtt"));
@@ -113,13 +113,13 @@ mod tests {
     }
 
     #[test]
-    fn a_quality_of_service_is_mqtts_and_at_most_1() {
+    fn a_quality_of_service_is_mqtts_and_at_most_2() {
         let with = |protocol: &str, qos: u8| {
             refused(&[(r#"{"topic""#, &format!(r#"{{"protocol": "{protocol}", "qos": {qos}, "topic""#))])
         };
-        assert_eq!((with("mqtt", 0), with("mqtt", 1), with("redis", 0)), (None, None, None));
-        for (protocol, qos) in [("mqtt", 2), ("nsq", 1), ("nats", 1)] {
-            assert_eq!(with(protocol, qos), Some(format!("qos: {qos}: must be 0 or, with protocol mqtt, 1")));
+        assert_eq!((with("mqtt", 0), with("mqtt", 2), with("redis", 0)), (None, None, None));
+        for (protocol, qos) in [("mqtt", 3), ("nsq", 1), ("nats", 1)] {
+            assert_eq!(with(protocol, qos), Some(format!("qos: {qos}: must be 0 or, with protocol mqtt, 1 or 2")));
         }
     }
 }

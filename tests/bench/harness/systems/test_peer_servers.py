@@ -60,9 +60,11 @@ def test_only_those_of_mqtt_are_asked_for_a_quality_of_service_above_0() -> None
         "srtm": ("nsq", 0),
         "srtm-mqtt": ("mqtt", 0),
         "srtm-mqtt-qos1": ("mqtt", 1),
+        "srtm-mqtt-qos2": ("mqtt", 2),
         "nsqd": ("nsq", 0),
         "nats": ("nats", 0),
         "mosquitto": ("mqtt", 0),
         "mosquitto-qos1": ("mqtt", 1),
+        "mosquitto-qos2": ("mqtt", 2),
         "redis": ("redis", 0),
     }
