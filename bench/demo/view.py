@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from bench.data.sensors import read_detectors
 from bench.demo.placement_result import BrokerPart, Side
@@ -21,14 +20,20 @@ from bench.harness.results.plot import (
     draw_places,
     figure,
 )
+from srtm.console.tables import PeopleTable
 
 COLOUR = {"lb": COLOURS[1], "srtm": COLOURS[0]}
 DOCUMENT_COLUMNS = 80
+_UNITS = (
+    "together: the most that fire at one instant; r_l in msg/s, b_l in messages; p99 in ms: "
+    "access delay, and end to end"
+)
 MEANING = {"lb": "spread evenly over all", "srtm": "placed by SRTM"}
 
 
 def show(console: Console, sides: Sequence[Side], promise: Promise) -> None:
     console.print(_placement_table(sides))
+    console.print(_UNITS)
     console.print(_outcome_table(sides, promise))
 
 
@@ -66,23 +71,13 @@ def _places(side: Side) -> Places:
     )
 
 
-def _placement_table(sides: Sequence[Side]) -> Table:
-    drawn = Table(title="Where the publishers went", title_justify="left", header_style="bold")
-    drawn.add_column("")
-    drawn.add_column("broker", no_wrap=True)
-    drawn.add_column("publishers", no_wrap=True, min_width=len("publishers"), justify="right")
-    for column in ("together", "r_l", "b_l", "access p99", "p99"):
-        drawn.add_column(column, justify="right")
-    drawn.caption = (
-        "together: the most that fire at one instant; r_l in msg/s, b_l in messages; p99 in ms: "
-        "access delay, and end to end"
+def _placement_table(sides: Sequence[Side]) -> PeopleTable:
+    return PeopleTable(
+        title="Where the publishers went",
+        columns=("", "broker", "publishers", "together", "r_l", "b_l", "access p99", "p99"),
+        rows=[[side.placement, part.broker, *_part_cells(part)] for side in sides for part in side.parts],
+        left=2,
     )
-    drawn.caption_justify = "left"
-    for side in sides:
-        for part in side.parts:
-            drawn.add_row(side.placement, part.broker, *_part_cells(part))
-        drawn.add_section()
-    return drawn
 
 
 def _part_cells(part: BrokerPart) -> list[str]:
@@ -92,14 +87,13 @@ def _part_cells(part: BrokerPart) -> list[str]:
     return [f"{part.publishers}", f"{part.together}", *numbers]
 
 
-def _outcome_table(sides: Sequence[Side], promise: Promise) -> Table:
-    drawn = Table(title="What came of it", title_justify="left", header_style="bold")
-    drawn.add_column("")
-    for side in sides:
-        drawn.add_column(f"{side.placement} ({side.brokers} brokers)", justify="right")
-    for name, cells in _outcome_rows(sides, promise):
-        drawn.add_row(name, *cells)
-    return drawn
+def _outcome_table(sides: Sequence[Side], promise: Promise) -> PeopleTable:
+    return PeopleTable(
+        title="What came of it",
+        columns=("", *(f"{side.placement} ({side.brokers} brokers)" for side in sides)),
+        rows=[[name, *cells] for name, cells in _outcome_rows(sides, promise)],
+        left=1,
+    )
 
 
 def _outcome_rows(sides: Sequence[Side], promise: Promise) -> list[tuple[str, list[str]]]:
