@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from bench.harness.results.page import Page
 from bench.harness.results.publish import RESULTS, stored_pages, write_page
 from bench.harness.results.sources import commits_since
+from srtm.console.output import people_console
+from srtm.console.tables import PeopleTable
 
 app = typer.Typer()
 
@@ -23,15 +23,12 @@ def bench_results(
 
     Measures nothing: some seconds.
     """
-    table = Table(header_style="bold")
-    for column in ("page", "measured", "commit", "commits since"):
-        table.add_column(column, no_wrap=True)
-    table.add_column("verdict")
-    for name, page in stored_pages(RESULTS):
-        if render:
+    pages = list(stored_pages(RESULTS))
+    if render:
+        for name, page in pages:
             write_page(RESULTS, name, page)
-        table.add_row(name, page.origin.day, page.origin.commit, since(page), page.verdict)
-    Console(highlight=False).print(table)
+    rows = [(name, page.origin.day, page.origin.commit, since(page), page.verdict) for name, page in pages]
+    people_console().print(PeopleTable("", ("page", "measured", "commit", "commits since", "verdict"), rows, left=5))
     return 0
 
 
