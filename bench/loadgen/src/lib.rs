@@ -14,37 +14,25 @@
 //!
 //! Besides (`flood`): closed loops that ask how much a broker carries instead of how long it takes.
 //!
-//! Reading order: `plan` and `fleet` (what is asked), `schedule` (when), `protocol`, `codec` and `body` (bytes),
-//! `publisher`, `subscriber`, `ledger` (who got what), `timeline`, `report` (the result and its verdict), `run`
-//! (threads), `error` and `bad_plan` (what goes wrong). Only `sys` makes unsafe calls.
+//! Reading order: `plan` (what is asked, by whom, when), `protocol` (bytes), `connections`, `publisher`, `subscriber`,
+//! `results` (who got what, and the verdict), `run` (threads), `error` (what goes wrong). Only `sys` makes unsafe calls.
 
-mod answers;
-mod bad_plan;
-mod body;
-mod codec;
+mod connections;
 mod error;
-mod fleet;
 mod flood;
-mod histogram;
 mod job;
-mod ledger;
-mod link;
-mod outbox;
 mod plan;
 mod protocol;
 mod publisher;
-mod report;
-mod retries;
+mod results;
 mod run;
-mod schedule;
 mod shared;
 mod subscriber;
 mod sys;
-mod timeline;
 
-pub use bad_plan::BadPlan;
 pub use error::RunError;
 pub use flood::{Flood, FloodPlan};
 pub use plan::Plan;
-pub use report::RunReport;
+pub use plan::bad_plan::BadPlan;
+pub use results::report::RunReport;
 pub use run::LoadGen;

@@ -12,16 +12,16 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
-use crate::answers::{CONNECTION, ErrorLog};
-use crate::body::{BodyFormat, Stamp};
+use crate::connections::answers::{CONNECTION, ErrorLog};
+use crate::connections::link::{Arrival, Link, State};
+use crate::connections::outbox::{Command, Outbox};
+use crate::connections::retries::Retries;
 use crate::error::RunError;
-use crate::histogram::Latencies;
-use crate::link::{Arrival, Link, State};
-use crate::outbox::{Command, Outbox};
 use crate::plan::Plan;
+use crate::plan::schedule::Schedule;
+use crate::protocol::body::{BodyFormat, Stamp};
 use crate::protocol::{Driver, Event, Role};
-use crate::retries::Retries;
-use crate::schedule::Schedule;
+use crate::results::histogram::Latencies;
 use crate::shared::{Phase, Shared};
 use crate::sys::{self, EVENTS_A_WAIT, Poller};
 

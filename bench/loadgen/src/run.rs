@@ -6,14 +6,14 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use crate::body::BodyFormat;
 use crate::error::RunError;
 use crate::job::Job;
 use crate::plan::Plan;
+use crate::plan::schedule::split_mix;
+use crate::protocol::body::BodyFormat;
 use crate::protocol::{Driver, Mqtt, Nats, Nsq, Protocol, Redis};
 use crate::publisher::Sender;
-use crate::report::RunReport;
-use crate::schedule::split_mix;
+use crate::results::report::RunReport;
 use crate::shared::{Phase, Progress, Shared};
 use crate::subscriber::Receiver;
 use crate::sys;

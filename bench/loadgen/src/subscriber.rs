@@ -9,18 +9,18 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender as Channel;
 
-use crate::answers::{CONNECTION, ErrorLog};
-use crate::body::{BodyFormat, Stamp};
+use crate::connections::answers::{CONNECTION, ErrorLog};
+use crate::connections::link::{Link, State};
+use crate::connections::retries::{RECONNECT_NS, Retries};
 use crate::error::RunError;
-use crate::histogram::Latencies;
-use crate::ledger::{Ledger, Receipt};
-use crate::link::{Link, State};
 use crate::plan::{Plan, Subscriber};
+use crate::protocol::body::{BodyFormat, Stamp};
 use crate::protocol::{Driver, Event, Role};
-use crate::retries::{RECONNECT_NS, Retries};
+use crate::results::histogram::Latencies;
+use crate::results::ledger::{Ledger, Receipt};
+use crate::results::timeline::Timeline;
 use crate::shared::Shared;
 use crate::sys::{self, EVENTS_A_WAIT, Poller};
-use crate::timeline::Timeline;
 
 const CONNECT_NS: i64 = 10_000_000_000;
 const PROGRESS_NS: i64 = 500_000_000;

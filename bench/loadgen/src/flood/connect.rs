@@ -2,10 +2,10 @@
 
 use std::io;
 
-use crate::codec;
+use crate::connections::link::Link;
 use crate::flood::FloodReport;
 use crate::flood::field::{Field, Meter};
-use crate::link::Link;
+use crate::protocol::codec;
 use crate::sys;
 
 pub fn run(

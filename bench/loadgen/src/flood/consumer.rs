@@ -2,10 +2,10 @@
 
 use std::io;
 
-use crate::codec::{self, Frame};
+use crate::connections::link::Link;
 use crate::flood::field::{Field, unexpected};
 use crate::flood::plan::SEQUENCE;
-use crate::link::Link;
+use crate::protocol::codec::{self, Frame};
 use crate::sys;
 
 pub struct Consumer {

@@ -2,12 +2,12 @@
 
 use std::io;
 
-use crate::codec;
 use crate::flood::FloodReport;
 use crate::flood::batch::Batch;
 use crate::flood::consumer::Consumer;
 use crate::flood::field::{Field, Window};
 use crate::flood::publish::Writer;
+use crate::protocol::codec;
 
 pub struct Asked<'a> {
     pub topic: &'a str,

@@ -4,9 +4,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::codec::Frame;
+use crate::connections::link::{Link, State};
 use crate::flood::{FloodPlan, FloodReport};
-use crate::link::{Link, State};
+use crate::protocol::codec::Frame;
 use crate::sys::{self, Poller};
 
 /// How long a stop may go unnoticed.

@@ -20,11 +20,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::connections::link::Link;
 use crate::error::RunError;
 use crate::flood::field::Field;
 use crate::flood::plan::Task;
 use crate::job::{Job, held};
-use crate::link::Link;
 use crate::run::{make_room_for, resolve};
 pub use plan::FloodPlan;
 

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::bad_plan::{BadPlan, bad};
+use crate::plan::bad_plan::{BadPlan, bad};
 use crate::plan::{name, within};
 
 /// Sequence number of a message: the first bytes of its body.

@@ -2,11 +2,11 @@
 
 use std::io;
 
-use crate::codec::{self, Frame};
+use crate::connections::link::Link;
 use crate::flood::FloodReport;
 use crate::flood::batch::Batch;
 use crate::flood::field::{Field, Meter, unexpected};
-use crate::link::Link;
+use crate::protocol::codec::{self, Frame};
 use crate::sys;
 
 pub struct Writer {

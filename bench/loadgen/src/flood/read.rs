@@ -2,10 +2,10 @@
 
 use std::io;
 
-use crate::codec;
 use crate::flood::FloodReport;
 use crate::flood::consumer::Consumer;
 use crate::flood::field::{Field, Meter};
+use crate::protocol::codec;
 
 pub fn run(
     field: &mut Field<'_>,

@@ -5,6 +5,8 @@
 //! others. Everything that a broker sends is bounded: a unit that claims to be larger than `LARGEST_UNIT`, or a line
 //! longer than `LONGEST_LINE`, is an error of that connection.
 
+pub mod body;
+pub mod codec;
 mod line;
 mod mqtt;
 mod nats;
@@ -16,8 +18,8 @@ use std::io;
 
 use serde::Deserialize;
 
-use crate::body::{BodyFormat, Stamp};
 use crate::plan::{Plan, Subscriber};
+use crate::protocol::body::{BodyFormat, Stamp};
 
 pub use mqtt::Mqtt;
 pub use nats::Nats;
@@ -115,7 +117,7 @@ mod testing;
 mod tests {
     use super::testing::{all_of, plan, subscriber};
     use super::*;
-    use crate::schedule::split_mix;
+    use crate::plan::schedule::split_mix;
 
     /// Each with bytes of its own, changed at random places: a cut, a few bytes written over, a length blown up.
     fn survives<'a, D: Driver<'a>>(plan: &'a Plan, whole: &[u8]) {

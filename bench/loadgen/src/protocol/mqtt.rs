@@ -12,8 +12,8 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Driver, Event, LARGEST_UNIT, Role, broken};
-use crate::body::{BodyFormat, Stamp};
 use crate::plan::Plan;
+use crate::protocol::body::{BodyFormat, Stamp};
 
 const CONNECT: u8 = 0x10;
 const CONNACK: u8 = 0x20;

@@ -8,8 +8,8 @@ use std::io::{self, Write};
 
 use super::line::{block, line};
 use super::{Driver, Event, Role, broken, size};
-use crate::body::{BodyFormat, Stamp};
 use crate::plan::Plan;
+use crate::protocol::body::{BodyFormat, Stamp};
 
 /// The number of the one subscription of a connection.
 const SUBSCRIPTION: &str = "1";

@@ -4,9 +4,9 @@
 use std::io;
 
 use super::{Driver, Event, Role, broken};
-use crate::body::{BodyFormat, Stamp};
-use crate::codec::{self, Frame};
 use crate::plan::Plan;
+use crate::protocol::body::{BodyFormat, Stamp};
+use crate::protocol::codec::{self, Frame};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {

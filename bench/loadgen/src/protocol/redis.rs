@@ -5,8 +5,8 @@ use std::io::{self, Write};
 
 use super::line::{block, line};
 use super::{Driver, Event, Role, broken, size};
-use crate::body::{BodyFormat, Stamp};
 use crate::plan::Plan;
+use crate::protocol::body::{BodyFormat, Stamp};
 
 pub struct Redis<'a> {
     topic: &'a str,

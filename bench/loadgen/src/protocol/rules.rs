@@ -1,8 +1,8 @@
 //! What a plan may not ask of a protocol.
 
 use super::Protocol;
-use crate::bad_plan::{BadPlan, bad};
 use crate::plan::Plan;
+use crate::plan::bad_plan::{BadPlan, bad};
 
 /// Of a string in an MQTT packet there may be 65,535 bytes; what makes a client identifier unique takes up to 32 of
 /// them.

@@ -3,8 +3,8 @@
 use std::io;
 
 use super::{Driver, Event, Role};
-use crate::body::{BodyFormat, Stamp};
 use crate::plan::{Plan, tests::PLAN};
+use crate::protocol::body::{BodyFormat, Stamp};
 
 const STAMP: Stamp = Stamp { publisher: 2, sequence: 3, intended_ns: 4, measured: true };
 

@@ -6,7 +6,7 @@
 
 use std::io;
 
-use crate::body::{BodyFormat, Stamp};
+use crate::protocol::body::{BodyFormat, Stamp};
 
 pub const MAGIC: &[u8] = b"  V2";
 pub const NOP: &[u8] = b"NOP\n";

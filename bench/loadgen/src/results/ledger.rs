@@ -1,6 +1,6 @@
 //! Which messages arrived: one bit a message, so losses and duplicates are exact.
 
-use crate::body::Stamp;
+use crate::protocol::body::Stamp;
 
 /// What a receipt is.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,10 +1,14 @@
 //! What is asked for: the fields of `bench.harness.load.workload.Plan`. A `Plan` that `Plan::parse` returned is valid.
 
+pub mod bad_plan;
+pub mod fleet;
+pub mod schedule;
+
 use serde::Deserialize;
 
-use crate::bad_plan::{BadPlan, bad};
-use crate::body;
-use crate::fleet::Publishers;
+use crate::plan::bad_plan::{BadPlan, bad};
+use crate::plan::fleet::Publishers;
+use crate::protocol::body;
 use crate::protocol::{self, Protocol};
 
 #[derive(Debug, Clone, Deserialize)]

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use crate::histogram::Latencies;
+use crate::results::histogram::Latencies;
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// Bounds the memory of a long run: its intervals are whole seconds, as few as it takes.

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, HashSet};
 use base64::Engine as _;
 use serde::Serialize;
 
-use crate::histogram::{Latencies, Percentiles};
 use crate::plan::Plan;
 use crate::publisher::{Counts, SenderReport};
+use crate::results::histogram::{Latencies, Percentiles};
+use crate::results::timeline::IntervalReport;
 use crate::shared::Shared;
 use crate::subscriber::ReceiverReport;
 use crate::sys;
-use crate::timeline::IntervalReport;
 
 /// Share of the reported latency that the generator's own p99 lateness may be.
 const LATENESS_SHARE: f64 = 0.2;

@@ -8,8 +8,8 @@ use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
 use std::collections::{BinaryHeap, HashMap};
 
-use crate::fleet::Process;
 use crate::plan::Plan;
+use crate::plan::fleet::Process;
 
 /// xoshiro256++ 1.0 (Blackman and Vigna), seeded by SplitMix64: 32 bytes a stream where ChaCha takes 136.
 struct Random([u64; 4]);

@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use crate::codec::{self, Frame};
+use crate::protocol::codec::{self, Frame};
 use crate::protocol::{Driver, Event};
 use crate::sys::{self, Poller};
 
