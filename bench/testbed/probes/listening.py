@@ -1,7 +1,7 @@
 """A subscriber's host: ``python -m bench.testbed.probes.listening TOPIC CHANNEL ADDRESS...``, a process inside its
 namespace.
 
-Takes and acknowledges what the load generator sent; the body says what and when (``bench/loadgen/src/body.rs``).
+Takes and acknowledges what the load generator sent; the body says what and when (``bench/loadgen/src/protocol/body.rs``).
 Receipt is the kernel's stamp of what was read, on the monotonic clock. Says that it is ready; when its standard input
 ends, it writes ``Heard`` as JSON and ends.
 """
