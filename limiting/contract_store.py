@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 import trio
 
 from limiting.nodes.decisions import Decisions
 from srtm.contracts.contract import Contract, read_contracts
-from srtm.errors import BadInput, Conflict, NotFound, Unavailable
+from srtm.contracts.versioned import Versioned, check_tag
+from srtm.errors import BadInput, NotFound, Unavailable
 from srtm.net.json_file import read_json
 from srtm.web.bodies import in_portions
 
@@ -21,21 +22,15 @@ MOST_CONTRACTS = 100_000
 _PORTION = 20  # contracts between two turns of other tasks: some ms
 
 
-class Versioned(NamedTuple):
-    """A contract in force. Its version grows with every change of any contract. ``document``: itself, as JSON."""
+@dataclass(frozen=True, slots=True)
+class Kept(Versioned):
+    """A contract with itself as JSON."""
 
-    contract: Contract
-    version: int
     document: msgspec.Raw
 
-    @property
-    def etag(self) -> str:
-        """The version as an entity tag (RFC 9110, section 8.8.3)."""
-        return f'"{self.version}"'
 
-
-def _versioned(contract: Contract, version: int) -> Versioned:
-    return Versioned(contract, version, msgspec.Raw(msgspec.json.encode(contract.to_json())))
+def _with_document(contract: Contract, version: int) -> Kept:
+    return Kept(contract, version, msgspec.Raw(msgspec.json.encode(contract.to_json())))
 
 
 class _Saved(msgspec.Struct):
@@ -56,9 +51,9 @@ class ContractStore:
     def __init__(self, decisions: Decisions, data: Path | None = None) -> None:
         self._decisions = decisions
         self._file = None if data is None else data / _FILE
-        self._all: dict[tuple[str, str], Versioned] = {}
+        self._all: dict[tuple[str, str], Kept] = {}
         self._namespaces: set[str] = set()
-        self._kept: dict[tuple[str, str], Versioned] = {}  # with those of ``submit`` that are not in force yet
+        self._kept: dict[tuple[str, str], Kept] = {}  # with those of ``submit`` that are not in force yet
         self._version = 0
         self._submitting = trio.Lock()
         if self._file is not None:
@@ -77,39 +72,39 @@ class ContractStore:
         for contract, (version, _) in zip(
             read_contracts([document for _, document in saved.contracts]), saved.contracts, strict=True
         ):
-            self._enforce(_versioned(contract, version))
+            self._enforce(_with_document(contract, version))
         self._kept = dict(self._all)
 
-    def _enforce(self, versioned: Versioned) -> None:
+    def _enforce(self, versioned: Kept) -> None:
         self._decisions.put(versioned.contract)
         self._all[versioned.contract.key] = versioned
         self._namespaces.add(versioned.contract.namespace)
 
-    def all(self) -> list[Versioned]:
+    def all(self) -> list[Kept]:
         """All contracts, by namespace and pattern."""
         return [self._all[key] for key in sorted(self._all)]
 
-    def present(self, contracts: Iterable[Versioned]) -> Iterator[Versioned]:
+    def present(self, contracts: Iterable[Kept]) -> Iterator[Kept]:
         """``contracts`` as they are at the moment when each is asked for, without those that are gone then."""
         for each in contracts:
             found = self._all.get(each.contract.key)
             if found is not None:
                 yield found
 
-    def get(self, namespace: str, pattern: str) -> Versioned:
+    def get(self, namespace: str, pattern: str) -> Kept:
         """The contract of a pattern. Raises NotFound."""
         try:
             return self._all[namespace, pattern]
         except KeyError:
             raise NotFound("contract", f"{namespace} {pattern}") from None
 
-    def put(self, contract: Contract, expected: str | None = None) -> Versioned:
+    def put(self, contract: Contract, expected: str | None = None) -> Kept:
         """Put a contract in force and keep it. The same one again changes nothing.
 
         ``expected``: the entity tag that the present one must have; ``*``: any. Raises BadInput, Conflict, Unavailable.
         """
         known = self._kept.get(contract.key)
-        self._check_tag(known, expected)
+        check_tag(known, expected)
         if known is None or known.contract != contract:
             self._decisions.check_served(contract)
             self.put_all([contract])
@@ -121,12 +116,12 @@ class ContractStore:
         """Put several in force and keep them: all, or none if one cannot be. Raises BadInput, Unavailable."""
         served = [self._served(place, each) for place, each in enumerate(contracts) if self._changes(each)]
         changed = {each.contract.key: each for each in served}
-        made = [each._replace(version=self._version + 1) for each in changed.values()]
+        made = [replace(each, version=self._version + 1) for each in changed.values()]
         self._keep(made)
         for versioned in made:
             self._enforce(versioned)
 
-    async def submit(self, contracts: Iterable[Contract]) -> list[Versioned]:
+    async def submit(self, contracts: Iterable[Contract]) -> list[Kept]:
         """As ``put_all``, of many: other tasks get their turns. A change that comes meanwhile stays.
 
         Returns the contracts as they are kept. Raises BadInput, Unavailable.
@@ -149,25 +144,25 @@ class ContractStore:
         known = self._kept.get(contract.key)
         return known is None or known.contract != contract
 
-    def _served(self, place: int, contract: Contract) -> Versioned:
+    def _served(self, place: int, contract: Contract) -> Kept:
         try:
             self._decisions.check_served(contract)
         except BadInput as error:
             raise BadInput(f"contracts[{place}].{error.field}", error.value, error.rule) from None
-        return _versioned(contract, 0)
+        return _with_document(contract, 0)
 
-    def _keep(self, made: Collection[Versioned]) -> None:
+    def _keep(self, made: Collection[Kept]) -> None:
         """Write contracts to the file before they are in force. Raises BadInput, Unavailable."""
         after = self._after(made)
         if made:
             self._save(after, self._version + 1)
             self._kept, self._version = after, self._version + 1
 
-    async def _keep_apart(self, made: Collection[Versioned]) -> None:
+    async def _keep_apart(self, made: Collection[Kept]) -> None:
         """As ``_keep``, written by a thread: again, if somebody else has made a version meanwhile."""
         while True:
             version = self._version + 1
-            after = self._after([each._replace(version=version) for each in made])
+            after = self._after([replace(each, version=version) for each in made])
             written = None
             if self._file is not None:
                 written = await trio.to_thread.run_sync(_write, self._file.with_suffix(".submitted"), after, version)
@@ -177,7 +172,7 @@ class ContractStore:
             _replace(written, self._file)
         self._kept, self._version = after, version
 
-    def _after(self, made: Collection[Versioned]) -> dict[tuple[str, str], Versioned]:
+    def _after(self, made: Collection[Kept]) -> dict[tuple[str, str], Kept]:
         """Raises BadInput."""
         after = self._kept | {versioned.contract.key: versioned for versioned in made}
         if len(after) > MOST_CONTRACTS:
@@ -190,7 +185,7 @@ class ContractStore:
         known = self._kept.get(key)
         if known is None:
             raise NotFound("contract", f"{namespace} {pattern}")
-        self._check_tag(known, expected)
+        check_tag(known, expected)
         after = {each: versioned for each, versioned in self._kept.items() if each != key}
         self._save(after, self._version + 1)
         if self._all.pop(key, None) is not None:
@@ -202,20 +197,13 @@ class ContractStore:
         """Whether a namespace has contracts."""
         return namespace in self._namespaces
 
-    def _check_tag(self, known: Versioned | None, expected: str | None) -> None:
-        if expected is None or (expected == "*" and known is not None):
-            return
-        if known is None or known.etag != expected:
-            there = "there is none" if known is None else f"it is {known.etag} now"
-            raise Conflict("If-Match", expected, f"must be the contract's entity tag: {there}; read it again")
-
-    def _save(self, contracts: dict[tuple[str, str], Versioned], version: int) -> None:
+    def _save(self, contracts: dict[tuple[str, str], Kept], version: int) -> None:
         """Replace the file, which is complete or not changed. Raises Unavailable."""
         if self._file is not None:
             _replace(_write(self._file.with_suffix(".new"), contracts, version), self._file)
 
 
-def _write(fresh: Path, contracts: dict[tuple[str, str], Versioned], version: int) -> Path:
+def _write(fresh: Path, contracts: dict[tuple[str, str], Kept], version: int) -> Path:
     """Write contracts to a file on disk. Raises Unavailable."""
     saved = _Written(version, [(each.version, each.document) for each in contracts.values()])
     try:

@@ -10,7 +10,7 @@ from fastapi import FastAPI, Header, Request, Response
 
 from limiting.api.bodies import ContractsBody, FileBody
 from limiting.api.parts import Parts
-from limiting.contract_store import Versioned
+from limiting.contract_store import Kept
 from srtm.contracts.contract import check_distinct, read_contract
 from srtm.contracts.contract_file import read_contract_text
 from srtm.errors import BadInput
@@ -67,16 +67,16 @@ def add_contract_routes(app: FastAPI, parts: Parts) -> None:
         return Response(status_code=204)
 
 
-async def _listed(contracts: Iterable[Versioned], parts: Parts) -> Response:
+async def _listed(contracts: Iterable[Kept], parts: Parts) -> Response:
     present = parts.contracts.present(contracts)
     return json_answer(await in_portions(msgspec.Raw(msgspec.json.encode(_view(each, parts))) for each in present))
 
 
-def _answer(versioned: Versioned, parts: Parts) -> Response:
+def _answer(versioned: Kept, parts: Parts) -> Response:
     return json_answer(_view(versioned, parts), headers={"ETag": versioned.etag})
 
 
-def _view(versioned: Versioned, parts: Parts) -> dict[str, Any]:
+def _view(versioned: Kept, parts: Parts) -> dict[str, Any]:
     counts = parts.decisions.counts(versioned.contract)
     return {
         **versioned.contract.to_json(),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
 
 from srtm.contracts.contract import Contract
 from srtm.errors import BadInput, Conflict, NotFound
@@ -13,7 +12,8 @@ from srtm.errors import BadInput, Conflict, NotFound
 Key = tuple[str, str]  # namespace and pattern
 
 
-class Versioned(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Versioned:
     """A contract in force. Its version grows with every change of any contract."""
 
     contract: Contract
@@ -70,13 +70,17 @@ class Contracts:
         return Contracts(version, {key: each for key, each in self.by_key.items() if key != gone})
 
     def check_tag(self, namespace: str, pattern: str, expected: str | None) -> None:
-        """Check that the contract of a pattern has the entity tag ``expected``; None: any or none, ``*``: any.
+        """As the function ``check_tag``, for the contract of a pattern. Raises Conflict."""
+        check_tag(self.by_key.get((namespace, pattern)), expected)
 
-        Raises Conflict.
-        """
-        known = self.by_key.get((namespace, pattern))
-        if expected is None or (expected == "*" and known is not None):
-            return
-        if known is None or known.etag != expected:
-            there = "there is none" if known is None else f"it is {known.etag} now"
-            raise Conflict("If-Match", expected, f"must be the contract's entity tag: {there}; read it again")
+
+def check_tag(known: Versioned | None, expected: str | None) -> None:
+    """Check that a contract has the entity tag ``expected``; None: any or none, ``*``: any. Raises Conflict.
+
+    ``known``: None if there is no contract.
+    """
+    if expected is None or (expected == "*" and known is not None):
+        return
+    if known is None or known.etag != expected:
+        there = "there is none" if known is None else f"it is {known.etag} now"
+        raise Conflict("If-Match", expected, f"must be the contract's entity tag: {there}; read it again")
