@@ -1,10 +1,9 @@
 // The frame: signs in, listens to the stream of news, and shows the page that the address names.
 
-import { session, signOut } from "/page/api.js";
 import { broker } from "/page/broker.js";
-import { h, show } from "/page/dom.js";
+import { show } from "/page/dom.js";
 import { brokers, topics } from "/page/lists.js";
-import { askForToken } from "/page/sign_in.js";
+import { askForToken, isSignedIn, onSignOut } from "/page/sign_in.js";
 import { submit } from "/page/submit.js";
 import { topic } from "/page/topic.js";
 
@@ -67,27 +66,12 @@ function signOff(why) {
 }
 
 async function begin() {
-  try {
-    const here = await session();
-    if (here.needed && here.name === null) return signOff();
-    const out = document.getElementById("sign-out");
-    out.hidden = !here.needed;
-    out.title = here.needed ? `signed in as ${here.name}` : "";
-  } catch (error) {
-    show(main, h("p", { class: "refusal", role: "alert" }, `The distributor does not answer: ${error.message}`));
-    setTimeout(begin, 5000);
-    return undefined;
-  }
+  if (!(await isSignedIn(main, "distributor", signOff, begin))) return;
   listen();
   route();
-  return undefined;
 }
 
-document.getElementById("sign-out").addEventListener("click", async () => {
-  await signOut();
-  signOff();
-});
-window.addEventListener("signed-out", () => signOff("The token is not valid any more."));
+onSignOut(signOff);
 window.addEventListener("hashchange", () => {
   route();
   main.focus();

@@ -1,10 +1,9 @@
 // The frame of the limit service's page: signs in, and shows what the address names, anew each two seconds.
 
-import { session, signOut } from "/page/api.js";
 import { contract } from "/page/contract.js";
 import { contracts } from "/page/contracts.js";
-import { h, show } from "/page/dom.js";
-import { askForToken } from "/page/sign_in.js";
+import { show } from "/page/dom.js";
+import { askForToken, isSignedIn, onSignOut } from "/page/sign_in.js";
 
 const LOOK_MS = 2000;
 
@@ -48,26 +47,11 @@ function signOff(why) {
 }
 
 async function begin() {
-  try {
-    const here = await session();
-    if (here.needed && here.name === null) return signOff();
-    const out = document.getElementById("sign-out");
-    out.hidden = !here.needed;
-    out.title = here.needed ? `signed in as ${here.name}` : "";
-  } catch (error) {
-    show(main, h("p", { class: "refusal", role: "alert" }, `The limit service does not answer: ${error.message}`));
-    setTimeout(begin, 5000);
-    return undefined;
-  }
+  if (!(await isSignedIn(main, "limit service", signOff, begin))) return;
   route();
-  return undefined;
 }
 
-document.getElementById("sign-out").addEventListener("click", async () => {
-  await signOut();
-  signOff();
-});
-window.addEventListener("signed-out", () => signOff("The token is not valid any more."));
+onSignOut(signOff);
 window.addEventListener("hashchange", () => {
   if (shown !== null) route();
   main.focus();
