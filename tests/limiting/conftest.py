@@ -14,16 +14,9 @@ from limiting.contract_store import ContractStore
 from limiting.nodes.decisions import Decisions
 from srtm.contracts.contract import read_contract
 from srtm.limiting.limiter import Limiter
+from tests.support.limit_clock import Clock
 
 S = 10**9
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0
-
-    def __call__(self) -> tuple[int, int]:
-        return self.now, self.now
 
 
 @pytest.fixture

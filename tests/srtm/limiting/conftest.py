@@ -7,6 +7,7 @@ import pytest
 from srtm.contracts.contract import read_contracts
 from srtm.limiting.limiter import Limiter
 from srtm.limiting.local import LocalLimits
+from tests.support.limit_clock import Clock
 
 CONTRACTS = [
     {"namespace": "api", "subject": "*", "policies": [{"name": "burst", "rate": 1, "burst": 2}]},
@@ -17,14 +18,6 @@ CONTRACTS = [
         "policies": [{"name": "smooth", "kind": "pace", "rate": 1, "max_wait": "1s"}],
     },
 ]
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0
-
-    def __call__(self) -> tuple[int, int]:
-        return self.now, self.now
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from srtm.limiting.answers import Answer
 from srtm.limiting.asgi import ANSWER, LimitMiddleware
 from srtm.limiting.local import LocalLimits
 from srtm.limiting.remote import RemoteLimits
-from tests.srtm.limiting.conftest import Clock
 from tests.support.both_loops import both_loops
+from tests.support.limit_clock import Clock
 
 S = 10**9
 

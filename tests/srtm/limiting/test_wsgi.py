@@ -14,7 +14,7 @@ from srtm.limiting import wsgi
 from srtm.limiting.answers import Answer
 from srtm.limiting.local import LocalLimits
 from srtm.limiting.wsgi import LimitMiddleware
-from tests.srtm.limiting.conftest import Clock
+from tests.support.limit_clock import Clock
 
 S = 10**9
 
