@@ -1,9 +1,9 @@
 """A subscriber's host: ``python -m bench.testbed.probes.listening TOPIC CHANNEL ADDRESS...``, a process inside its
 namespace.
 
-Takes and acknowledges what the load generator sent; the body says what and when (``bench/loadgen/src/protocol/body.rs``).
-Receipt is the kernel's stamp of what was read, on the monotonic clock. Says that it is ready; when its standard input
-ends, it writes ``Heard`` as JSON and ends.
+Takes and acknowledges what the load generator sent; the body says what and when
+(``bench/loadgen/src/protocol/body.rs``). Receipt is the kernel's stamp of what was read, on the monotonic clock. Says
+that it is ready; when its standard input ends, it writes ``Heard`` as JSON and ends.
 """
 
 from __future__ import annotations
