@@ -38,6 +38,7 @@ from bench.experiments.limits import (
     replicated,
     windows,
 )
+from bench.experiments.promises import plan_minutes
 from bench.harness.results.publish import refuse_unpublishable
 from bench.harness.results.sources import source_fingerprint
 from bench.harness.results.verdict import Verdict
@@ -46,7 +47,7 @@ from srtm.errors import BadInput
 _MODULES = (
     *(laboratory, fig06, fig07, fig08, fig09, fig10, fig11),
     *(eq01, prop1, modes, limiters, split_study, replicated, hot_subject, windows),
-    *(real_nodes, limit_peers, limit_service, limit_tables),
+    *(real_nodes, limit_peers, limit_service, limit_tables, plan_minutes),
 )
 EXPERIMENTS: dict[str, Experiment] = {module.EXPERIMENT.name: module.EXPERIMENT for module in _MODULES}
 QUICK = Effort(seconds=15.0, repetitions=2)

@@ -219,13 +219,16 @@ ARROWS = {
         "bench.experiments.lab bench.harness.results bench.harness.systems bench.limit_cluster bench.limit_peers "
         "bench.limiting"
     ),
+    "bench.experiments.promises": (
+        "bench.data bench.experiments.lab bench.harness.cluster_runs bench.harness.load bench.harness.results"
+    ),
     "bench.experiments.table1": (
         "bench.comparisons.rows bench.experiments.lab bench.harness.cluster_runs bench.harness.load "
         "bench.harness.results bench.simulation"
     ),
     "bench.experiments": (
-        "bench.experiments.figures bench.experiments.lab bench.experiments.limits bench.harness.load "
-        "bench.harness.results bench.simulation"
+        "bench.experiments.figures bench.experiments.lab bench.experiments.limits bench.experiments.promises "
+        "bench.harness.load bench.harness.results bench.simulation"
     ),
     "bench.commands": (
         "bench.comparisons.hostile bench.comparisons.nsqd bench.comparisons.peers bench.comparisons.rows "
