@@ -3,6 +3,9 @@
 The sensors stand around the detectors of METR-LA. Those close together fire together, as ``srtm topic groups
 --by-place`` finds them. A minute is judged as the plan judges it: the broker with the latest access delay at the
 promise's percentile decides, of those with at least 1 % of the messages.
+
+A machine that stands still for a moment sends what was due meanwhile in one burst. A minute says nothing where what
+arrived needs a clearly larger bucket than what was intended, by one bucket for all of it.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import msgspec
 import numpy as np
 import trio
 
@@ -20,8 +24,8 @@ from bench.data.sensors import CUT_KM, read_detectors
 from bench.experiments.lab.figure import Effort, Experiment, Figure, Row
 from bench.harness.cluster_runs.assigned_traffic import plan_of, settled
 from bench.harness.cluster_runs.placed_run import addresses, without_warmup
-from bench.harness.cluster_runs.trace import Trace, fetch_trace
-from bench.harness.load.run import RunResult, run_plan
+from bench.harness.cluster_runs.trace import Column, Trace, fetch_trace
+from bench.harness.load.run import deliveries, run_plan
 from bench.harness.results.intervals import percentile_ms
 from bench.harness.results.panels import Panel, Series
 from bench.harness.results.sources import PRODUCT
@@ -29,6 +33,7 @@ from bench.harness.results.verdict import Check
 from srtm.analysis.places import near_groups
 from srtm.client.distributor import DistributorClient, Json
 from srtm.cluster.supervisor import Cluster, cluster
+from srtm.token_bucket.kept_minutes import Promise, Server, needed_burst
 from srtm.token_bucket.wilson import Interval, wilson_interval
 
 SENSORS, RATE = 300, 10.0  # msg/s of one sensor
@@ -40,6 +45,7 @@ BROKERS, MCAP = 3, 2_000.0  # msg/s a broker: the load takes two
 WARMUP_S = 3.0
 WITHIN_S = 30.0  # until shares are in force
 LEAST_PART = 0.01  # of the messages: a broker with fewer does not decide
+BUNCHED = 1.1  # of the burst that the intended traffic needs
 TOPIC = "map"
 TRACED = ("--trace-entries", "400000")  # a minute of all sensors, and more
 
@@ -102,11 +108,11 @@ async def _measure(case: Case, effort: Effort) -> Row:
             minutes: list[Minute] = []
             for seed in effort.seeds():
                 effort.step(f"r = {case.slack:g} times the load, b {case.burst}, {said(minutes)}")
-                minutes.append(await _minute(running, assignments, effort.seconds, seed))
+                minutes.append(await _minute(running, assignments, document["rate"], effort.seconds, seed))
     return row(case, plan, len(view["brokers"]), minutes)
 
 
-async def _minute(running: Cluster, assignments: Json, seconds: float, seed: int) -> Minute:
+async def _minute(running: Cluster, assignments: Json, rate: float, seconds: float, seed: int) -> Minute:
     plan = plan_of(
         TOPIC,
         assignments,
@@ -118,17 +124,33 @@ async def _minute(running: Cluster, assignments: Json, seconds: float, seed: int
         percentile=PERCENTILE,
     )
     begun_ns = time.monotonic_ns()
-    result = await run_plan(plan)
+    result = await run_plan(msgspec.structs.replace(plan, keep_each=True))
     traces = {place.name: await fetch_trace(place.http_address, TOPIC) for place in running.brokers}
     recorded = {broker: trace for broker, trace in traces.items() if len(trace.since(begun_ns))}
-    return minute_of(result, list(without_warmup(recorded, begun_ns, WARMUP_S).values()))
+    intended_ns, _ = deliveries(result)
+    traces_of_it = list(without_warmup(recorded, begun_ns, WARMUP_S).values())
+    return minute_of(result.reasons, intended_ns, traces_of_it, rate)
 
 
-def minute_of(result: RunResult, traces: Sequence[Trace]) -> Minute:
-    """Judge one minute from what each broker recorded of it."""
+def minute_of(reasons: Sequence[str], intended_ns: Column, traces: Sequence[Trace], rate: float) -> Minute:
+    """Judge one minute from what each broker recorded of it. ``rate``: the topic's, msg/s."""
     least = LEAST_PART * sum(map(len, traces))
     delays = [trace.access_ns for trace in traces if len(trace) >= least]
-    return Minute(worst_ms=max(percentile_ms(one, PERCENTILE) for one in delays), reasons=result.reasons)
+    meant = burst_for(intended_ns, rate)
+    came = burst_for(np.concatenate([trace.arrival_ns for trace in traces]), rate)
+    bunched = (
+        [f"bunched: {came:.0f} tokens for what arrived, {meant:.0f} for what was meant"]
+        if (came > BUNCHED * meant)
+        else []
+    )
+    return Minute(worst_ms=max(percentile_ms(one, PERCENTILE) for one in delays), reasons=[*reasons, *bunched])
+
+
+def burst_for(instants_ns: Column, rate: float) -> float:
+    """Return the burst with which one bucket keeps the promise, messages."""
+    seconds = (np.sort(instants_ns) - instants_ns.min()) / 1e9
+    bucket, promise = Server(rate=rate, service_s=0.0), Promise(percentile=PERCENTILE, latency_s=SLO_MS / 1e3)
+    return max(1.0, needed_burst(seconds, bucket, promise))
 
 
 def document_of(case: Case, seed: int) -> Json:

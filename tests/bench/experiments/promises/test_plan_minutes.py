@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +21,6 @@ from bench.experiments.promises.plan_minutes import (
     row,
 )
 from bench.harness.cluster_runs.trace import Trace
-from bench.harness.load.run import RunResult
 from srtm.topics.spec import parse_topic_json
 
 CASE = Case(slack=1.1, burst="auto")
@@ -36,10 +34,6 @@ def trace(delays_ms: list[float]) -> Trace:
     return Trace(["p"], np.zeros_like(arrival), arrival, due, due, due)
 
 
-def result(*reasons: str) -> RunResult:
-    return cast(RunResult, SimpleNamespace(reasons=list(reasons)))
-
-
 def test_sensors_close_together_are_a_group_of_the_topic() -> None:
     publishers = parse_topic_json(document_of(CASE, seed=1)).publishers
     assert len(publishers) == SENSORS
@@ -50,8 +44,17 @@ def test_sensors_close_together_are_a_group_of_the_topic() -> None:
 
 def test_the_latest_broker_decides_but_not_one_with_few_messages() -> None:
     late, early, few = trace([0.0] * 490 + [7.0] * 10), trace([0.0] * 500), trace([50.0] * 9)
-    assert minute_of(result(), [early, late, few]).worst_ms == 7.0
-    assert minute_of(result(), [early, late, few]).kept is False
+    traces = [early, late, few]
+    found = minute_of([], np.concatenate([one.arrival_ns for one in traces]), traces, rate=1_000.0)
+    assert (found.worst_ms, found.kept, found.reasons) == (7.0, False, [])
+
+
+def test_a_minute_that_the_machine_bunched_says_nothing() -> None:
+    meant_ns, came = np.arange(1_000) * 1_000_000, trace([0.0] * 1_000)  # 1,000/s; all within 1 us
+    assert minute_of([], meant_ns, [came], rate=1_000.0).reasons == [
+        "bunched: 985 tokens for what arrived, 1 for what was meant"
+    ]
+    assert minute_of(["late"], came.arrival_ns, [came], rate=1_000.0).reasons == ["late"]
 
 
 def test_minutes_that_say_nothing_are_left_out_and_counted() -> None:
