@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from bench.console.options import console
 from bench.limit_cluster.envoy_service import CALLS_A_SECOND, measure
-from srtm.console.output import JsonOption, show
+from srtm.console.output import JsonOption, show, table
 
 app = typer.Typer()
 
@@ -26,12 +25,8 @@ def bench_envoy(
     """
     found = measure(seconds, rate)
     checks = found.checks()
-    table = Table(header_style="bold")
-    for column in ("what", "measured", "to reach", "kept"):
-        table.add_column(column)
-    for check in checks:
-        table.add_row(*check.cells)
-    show("bench envoy", found._asdict(), json_file, lambda screen: screen.print(table))
+    drawn = table("", ("what", "measured", "to reach", "kept"), [check.cells for check in checks], left=4)
+    show("bench envoy", found._asdict(), json_file, lambda screen: screen.print(drawn))
     screen = console(json_file)
     screen.print(f"p50 {found.p50_ms:.2f} ms; {found.cpu_us:.0f} us of processor time of the service for a call")
     return 0 if all(check.kept for check in checks) else 1

@@ -9,7 +9,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from rich.console import Console
-from rich.table import Table
 
 from bench.harness.machine.checkout import Build
 from bench.harness.results.comparison import Measured, Round, Rounds, Row, Turn, counts, figures, judge, why_excluded
@@ -17,6 +16,7 @@ from bench.harness.results.intervals import coverage
 from bench.harness.results.provenance import provenance
 from bench.harness.results.sources import commit
 from bench.harness.results.verdict import Verdict
+from srtm.console.output import table
 
 
 @dataclass(frozen=True)
@@ -74,12 +74,10 @@ def measured(row: Row, rounds: Sequence[Round], verdict: Verdict, started: float
 
 
 def show(console: Console, outcome: Measured) -> None:
-    drawn = Table("", *outcome.systems, header_style="bold")
-    for figure in outcome.figures:
-        drawn.add_row(figure.label, *(figure.cell(system) for system in outcome.systems))
-    if drawn.rows:
-        console.print(f"Medians of {outcome.rounds} rounds ({100 * outcome.coverage:.0f} % intervals)")
-        console.print(drawn)
+    rows = [[figure.label, *(figure.cell(system) for system in outcome.systems)] for figure in outcome.figures]
+    if rows:
+        told = f"Medians of {outcome.rounds} rounds ({100 * outcome.coverage:.0f} % intervals)"
+        console.print(table(told, ["", *outcome.systems], rows))
     for check in outcome.checks:
         colour = "green" if check.kept else "red"
         console.print(f"[{colour}]{check.what}: {check.measured}, must be {check.bound}[/]")
