@@ -7,10 +7,8 @@ map is clustered by itself, and the result is that of the whole map.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from scipy.cluster.hierarchy import fcluster, linkage
@@ -19,11 +17,13 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
 from srtm.analysis.correlation import ObservedGroup
+from srtm.csv_table import Shape, is_number, read_table
 from srtm.errors import BadInput
 from srtm.topics.publishers import Floats, Ints
 
 EARTH_RADIUS_KM = 6371.0088  # mean radius, IUGG
 _NAMES = {"id": ("id",), "latitude": ("latitude", "lat"), "longitude": ("longitude", "lon", "lng")}
+_LIST = Shape(_NAMES, needed=3, numeric=("latitude", "longitude"), others=True)
 _MOST_TOGETHER = 5_000  # places of one linked part: 100 MB of distances
 _MOST_PAIRS = 20_000_000  # of places within the limit
 
@@ -37,7 +37,7 @@ def read_places(text: str, field: str) -> dict[str, tuple[float, float]]:
     """
     places: dict[str, tuple[float, float]] = {}
     lines: dict[str, int] = {}
-    for line, publisher, latitude, longitude in _rows(text, field):
+    for line, (publisher, latitude, longitude) in read_table(text, field, _LIST):
         where = f"{field} line {line}"
         if publisher in lines:
             raise BadInput(where, publisher, f"is listed already, in line {lines[publisher]}")
@@ -51,48 +51,8 @@ def read_places(text: str, field: str) -> dict[str, tuple[float, float]]:
     return places
 
 
-def _rows(text: str, field: str) -> Iterator[tuple[int, str, str, str]]:
-    """Yield line, id, latitude and longitude."""
-    reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
-    columns: list[int] | None = None
-    try:
-        for row in reader:
-            cells = [cell.strip() for cell in row]
-            if not any(cells):
-                continue
-            if columns is None:
-                columns, is_header = _columns(cells, f"{field} line {reader.line_num}")
-                if is_header:
-                    continue
-            if len(cells) <= max(columns):
-                raise BadInput(f"{field} line {reader.line_num}", ",".join(cells), "must have id, latitude, longitude")
-            publisher, latitude, longitude = (cells[at] for at in columns)
-            yield reader.line_num, publisher, latitude, longitude
-    except csv.Error as error:
-        raise BadInput(f"{field} line {reader.line_num}", None, f"is not CSV: {error}") from error
-
-
-def _columns(cells: Sequence[str], where: str) -> tuple[list[int], bool]:
-    """Return where the three values stand, and whether ``cells`` are a header. Raises BadInput."""
-    header = [cell.lower() for cell in cells]
-    found = [next((header.index(name) for name in names if name in header), None) for names in _NAMES.values()]
-    if all(at is not None for at in found):
-        return [at for at in found if at is not None], True
-    if len(cells) == len(_NAMES) and all(map(_is_number, cells[1:])):
-        return [0, 1, 2], False
-    raise BadInput(where, ",".join(cells), "must be id,latitude,longitude, or a header that names these columns")
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _degrees(field: str, text: str, most: int) -> float:
-    value = float(text) if _is_number(text) else np.nan
+    value = float(text) if is_number(text) else np.nan
     if not -most <= value <= most:  # false for NaN too
         raise BadInput(field, text, f"must be from -{most} to {most} degrees")
     return value

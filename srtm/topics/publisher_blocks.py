@@ -1,6 +1,6 @@
 """Reads the blocks of a topic document that declare publishers into ``Rows``.
 
-A block is a list (``csv_text`` with the header ``id,rate,correlation_group``, which ``latitude,longitude`` may follow;
+A block is a list (``csv_text`` of ``id,rate``, with or without ``correlation_group,latitude,longitude`` and a header;
 ``srtm.topics.file`` fills it from ``csv``), a model (``count``, ``rate``, ``group_size``, ``id_prefix``) or columns
 (``ids``, ``rates``, ``groups``, ``latitudes``, ``longitudes``).
 Every refusal names the block, such as ``publishers[0]``, and the line of a CSV.
@@ -8,8 +8,6 @@ Every refusal names the block, such as ``publishers[0]``, and the line of a CSV.
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -17,13 +15,15 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator, Field
 
+from srtm.csv_table import Shape, read_table
 from srtm.errors import BadInput
 from srtm.topics.contract_names import ContractName
 from srtm.topics.publishers import LONGEST, MOST, Point, Process, Rows, refuse_too_many
 from srtm.topics.schema import Schema, parsed
 
 HEADER = ["id", "rate", "correlation_group"]
-PLACES = ["latitude", "longitude"]  # columns that may follow
+PLACES = ["latitude", "longitude"]
+_LIST = Shape({name: (name,) for name in [*HEADER, *PLACES]}, needed=2, numeric=("rate",))
 
 Rate = Annotated[float, Field(ge=1e-6, le=1e9, allow_inf_nan=False)]  # msg/s; the range of ``srtm.units.to_micro``
 Batch = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -237,29 +237,17 @@ class _CsvRow(NamedTuple):
 
 def _csv_rows(text: str, where: str) -> Iterator[_CsvRow]:
     """Raises BadInput."""
-    reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
-    try:
-        header = [cell.strip() for cell in next(reader, [])]
-        if header not in (HEADER, HEADER + PLACES):
-            rule = f"must be the header {','.join(HEADER)}, which ,{','.join(PLACES)} may follow"
-            raise BadInput(f"{where} line 1", ",".join(header), rule)
-        for cells in reader:
-            if cells:
-                yield _csv_row(cells, header, f"{where} line {reader.line_num}", reader.line_num)
-    except csv.Error as error:
-        raise BadInput(f"{where} line {reader.line_num}", None, f"is not CSV: {error}") from error
+    for line, cells in read_table(text, where, _LIST):
+        yield _csv_row(cells, f"{where} line {line}", line)
 
 
-def _csv_row(cells: Sequence[str], header: Sequence[str], where: str, line: int) -> _CsvRow:
-    if len(cells) != len(header):
-        raise BadInput(where, ",".join(cells), f"must have {len(header)} fields: {','.join(header)}")
-    publisher, rate_text, group, *place = (cell.strip() for cell in cells)
+def _csv_row(cells: Sequence[str], where: str, line: int) -> _CsvRow:
+    publisher, rate_text, group, *place = cells
     rate = _number(f"{where}.rate", rate_text, "must be a number of msg/s")
     if not 1e-6 <= rate <= 1e9:  # false for NaN too
         raise BadInput(f"{where}.rate", rate_text, "must be from 0.000001 to 1e9 msg/s")
     north, east = (
-        _degrees(f"{where}.{name}", cell, most)
-        for name, cell, most in zip(PLACES, place or ["", ""], (90, 180), strict=True)
+        _degrees(f"{where}.{name}", cell, most) for name, cell, most in zip(PLACES, place, (90, 180), strict=True)
     )
     return _CsvRow(line, publisher, rate, group, _point(north, east, where))
 

@@ -65,11 +65,11 @@ def test_lists_are_read_with_and_without_a_header(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "by-place: must have a line for each publisher"),
+        ("", "by-place line 1: '': must be id,latitude,longitude, or a header"),
         ("id,latitude,longitude\n", "by-place: must have a line for each publisher"),
         ("id,rate\na,1\n", "by-place line 1: 'id,rate': must be id,latitude,longitude, or a header"),
         ("a,1,2,3\n", "by-place line 1: 'a,1,2,3': must be id,latitude,longitude, or a header"),
-        ("a,1,2\nb,1\n", "by-place line 2: 'b,1': must have id, latitude, longitude"),
+        ("a,1,2\nb,1\n", "by-place line 2: 'b,1': must have 3 fields, as the first line"),
         ("a,1,2\nb,x,2\n", "by-place line 2.latitude: 'x': must be from -90 to 90 degrees"),
         ("a,1,2\nb,1,181\n", "by-place line 2.longitude: '181': must be from -180 to 180 degrees"),
         ("a,1,nan\n", "by-place line 1.longitude: 'nan': must be from -180 to 180 degrees"),

@@ -94,6 +94,15 @@ def test_a_list_with_empty_places_is_as_one_without():
     assert "latitudes" not in listed.to_json()["publishers"][0]
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["id,rate\na,1\nb,2\n", "a,1\nb,2", "\ufeffRate, ID\r\n1,a\r\n\r\n2,b\r\n", "a,1,\nb,2,\n", "a,1,,,\nb,2,,,\n"],
+)
+def test_a_list_needs_neither_a_header_nor_groups(text):
+    listed = parse_topic_json(document(publishers=[{"csv_text": text}]))
+    assert listed == parse_topic_json(with_csv("a,1,", "b,2,"))
+
+
 def placed(line):
     return document(publishers=[{"csv_text": f"{PLACED}{line}\n"}])
 
@@ -206,8 +215,18 @@ REFUSED = [
     ("publishers[0].rates[1]", document(publishers=[{"ids": ["a", "b"], "rates": [1, -2]}]), "must be greater than"),
     ("publishers[0].batch", document(publishers=[{"ids": ["a"], "rates": [1], "batch": [1, 2]}]), "one for each"),
     ("publishers[0][1].id", document(publishers=[{"ids": ["a", ""], "rates": [1, 1]}]), "must be 1 to 255 characters"),
-    ("publishers[0].csv line 1", document(publishers=[{"csv_text": "id;rate\n"}]), "must be the header id,rate,"),
-    ("publishers[0].csv line 1", document(publishers=[{"csv_text": ""}]), "must be the header"),
+    (
+        "publishers[0].csv line 1",
+        document(publishers=[{"csv_text": "id;rate\n"}]),
+        "must be id,rate and, where",
+    ),
+    ("publishers[0].csv line 1", document(publishers=[{"csv_text": ""}]), "or a header that names"),
+    (
+        "publishers[0].csv line 1",
+        document(publishers=[{"csv_text": "id,rate,group\na,1,\n"}]),
+        "must be one of id, ",
+    ),
+    ("publishers[0].csv line 1", document(publishers=[{"csv_text": "id,rate,rate\na,1,1\n"}]), "each once"),
     ("publishers[0].csv line 3", with_csv("a,1,", "b,1"), "must have 3 fields"),
     ("publishers[0].csv line 2", placed("a,1,"), "must have 5 fields"),
     ("publishers[0].csv line 2.latitude", placed("a,1,,north,0"), "must be a number of degrees"),
