@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from functools import partial
-from typing import Annotated
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from itertools import chain, islice
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -38,15 +39,22 @@ def publishers(
         raise BadInput("publishers", name, "are either changed (--add, --remove) or listed (--broker, --group, --id)")
     wanted = [each["id"] for each in added] if added or removed else ids
 
-    async def ask(client: DistributorClient) -> list[Json]:
+    async def ask(client: DistributorClient) -> Json:
         if added or removed:
             await client.change_publishers(name, add=added, remove=removed)
-        if added or not removed:
-            return _rows(await client.publishers(name, broker), group, wanted)
-        return []
+        return await client.publishers(name, broker) if added or not removed else {}
 
-    found = ask_distributor(distributor, token, ask)
-    show("topic publishers", found, json_file, partial(_show, name, found, len(added), removed))
+    columns = ask_distributor(distributor, token, ask)
+    objects = [dict(zip(_KEYS, row, strict=True)) for row in _rows(columns, group, wanted)] if json_file else []
+
+    def display(console: Console) -> None:
+        if added or removed:
+            counted = f"{len(added):,} {plural(len(added), 'publisher')} added, {len(removed):,} removed"
+            console.print(f"{name}: {counted}")
+        if columns:
+            _show(_rows(columns, group, wanted), console)
+
+    show("topic publishers", objects, json_file, display)
 
 
 def _declared(text: str) -> Json:
@@ -58,31 +66,32 @@ def _declared(text: str) -> Json:
         raise BadInput("add", text, "must be ID=RATE, the rate in msg/s") from None
 
 
-def _rows(columns: Json, group: str | None, ids: Sequence[str] | None) -> list[Json]:
-    """Return the publishers of a group, and with these ids, one object each. Null: no broker, or no group."""
+def _rows(columns: Json, group: str | None, ids: Sequence[str] | None) -> Iterator[tuple[Any, ...]]:
+    """Yield the publishers of a group, and with these ids: values of ``_KEYS``. None: no broker, or no group."""
+    if not columns:
+        return
     wanted = None if ids is None else set(ids)
     columns = {"pinned": [False] * len(columns["ids"]), **columns}  # a distributor of before says nothing of it
-    each = zip(*(columns[column] for column in _COLUMNS), strict=True)
-    return [
-        {**dict(zip(_KEYS, row, strict=True)), "group": row[1] or None}
-        for row in each
-        if (group is None or row[1] == group) and (wanted is None or row[0] in wanted)
-    ]
+    for row in zip(*(columns[column] for column in _COLUMNS), strict=True):
+        publisher, its_group, *rest = row
+        if (group is None or its_group == group) and (wanted is None or publisher in wanted):
+            yield publisher, its_group or None, *rest
 
 
-def _show(name: str, found: list[Json], added: int, removed: Sequence[str], console: Console) -> None:
-    if added or removed:
-        console.print(f"{name}: {added:,} {plural(added, 'publisher')} added, {len(removed):,} removed")
-    rows = [
-        (row["id"], row["group"] or "", row["broker"], row["rate"], "pinned" if row["pinned"] else "") for row in found
-    ]
-    if len(rows) > _LARGEST_TABLE:
-        sys.stdout.writelines(_lines(rows))
-    elif rows or not removed:
-        console.print(table("", ["publisher", "group", "broker", "msg/s", ""], rows, left=3))
+def _show(rows: Iterator[tuple[Any, ...]], console: Console) -> None:
+    """Show a table, or lines with tabs between the columns, which come one by one."""
+    shown = (
+        (publisher, group or "", broker, rate, "pinned" if pinned else "")
+        for publisher, group, broker, rate, _, _, pinned in rows
+    )
+    first = list(islice(shown, _LARGEST_TABLE + 1))
+    if len(first) > _LARGEST_TABLE:
+        sys.stdout.writelines(_lines(chain(first, shown)))
+    else:
+        console.print(table("", ["publisher", "group", "broker", "msg/s", ""], first, left=3))
 
 
-def _lines(rows: Sequence[Sequence[object]]) -> Iterator[str]:
-    """Yield rows with tabs between the columns."""
-    for row in rows:
-        yield "\t".join(map(number, row)).rstrip("\t") + "\n"
+def _lines(rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    text = cache(number)  # of a million publishers many have one rate
+    for publisher, group, broker, rate, pinned in rows:
+        yield "\t".join((publisher, group, text(broker), text(rate), pinned)).rstrip("\t") + "\n"

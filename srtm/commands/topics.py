@@ -23,7 +23,6 @@ from srtm.control import FITTING_ENDED
 from srtm.errors import BadInput
 from srtm.operations.topic_documents import with_changes
 from srtm.topics.adaptation import MODES
-from srtm.topics.capacity import parse_slo
 from srtm.topics.file import read_topic_file, topic_name
 
 _WATCH_S = 2.0
@@ -220,8 +219,12 @@ def _burst(text: str | None) -> float | str | None:
 
 
 def _slo(text: str | None) -> Json | None:
-    promise = None if text is None else parse_slo(text)
-    return None if promise is None else {"percentile": promise.percentile, "latency_ms": promise.latency_ms}
+    if text is None:
+        return None
+    from srtm.topics.capacity import parse_slo
+
+    promise = parse_slo(text)
+    return {"percentile": promise.percentile, "latency_ms": promise.latency_ms}
 
 
 def _given(**values: object) -> Json:

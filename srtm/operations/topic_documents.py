@@ -14,9 +14,7 @@ from srtm.console.distributor_call import ask_distributor
 from srtm.console.output import DistributorOption, JsonOption, TokenOption, show
 from srtm.errors import BadInput
 from srtm.operations.topic_difference import differences
-from srtm.operations.topic_file_text import topic_file_text
 from srtm.topics.file import read_topic_file, topic_name
-from srtm.topics.spec import parse_topic_json
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME")]
 
@@ -28,6 +26,8 @@ def export(
     token: TokenOption = None,
 ) -> None:
     """Write a topic as a topic file, its publishers in it. Submitted again it changes nothing."""
+    from srtm.operations.topic_file_text import topic_file_text
+
     text = topic_file_text(ask_distributor(distributor, token, lambda client: client.document(name)))
     if output is None:
         print(text, end="")
@@ -45,6 +45,8 @@ def diff(
     json_file: JsonOption = None,
 ) -> int:
     """Show what submitting the file would change. Status 1: something."""
+    from srtm.topics.spec import parse_topic_json
+
     document = read_topic_file(file)
     then = parse_topic_json(document).to_json()
     now = ask_distributor(distributor, token, lambda client: client.document(topic_name(document)))

@@ -119,6 +119,15 @@ def test_the_brokers_door_imports_neither_the_command_line_nor_the_http_client()
     assert ended.stdout.endswith("\n[]\n")
 
 
+def test_a_command_that_asks_a_service_waits_for_no_library_that_computes() -> None:
+    program = (
+        "import sys, srtm.commands.app\n"
+        "print(sorted({'numpy', 'scipy', 'pydantic', 'fastapi', 'sqlalchemy', 'matplotlib'} & set(sys.modules)))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
+    assert ended.stdout == "[]\n"
+
+
 def test_a_trace_is_sized_for_people_and_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace = tmp_path / "trace.csv"
     trace.write_text("arrival_ns\n" + "".join(f"{at * 10**7}\n" for at in range(1000)))
