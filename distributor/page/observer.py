@@ -6,7 +6,7 @@ One look serves all browsers. It goes in portions: there may be ten thousand top
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 
 import msgspec
 import trio
@@ -49,7 +49,8 @@ class Observer:
         self._told: dict[str, int] = {
             name: entries[-1].number for name, entries in registry.decisions.items() if entries
         }
-        self._words: dict[str, str] = {}
+        self._words: Mapping[str, str] = {}
+        self._broken: dict[str, int] = {}  # {broker: topics whose promise it broke at the latest look}
         self._since: dict[str, tuple[Verdict, str]] = {}  # {topic: its latest verdict, when it became so}
         self._number = 0
         self._changed = trio.Event()
@@ -60,10 +61,12 @@ class Observer:
         try:
             look_at = trio.current_time()
             while True:
-                self._note_events()
+                has_changed = self._note_events()
                 if trio.current_time() >= look_at:
                     look_at = trio.current_time() + STEP_S
                     await self._look()
+                elif has_changed:  # such as after a start, when brokers come one by one
+                    await self._look_at_brokers()
                 self._tell()
                 await trio.sleep(EVENTS_S)
         finally:
@@ -96,13 +99,17 @@ class Observer:
             rows.append(row)
             if worst is not None:
                 broken[worst] = broken.get(worst, 0) + 1
+        self.topics, self._broken = rows, broken
+        await self._look_at_brokers()
+
+    async def _look_at_brokers(self) -> None:
         brokers = []
         for number, name in enumerate(list(self._registry.brokers)):
             if number % _PORTION == 0:
                 await trio.lowlevel.checkpoint()
             if name in self._registry.brokers:
-                brokers.append(broker_row(name, self._registry, self._syncing, broken.get(name, 0)))
-        self.topics, self.brokers, self.looks = rows, brokers, self.looks + 1
+                brokers.append(broker_row(name, self._registry, self._syncing, self._broken.get(name, 0)))
+        self.brokers, self.looks = brokers, self.looks + 1
 
     def _observed(self, topic: Topic, reports: Reports) -> tuple[TopicRow, str | None]:
         """The row of ``topic``, and the broker that breaks its promise."""
@@ -121,8 +128,11 @@ class Observer:
 
     # Events
 
-    def _note_events(self) -> None:
-        """What came into decision logs, and brokers whose state is another, since the last time."""
+    def _note_events(self) -> bool:
+        """Note what came into decision logs, and brokers whose state is another, since the last time.
+
+        Returns whether a broker's is.
+        """
         for name, entries in self._registry.decisions.items():
             told = self._told.get(name, 0)
             if entries and entries[-1].number > told:
@@ -139,7 +149,9 @@ class Observer:
             word, before = words.get(name, "forgotten"), self._words.get(name)
             if self._words and word != before:
                 self._add(now, [word if before is None else f"{word}, was {before}"], broker=name)
-        self._words = dict(words)
+        has_changed = words != self._words
+        self._words = words
+        return has_changed
 
     def _add(self, at: str, lines: Sequence[str], topic: str = "", broker: str = "") -> None:
         self._number += 1

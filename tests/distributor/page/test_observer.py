@@ -101,6 +101,23 @@ async def test_the_stream_ends_with_the_lead(distributor: Distributor, autojump_
     assert len(got) >= 2
 
 
+async def test_a_broker_that_comes_after_a_look_is_shown_within_a_second(
+    distributor: Distributor, mock_clock: trio.testing.MockClock
+) -> None:
+    """As after a restart, when all brokers are expected and none was heard."""
+    observer = Observer(distributor.registry, distributor.syncing)
+    async with trio.open_nursery() as leading:
+        leading.start_soon(observer.run)
+        await trio.testing.wait_all_tasks_blocked()
+        await FakeBroker("b1", distributor.syncing, mcap=2000.0).sync()
+        assert (observer.looks, observer.brokers) == (1, [])
+        mock_clock.jump(1.0)
+        await trio.testing.wait_all_tasks_blocked()
+        assert [(row.name, row.state) for row in observer.brokers] == [("b1", "live")]
+        assert observer.looks == 2, "so that browsers ask again"
+        leading.cancel_scope.cancel()
+
+
 async def test_a_standby_says_who_leads(distributor: Distributor) -> None:
     app = make_app(distributor.registry, distributor.syncing)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://d") as http:
