@@ -14,7 +14,7 @@ from typing import Any
 
 from broker.config import BrokerConfig, EngineConfig, StatsdConfig
 from srtm.errors import BadInput
-from srtm.log import LEVELS
+from srtm.log import FORMATS, LEVELS
 from srtm.text import read_duration_ns
 
 Value = Any  # of the option's kind: str, int, bool, or a tuple of str or float
@@ -143,6 +143,7 @@ DURATION = Kind("duration", read_duration_ns, _duration_ns)
 TEXTS = Kind("text", lambda text: (text,), _texts, repeats=True)
 PERCENTILES = Kind("share", _read_percentiles, _percentiles, repeats=True)
 LOG_LEVEL = _word("level", _one_of(LEVELS), lambda level: LEVELS.index(level) + 1)
+LOG_FORMAT = _word("format", _one_of(FORMATS))
 TLS_VERSION = _word("version", lambda text: _read_tls_version(text or "tls1.0"), lambda version: _TLS_VERSIONS[version])
 AUTH_POLICY = _word("policy", _one_of(("", "require", "require-verify")))
 AUTH_METHOD = _word("method", _one_of(("get", "post")))
@@ -196,6 +197,7 @@ def _time(flag: str, default_ns: int, place: str, help_text: str, low: int = 0, 
 TABLE: tuple[Option, ...] = (
     Option("node-id", WHOLE, 0, "node_id", "unique part of message ids (from the host name)", "id", high=1023),
     Option("log-level", LOG_LEVEL, "info", "log_level", "debug, info, warn, error or fatal"),
+    Option("log-format", LOG_FORMAT, "text", "log_format", "text or json; nsqd itself has text alone"),
     Option("log-prefix", TEXT, "[nsqd] ", "log_name", "what log lines begin with"),
     Option("tcp-address", TEXT, "0.0.0.0:4150", "tcp_address", "where TCP clients are listened for"),
     Option("http-address", TEXT, "0.0.0.0:4151", "http_address", "where HTTP clients are listened for"),

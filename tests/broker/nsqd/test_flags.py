@@ -83,6 +83,10 @@ def test_help_is_given_whatever_comes_behind_it() -> None:
     assert not parse_flags(["--help=false"]).help
 
 
+def test_log_lines_may_be_objects() -> None:
+    assert [config_of(*words).log_format for words in ((), ("-log-format=json",))] == ["text", "json"]
+
+
 def test_no_least_version_of_tls_is_the_default_one() -> None:
     assert config_of("--tls-min-version=").engine.tls_min_version == "tls1.0"
 
@@ -103,6 +107,7 @@ def test_no_least_version_of_tls_is_the_default_one() -> None:
         (["--tls-required=maybe"], "--tls-required: 'maybe': must be true, false or tcp-https"),
         (["--tls-min-version=ssl3"], "--tls-min-version: 'ssl3': must be one of tls1.0, tls1.1, tls1.2, tls1.3"),
         (["--log-level=loud"], "--log-level: 'loud': must be one of debug, info, warn, error, fatal"),
+        (["--log-format=xml"], "--log-format: 'xml': must be one of text, json"),
         (["--sync-timeout=2"], "--sync-timeout: '2': must be a duration with units, such as 250ms, 2s or 1h30m"),
         (["--e2e-processing-latency-percentile=a"], "must be numbers above 0, up to 1, with commas between them"),
     ],
