@@ -44,6 +44,7 @@ class BrokerView(msgspec.Struct, kw_only=True):
     srtm_version: str
     tcp_address: str
     http_address: str
+    mqtt_address: str  # "": it speaks no MQTT in clear, or has not been heard by this distributor
     mcap: float  # as in ``CapacityView``
     mcap_stated: float
     mcap_assumed: bool
@@ -100,6 +101,7 @@ def broker_view(name: str, registry: Registry, syncing: SyncService) -> BrokerVi
         srtm_version=broker.srtm_version,
         tcp_address=broker.tcp_address,
         http_address=broker.http_address,
+        mqtt_address=session.mqtt_address,
         mcap=capacity.mcap,
         mcap_stated=capacity.mcap_stated,
         mcap_assumed=capacity.mcap_assumed,

@@ -54,7 +54,8 @@ function drawFigures(place, view) {
     facts([
       ["NSQ", view.tcp_address],
       ["HTTP", view.http_address],
-      view.mqtt_sessions > 0 && ["MQTT sessions", whole(view.mqtt_sessions)],
+      view.mqtt_address && ["MQTT", view.mqtt_address],
+      (view.mqtt_address || view.mqtt_sessions > 0) && ["MQTT sessions", whole(view.mqtt_sessions)],
       ["Version", view.srtm_version],
       ["Heard", view.last_sync_s_ago === null ? "not by this distributor" : ago(view.last_sync_s_ago)],
       ...Object.entries(machine).map(([what, value]) => [what.replaceAll("_", " "), typeof value === "number" ? number(value) : String(value)]),

@@ -61,12 +61,13 @@ def test_why_a_promise_is_not_kept_is_not_cut_off(browser: Browser, url: str, wi
 
 
 def test_a_broker_says_how_many_mqtt_sessions_it_has(browser: Browser, url: str) -> None:
-    asked = {**BROKER, "tcp_address": "h:3", "http_address": "h:4", "mqtt_sessions": 1234}
+    asked = {**BROKER, "tcp_address": "h:3", "http_address": "h:4", "mqtt_address": "h:1883", "mqtt_sessions": 1234}
     httpx.post(f"{url}/v1/brokers/b2/sync", json=asked).raise_for_status()
     with page(browser) as (it, said):
         it.goto(f"{url}/#/brokers/b2")
         expect(it.get_by_text("MQTT sessions", exact=True)).to_be_visible(timeout=PATIENCE_MS)
         expect(it.get_by_text("1,234")).to_be_visible()
+        expect(it.get_by_text("h:1883", exact=True)).to_be_visible()
         expect(it.get_by_text("srtm mqtt sessions --broker h:4")).to_be_visible()
         assert said == []
 
