@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import re
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,8 +17,11 @@ import trio.testing
 from distributor.api.app import make_app
 from distributor.page.observer import Observer
 from distributor.page.routes import News, _stream
+from distributor.verdict.kept import Verdict
 from srtm.control import LatencyMs, TopicLatency, TopicReport
 from tests.support.distributor_in_process import Distributor, FakeBroker, spec
+from tests.support.page_rows import broker as broker_of
+from tests.support.page_rows import topic as topic_of
 
 
 @pytest.fixture
@@ -116,6 +121,36 @@ async def test_a_broker_that_comes_after_a_look_is_shown_within_a_second(
         assert [(row.name, row.state) for row in observer.brokers] == [("b1", "live")]
         assert observer.looks == 2, "so that browsers ask again"
         leading.cancel_scope.cancel()
+
+
+SCREENS = [
+    *(f"topics?sort={sort}&descending={down}" for sort in ("", "name", "latency", "backlog") for down in (True, False)),
+    "topics?search=99&limit=500",
+    "topics?only=broken&offset=3000",
+    *(f"brokers?sort={sort}" for sort in ("", "name", "load", "broken")),
+]
+
+
+@pytest.mark.slow
+async def test_a_screen_of_ten_thousand_topics_and_a_thousand_brokers_takes_200_ms(distributor: Distributor) -> None:
+    """Processor time of question and answer, so that what else this machine does is not counted."""
+    draw = random.Random(5)
+    verdicts: list[Verdict] = ["kept", "broken", "unknown"]
+    observer = Observer(distributor.registry, distributor.syncing)
+    observer.topics = [
+        topic_of(f"topic-{n}", promise=draw.choice(verdicts), latency_ms=draw.uniform(0.1, 50.0), backlog=n % 7)
+        for n in draw.sample(range(10_000), 10_000)
+    ]
+    observer.brokers = [broker_of(f"broker-{n}", allocated=draw.random(), broken=n % 3) for n in range(1_000)]
+    app = make_app(distributor.registry, distributor.syncing, observer=observer)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://d") as http:
+        took_ms = {}
+        for screen in SCREENS:
+            began = time.thread_time()
+            answer = await http.get(f"/v1/overview/{screen}")
+            took_ms[screen] = (time.thread_time() - began) * 1e3
+            assert len(answer.json()["rows"]) >= 50
+    assert max(took_ms.values()) < 200, took_ms
 
 
 async def test_a_standby_says_who_leads(distributor: Distributor) -> None:
