@@ -19,6 +19,8 @@ async def should_rate_limit(
 
     Raises BadInput, NotFound (no contract has the domain as its namespace), Unavailable.
     """
+    if len(request.descriptors) == 1 and contracts.knows(request.domain):
+        return await _of_one(decisions, request, families)
     costs: dict[str, int] = {}
     for subject, cost in costs_of(request):
         if decisions.is_limited(request.domain, subject):
@@ -29,3 +31,13 @@ async def should_rate_limit(
         return response_of(request, {}, None, families)
     checked = await decisions.check(request.domain, list(costs), list(costs.values()))
     return response_of(request, dict(checked.verdicts), checked.decisive, families)
+
+
+async def _of_one(decisions: Decisions, request: RateLimitRequest, families: Collection[Family]) -> RateLimitResponse:
+    """The same of one descriptor, as most have: its contract is looked for once."""
+    ((subject, cost),) = costs_of(request)
+    try:
+        verdict = (await decisions.check(request.domain, [subject], cost)).decisive
+    except NotFound:
+        return response_of(request, {}, None, families)
+    return response_of(request, {subject: verdict}, verdict, families)

@@ -12,6 +12,7 @@ from srtm.errors import PeerError
 VARINT, I64, LENGTH, I32 = 0, 1, 2, 5
 _FIXED = {I64: 8, I32: 4}
 _LARGEST = 2**64 - 1
+_SMALL = [bytes([value]) for value in range(0x80)]  # varints: most are tags and lengths
 
 Value = int | bytes
 
@@ -41,6 +42,8 @@ def fields(data: bytes) -> Iterator[tuple[int, Value]]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
+    if at < len(data) and data[at] < 0x80:
+        return data[at], at + 1
     value = shift = 0
     while at < len(data):
         byte = data[at]
@@ -80,6 +83,8 @@ def text_in(value: Value) -> str:
 
 def varint(value: int) -> bytes:
     """Return a number as a varint."""
+    if value < 0x80:
+        return _SMALL[value]
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

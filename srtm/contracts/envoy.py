@@ -9,6 +9,7 @@ subject may be ends with a digest instead.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -68,6 +69,7 @@ class RateLimit(NamedTuple):
     unit: str
 
 
+@lru_cache(4_096)
 def rate_limit_of(policy: Policy) -> RateLimit:
     """Say a policy in Envoy's words; of a bucket its rate, in the shortest unit that has a whole token."""
     if isinstance(policy, Window | Log):

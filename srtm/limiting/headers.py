@@ -11,6 +11,7 @@ What remains is rounded down, and waits are rounded up.
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import lru_cache
 from typing import Literal, get_args
 
 from srtm.contracts.policy import Concurrency, Policy
@@ -40,6 +41,7 @@ def headers(verdict: Verdict, families: Collection[Family] = FAMILIES) -> Header
     return found
 
 
+@lru_cache(4_096)
 def policy_field(policy: Policy) -> str:
     """An item of RateLimit-Policy: ``"burst";q=40;w=2``."""
     unit = ';qu="concurrent-requests"' if isinstance(policy, Concurrency) else ""

@@ -17,9 +17,11 @@ from h2.events import (
     TrailersReceived,
 )
 from h2.settings import SettingCodes
+from hpack import Encoder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from limiting.envoy import http2
 from limiting.envoy.grpc_session import LONGEST_MESSAGE, MOST_STREAMS, Call, Code, GrpcSession
 
 METHOD = "/package.Service/Method"
@@ -79,7 +81,7 @@ class Client:
         found: dict[str, str] = {}
         for event in self.events:
             if isinstance(event, ResponseReceived | TrailersReceived):
-                found |= dict(event.headers)
+                found |= {str(name): str(value) for name, value in event.headers}
         return found
 
     def answers(self, stream: int) -> bytes:
@@ -163,8 +165,7 @@ def test_a_call_that_comes_with_its_end_is_dropped(
     client.exchange()
     client.h2.send_headers(1, headers)
     goes(client.h2)
-    client.exchange()
-    assert client.calls == []
+    assert client.session.feed(client.h2.data_to_send()) == []
 
 
 def test_an_answer_of_several_messages_ends_with_the_connection() -> None:
@@ -249,7 +250,9 @@ def test_a_thousand_calls_leave_nothing_behind() -> None:
         client.exchange()
         client.events.clear()
     assert len(client.calls) == 1_000
-    assert client.session._requests == client.session._unsent == {}
+    session = client.session
+    assert session._requests == session._unsent == session._windows == {}
+    assert session._called == set()
 
 
 def test_what_is_not_grpc_is_refused() -> None:
@@ -289,3 +292,154 @@ def test_whatever_follows_the_preface_ends_at_most_the_connection(data: bytes) -
     session = client.session
     session.feed(data)
     session.outgoing()
+
+
+class RawClient:
+    """A client that writes its frames by hand, also such as h2 would not."""
+
+    def __init__(self) -> None:
+        self.session = GrpcSession()
+        self.encoder = Encoder()
+        self.received = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
+        self.received.initiate_connection()
+        assert self.session.feed(http2.PREFACE + http2.frame(http2.SETTINGS, 0, 0)) == []
+        self.session.outgoing()
+
+    def headers(self, stream: int = 1, flags: int = http2.END_HEADERS, extra: Sequence[tuple[str, str]] = ()) -> bytes:
+        return http2.frame(http2.HEADERS, flags, stream, self.encoder.encode([*HEADERS, *extra]))
+
+    def call(self, stream: int, message: bytes = b"m") -> bytes:
+        return self.headers(stream) + http2.frame(http2.DATA, http2.END_STREAM, stream, framed(message))
+
+    def ends_with(self, data: bytes, code: http2.ErrorCode) -> None:
+        """``data`` ends the connection, and the peer is told why."""
+        assert self.session.feed(data) == []
+        assert self.session.is_closed
+        *_, goaway = sent(self.session)
+        assert (goaway.kind, int.from_bytes(goaway.payload[4:8], "big")) == (http2.GOAWAY, code)
+
+
+def sent(session: GrpcSession) -> list[http2.Frame]:
+    """The frames that a session has to send."""
+    return http2.Frames().feed(http2.PREFACE + session.outgoing())
+
+
+def test_headers_may_come_in_several_frames_and_padded() -> None:
+    client = RawClient()
+    block = client.encoder.encode([*HEADERS, ("authorization", "Bearer t")])
+    flags = http2.PADDED | http2.HAS_PRIORITY
+    data = http2.frame(http2.HEADERS, flags, 1, b"\x02" + bytes(5) + block[:7] + bytes(2))
+    data += http2.frame(http2.CONTINUATION, 0, 1, block[7:9])
+    data += http2.frame(http2.CONTINUATION, http2.END_HEADERS, 1, block[9:])
+    data += http2.frame(http2.DATA, http2.PADDED | http2.END_STREAM, 1, b"\x03" + framed(b"m") + bytes(3))
+    assert client.session.feed(data) == [Call(1, METHOD, b"m", "Bearer t")]
+
+
+def test_headers_of_the_same_bytes_say_what_the_table_says_now() -> None:
+    client = RawClient()
+    found = []
+    for number, extra in enumerate(["one", "one", "one", "other", "other", "other"]):
+        stream = 2 * number + 1
+        headers = client.headers(stream, extra=[("authorization", extra)])
+        data = headers + http2.frame(http2.DATA, http2.END_STREAM, stream, framed(b""))
+        found += [call.authorization for call in client.session.feed(data)]
+    assert found == ["one", "one", "one", "other", "other", "other"]
+
+
+def test_a_peer_without_a_table_for_headers_can_read_the_answers() -> None:
+    client = Client()
+    client.h2.update_settings({SettingCodes.HEADER_TABLE_SIZE: 0})
+    for _ in range(2):
+        stream = client.ask(framed(b""))
+        client.exchange()
+        client.session.answer(stream, b"said")
+        client.exchange()
+        assert client.answers(stream) == framed(b"said")
+
+
+def test_one_stream_too_many_is_refused_and_the_others_go_on() -> None:
+    client = RawClient()
+    streams = range(1, 2 * MOST_STREAMS, 2)
+    calls = client.session.feed(b"".join(client.call(stream) for stream in streams))
+    assert len(calls) == MOST_STREAMS
+    assert client.session.feed(client.call(2 * MOST_STREAMS + 1)) == []
+    assert [(got.kind, got.stream) for got in sent(client.session)] == [(http2.RST_STREAM, 2 * MOST_STREAMS + 1)]
+    client.session.answer(1, b"")
+    assert len(client.session.feed(client.call(2 * MOST_STREAMS + 3))) == 1
+
+
+def test_calls_given_up_count_until_they_are_answered() -> None:
+    client = RawClient()
+    given_up = http2.frame(http2.RST_STREAM, 0, 1, bytes(4))
+    calls: list[Call] = []
+    for stream in range(1, 10 * MOST_STREAMS, 2):
+        calls += client.session.feed(client.call(stream) + given_up[:5] + stream.to_bytes(4, "big") + bytes(4))
+    assert len(calls) == MOST_STREAMS
+    for call in calls:
+        client.session.answer(call.stream, b"")
+    assert len(client.session.feed(client.call(10 * MOST_STREAMS + 1))) == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (http2.frame(http2.DATA, 0, 1, b"x"), http2.ErrorCode.PROTOCOL_ERROR),
+        (http2.frame(http2.RST_STREAM, 0, 1, bytes(4)), http2.ErrorCode.PROTOCOL_ERROR),
+        (http2.frame(http2.WINDOW_UPDATE, 0, 0, bytes(4)), http2.ErrorCode.PROTOCOL_ERROR),
+        (http2.frame(http2.WINDOW_UPDATE, 0, 0, b"\x7f\xff\xff\xff"), http2.ErrorCode.FLOW_CONTROL_ERROR),
+        (http2.frame(http2.WINDOW_UPDATE, 0, 0, b"\x01"), http2.ErrorCode.FRAME_SIZE_ERROR),
+        (http2.frame(http2.PING, 0, 0, b"short"), http2.ErrorCode.FRAME_SIZE_ERROR),
+        (http2.frame(http2.SETTINGS, 0, 0, b"12345"), http2.ErrorCode.FRAME_SIZE_ERROR),
+        (http2.frame(http2.SETTINGS, 0, 0, b"\x00\x04\xff\xff\xff\xff"), http2.ErrorCode.FLOW_CONTROL_ERROR),
+        (http2.frame(http2.SETTINGS, 0, 3), http2.ErrorCode.PROTOCOL_ERROR),
+        (http2.frame(http2.CONTINUATION, 0, 1), http2.ErrorCode.PROTOCOL_ERROR),
+        (http2.frame(http2.PUSH_PROMISE, 0, 1, bytes(8)), http2.ErrorCode.PROTOCOL_ERROR),
+        (http2.frame(http2.HEADERS, http2.END_HEADERS, 2, b"\x82"), http2.ErrorCode.PROTOCOL_ERROR),
+        (http2.frame(http2.HEADERS, http2.END_HEADERS, 0, b"\x82"), http2.ErrorCode.PROTOCOL_ERROR),
+        (http2.frame(http2.HEADERS, http2.END_HEADERS, 1, b"\xff\xff\xff"), http2.ErrorCode.COMPRESSION_ERROR),
+        (http2.frame(http2.HEADERS, http2.PADDED, 1, b"\x09\x82"), http2.ErrorCode.PROTOCOL_ERROR),
+        (http2.frame(http2.HEADERS, 0, 1, b"\x82") + http2.frame(http2.PING, 0, 0, bytes(8)),
+         http2.ErrorCode.PROTOCOL_ERROR),
+        (http2.frame(http2.HEADERS, 0, 1, b"\x82") + 9 * http2.frame(http2.CONTINUATION, 0, 1, bytes(2_000)),
+         http2.ErrorCode.ENHANCE_YOUR_CALM),
+    ],
+)  # fmt: skip
+def test_a_peer_that_breaks_a_rule_of_http2_is_told_which(data: bytes, code: http2.ErrorCode) -> None:
+    RawClient().ends_with(data, code)
+
+
+def test_a_small_block_that_unfolds_to_long_headers_ends_the_connection() -> None:
+    client = RawClient()
+    client.session.feed(client.headers(1, extra=[("x", "y" * 3_900)]))
+    bomb = http2.frame(http2.HEADERS, http2.END_HEADERS, 3, b"\xbe" * 10)  # the entry that was added last, ten times
+    client.ends_with(bomb, http2.ErrorCode.COMPRESSION_ERROR)
+
+
+def test_what_is_sent_beyond_the_window_ends_the_connection() -> None:
+    client = RawClient()
+    empty = bytes([255]) + bytes(255)  # padding alone: it is never read into a message
+    client.session.feed(client.headers(1))
+    for _ in range(1_000):
+        client.session.feed(http2.frame(http2.DATA, http2.PADDED, 1, empty) * 10)
+    assert not client.session.is_closed, "what is read may be sent again"
+    client.ends_with(http2.frame(http2.DATA, http2.PADDED, 1, empty) * 10_000, http2.ErrorCode.FLOW_CONTROL_ERROR)
+
+
+def test_a_ping_is_answered() -> None:
+    client = RawClient()
+    client.session.feed(http2.frame(http2.PING, 0, 0, b"12345678"))
+    assert sent(client.session) == [http2.Frame(http2.PING, http2.ACK, 0, b"12345678")]
+
+
+def test_a_smaller_window_makes_answers_wait() -> None:
+    client = RawClient()
+    client.session.feed(client.call(1))
+    client.session.feed(http2.frame(http2.SETTINGS, 0, 0, b"\x00\x04\x00\x00\x00\x02"))
+    client.session.outgoing()
+    client.session.answer(1, b"said")
+    *_, data = sent(client.session)
+    assert data == http2.Frame(http2.DATA, 0, 1, framed(b"said")[:2])
+    client.session.feed(http2.frame(http2.SETTINGS, 0, 0, b"\x00\x04\x00\x00\x00\xff"))
+    _, data, trailers = sent(client.session)
+    assert data.payload == framed(b"said")[2:]
+    assert (trailers.kind, trailers.flags & http2.END_STREAM) == (http2.HEADERS, http2.END_STREAM)
