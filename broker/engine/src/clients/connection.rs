@@ -57,7 +57,7 @@ pub struct Mark {
     pub trace: u64,
 }
 
-/// What a consumer's contract lets it have.
+/// What its contract lets a consumer of NSQ or a subscriber of MQTT have.
 #[derive(Debug, Default)]
 pub(crate) struct Allowance {
     pub held_to: Option<Rc<Subject>>,
@@ -74,7 +74,6 @@ pub struct Subscription {
     pub deadlines: VecDeque<(Nanos, MessageId)>, // ascending; some are stale (answered since)
     pub armed: Armed,
     pub has_due: bool, // in the engine's list of those with more that is due than a turn takes
-    pub(crate) allowance: Allowance,
     pub(crate) unanswered: bool, // the answer to its SUB waits for the disk
     pub nearness: Nearness,
     pub messages: u64,
@@ -100,6 +99,7 @@ pub struct Connection {
     pub(crate) seen: Seen,                      // of the same, before its first slice
     pub(crate) building: Option<Box<Building>>, // the large message that is next in `input`
     pub subscription: Option<Box<Subscription>>,
+    pub(crate) allowance: Allowance,
     pub input: Vec<u8>, // the unfinished command, or what came while it waits; empty nearly always
     pub published: PublishedTopics,
     pub last_command: Nanos,
@@ -136,6 +136,7 @@ impl Connection {
             remote: remote.into(),
             connected_wall_ns: wall_ns,
             subscription: None,
+            allowance: Allowance::default(),
             auth: None,
             published: PublishedTopics::default(),
             http: None,
@@ -253,6 +254,7 @@ impl Connection {
         self.phase == Phase::Open
             && self.state == State::Subscribed
             && !self.input_state.awaits_client()
+            && !self.allowance.is_over
             && self.pending() < HIGH_WATER
             && self.subscription.as_ref().is_some_and(|sub| sub.has_credit())
     }
@@ -424,7 +426,6 @@ impl Subscription {
             deadlines: VecDeque::new(),
             armed: Armed::default(),
             has_due: false,
-            allowance: Allowance::default(),
             unanswered: false,
             messages: 0,
             finished: 0,
@@ -433,7 +434,7 @@ impl Subscription {
     }
 
     fn has_credit(&self) -> bool {
-        self.in_flight < self.ready && !self.unanswered && !self.allowance.is_over
+        self.in_flight < self.ready && !self.unanswered
     }
 
     /// Keep ascending order: a new deadline is the latest one, but for a TOUCH that met its limit.

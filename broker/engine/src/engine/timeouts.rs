@@ -74,10 +74,7 @@ impl Engine {
             Timer::Departures => self.departures.is_due_at(at),
             Timer::Deferred(key) => self.channels.get(key).is_some_and(|channel| channel.armed.is_for(at)),
             Timer::Connection(key) => self.conns.get(key).is_some_and(|conn| conn.armed.is_for(at)),
-            Timer::Allowance(key) => {
-                let sub = self.conns.get(key).and_then(|conn| conn.subscription.as_ref());
-                sub.is_some_and(|sub| sub.allowance.armed.is_for(at))
-            }
+            Timer::Allowance(key) => self.conns.get(key).is_some_and(|conn| conn.allowance.armed.is_for(at)),
             Timer::MessageTimeout(key) => {
                 self.conns.get(key).and_then(|conn| conn.subscription.as_ref()).is_some_and(|sub| sub.armed.is_for(at))
             }

@@ -81,6 +81,10 @@ impl TopicContracts {
         subject(self.named.get(publisher).unwrap_or(&self.publishers), publisher)
     }
 
+    pub fn holds_consumers(&self) -> bool {
+        !self.consumers.is_empty()
+    }
+
     /// What a consumer is held to. `known`: what this gave for it before, on this topic.
     pub fn consumer(&self, consumer: &str, known: Option<Rc<Subject>>) -> Option<Rc<Subject>> {
         known.filter(|known| known.namespace == self.consumers).or_else(|| subject(&self.consumers, consumer))

@@ -54,8 +54,8 @@ struct Kept {
 pub struct Replay {
     pub pattern: Box<str>,
     pub options: Options,
-    pub id: u32,             // Subscription Identifier; 0: none
-    after: Option<Box<str>>, // the last name that was looked at
+    pub id: u32,                        // Subscription Identifier; 0: none
+    pub(crate) after: Option<Box<str>>, // the last name that was looked at
 }
 
 /// What a look at some names found.

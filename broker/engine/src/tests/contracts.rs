@@ -1,4 +1,4 @@
-//! Publishers under contracts, by NSQ, HTTP and MQTT.
+//! Publishers and consumers under contracts, by NSQ, HTTP and MQTT.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use srtm_limits::contract::Contract;
 
-use super::mqtt::client::{Client, publish_5};
+use super::mqtt::client::{Client, packet, publish_5, text};
 use super::pair::*;
 use crate::keys::ConnKey;
 use crate::limiter::contracts::Terms;
@@ -285,6 +285,119 @@ fn a_consumer_goes_on_within_a_second_once_its_contract_is_wider_or_gone() {
     pair.engine.set_terms("t", Terms::default());
     pair.advance(S);
     assert_eq!(pair.bodies(key).len(), 7);
+}
+
+fn say(pair: &mut Pair, topic: &str, bodies: std::ops::Range<usize>) {
+    let key = pair.connect();
+    for number in bodies {
+        assert_eq!(pair.ask(key, pub_(topic, &number.to_string())), [ok()]);
+    }
+}
+
+fn said(client: &mut Client, pair: &mut Pair) -> Vec<String> {
+    client.messages(pair).into_iter().map(|(_, payload)| payload).collect()
+}
+
+#[test]
+fn a_subscriber_by_mqtt_gets_what_its_contract_allows_and_the_rest_waits_whatever_its_qos() {
+    for qos in 0..3 {
+        let mut pair = paced(0);
+        let (mut held, mut other) = (Client::new(&mut pair, "1"), Client::new(&mut pair, "2"));
+        held.subscribe(&mut pair, "t", qos);
+        say(&mut pair, "t", 0..4);
+        other.subscribe(&mut pair, "t", qos);
+        say(&mut pair, "t", 4..6);
+        assert_eq!(said(&mut held, &mut pair), ["0", "1"]);
+        assert_eq!(said(&mut other, &mut pair), ["4", "5"], "each has a contract of its own");
+        pair.advance(100 * MS - 1);
+        assert_eq!(said(&mut held, &mut pair), [""; 0]);
+        pair.advance(1);
+        assert_eq!(said(&mut held, &mut pair), ["2"]);
+        say(&mut pair, "t", 6..7);
+        pair.advance(400 * MS);
+        assert_eq!(said(&mut held, &mut pair), ["3", "4", "5", "6"], "QoS {qos}: in order, nothing lost");
+    }
+}
+
+#[test]
+fn a_subscriber_to_a_topic_without_a_contract_is_not_held() {
+    let mut pair = paced(0);
+    pair.limit("u", Limit { full: true, ..limit(1_000, 100, 1) });
+    let mut client = Client::new(&mut pair, "1");
+    client.subscribe(&mut pair, "#", 0);
+    say(&mut pair, "t", 0..3);
+    say(&mut pair, "u", 3..9);
+    assert_eq!(said(&mut client, &mut pair), ["0", "1", "3", "4", "5", "6", "7", "8"]);
+    pair.advance(100 * MS);
+    assert_eq!(said(&mut client, &mut pair), ["2"]);
+}
+
+#[test]
+fn a_client_is_one_consumer_by_nsq_and_mqtt() {
+    let mut pair = paced(1);
+    let mut client = Client::new(&mut pair, "1");
+    client.subscribe(&mut pair, "t", 1);
+    let key = consumer(&mut pair, "1");
+    say(&mut pair, "t", 1..2);
+    assert_eq!((pair.bodies(key).len(), said(&mut client, &mut pair).len()), (1, 1), "two in all");
+    pair.advance(100 * MS);
+    assert_eq!(pair.bodies(key).len() + said(&mut client, &mut pair).len(), 1);
+}
+
+#[test]
+fn what_one_member_of_a_group_may_not_have_goes_to_another() {
+    let mut pair = paced(0);
+    let (mut one, mut two) = (Client::new(&mut pair, "1"), Client::new(&mut pair, "2"));
+    for client in [&mut one, &mut two] {
+        client.subscribe(&mut pair, "$share/g/t", 1);
+    }
+    let now = pair.now;
+    let taken = ("readers".into(), "1".into(), 1);
+    pair.engine.charge_contracts(&[taken], now);
+    say(&mut pair, "t", 0..5);
+    assert_eq!(
+        (said(&mut one, &mut pair), said(&mut two, &mut pair)),
+        (vec!["0".into()], vec!["1".into(), "2".into()])
+    );
+    pair.advance(100 * MS);
+    let mut rest = [said(&mut one, &mut pair), said(&mut two, &mut pair)].concat();
+    rest.sort();
+    assert_eq!(rest, ["3", "4"]);
+}
+
+#[test]
+fn what_is_retained_counts_and_comes_as_the_contract_allows() {
+    let mut pair = paced(0);
+    assert!(pair.engine.set_mqtt_names("t", vec!["plant/#".into()], crate::mqtt::managed_names::V3Excess::Delay));
+    let mut sensor = Client::new(&mut pair, "sensor");
+    for number in 0..5 {
+        let name = format!("plant/{number}");
+        sensor.send(&mut pair, &packet(0x31, &[&text(&name)[..], &[0], number.to_string().as_bytes()].concat()));
+    }
+    let mut client = Client::new(&mut pair, "1");
+    client.subscribe(&mut pair, "plant/#", 1);
+    assert_eq!(said(&mut client, &mut pair), ["0", "1"]);
+    pair.advance(200 * MS);
+    assert_eq!(said(&mut client, &mut pair), ["2", "3"]);
+    pair.advance(100 * MS);
+    assert_eq!(said(&mut client, &mut pair), ["4"]);
+}
+
+#[test]
+fn what_waits_for_a_contract_comes_on_the_next_connection_and_no_faster() {
+    let mut pair = paced(0);
+    let (mut client, _) = Client::with(&mut pair, "1", true, &[0x11, 0, 0, 0, 60]);
+    client.subscribe(&mut pair, "t", 1);
+    say(&mut pair, "t", 0..4);
+    for id in 1..3 {
+        client.send(&mut pair, &[0x40, 2, 0, id]);
+    }
+    assert_eq!(said(&mut client, &mut pair), ["0", "1"]);
+    pair.close(client.key);
+    let (mut client, _) = Client::with(&mut pair, "1", false, &[]);
+    assert_eq!(said(&mut client, &mut pair), [""; 0], "a new connection is the same consumer");
+    pair.advance(200 * MS);
+    assert_eq!(said(&mut client, &mut pair), ["2", "3"]);
 }
 
 proptest! {

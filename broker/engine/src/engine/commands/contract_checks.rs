@@ -6,7 +6,7 @@ use srtm_limits::state::Now;
 
 use crate::clients::connection::Connection;
 use crate::engine::Engine;
-use crate::keys::ConnKey;
+use crate::keys::{ConnKey, SessionKey, TopicKey};
 use crate::limiter::contracts::{Contracts, Taken, Terms, TopicContracts};
 use crate::protocol::verb::Verb;
 use crate::queueing::publish::Outcome;
@@ -62,6 +62,25 @@ impl Engine {
         })
     }
 
+    /// Whether a topic's subscribers by MQTT are held to contracts.
+    pub(crate) fn holds_subscribers(&self, topic: Option<TopicKey>) -> bool {
+        let topic = topic.and_then(|key| self.topics.get(key));
+        topic.and_then(|topic| topic.contracts.as_deref()).is_some_and(TopicContracts::holds_consumers)
+    }
+
+    /// Whether its contract lets a subscriber by MQTT have one more message of a topic now. If not, what its session is
+    /// owed goes on when it does.
+    pub(crate) fn may_have(&mut self, session: SessionKey, topic: Option<TopicKey>, now: Nanos) -> bool {
+        let clocks = self.both_clocks(now);
+        let topic = topic.and_then(|key| self.topics.get(key));
+        let terms = topic.and_then(|topic| topic.contracts.as_deref()).filter(|terms| terms.holds_consumers());
+        let key = self.mqtt.sessions.get(session).and_then(|session| session.conn);
+        let conn = key.and_then(|key| Some((key, self.conns.get_mut(key)?)));
+        let Some((terms, (key, conn))) = terms.zip(conn) else { return true };
+        let is_over = conn.allowance.is_over;
+        !is_over && Self::has_allowance(&mut self.contracts, &mut self.timers, terms, (key, conn), clocks)
+    }
+
     /// Whether its contract lets a consumer have one more message now. If not, it is listed again when it does.
     pub(crate) fn has_allowance(
         contracts: &mut Contracts,
@@ -70,23 +89,22 @@ impl Engine {
         (key, conn): (ConnKey, &mut Connection),
         now: Now,
     ) -> bool {
-        let known = conn.subscription.as_mut().and_then(|sub| sub.allowance.held_to.take());
-        let held_to = terms.consumer(conn.client_id(), known);
-        let Some(sub) = conn.subscription.as_mut() else { return false };
-        sub.allowance.held_to = held_to;
-        let Some(breach) = contracts.take(sub.allowance.held_to.iter(), 1, now).err() else { return true };
+        let known = conn.allowance.held_to.take();
+        conn.allowance.held_to = terms.consumer(conn.client_id(), known);
+        let Some(breach) = contracts.take(conn.allowance.held_to.iter(), 1, now).err() else { return true };
         // Not longer than that: the contract may change.
         let at = now.mono.saturating_add(breach.wait.unwrap_or(NS_PER_S).min(NS_PER_S));
-        sub.allowance.is_over = true;
-        timers.arm(&mut sub.allowance.armed, at, Timer::Allowance(key));
+        conn.allowance.is_over = true;
+        timers.arm(&mut conn.allowance.armed, at, Timer::Allowance(key));
         false
     }
 
     pub(crate) fn handle_allowance(&mut self, key: ConnKey, at: Nanos) {
-        let Some(sub) = self.conns.get_mut(key).and_then(|conn| conn.subscription.as_mut()) else { return };
-        if sub.allowance.armed.fire(at) {
-            sub.allowance.is_over = false;
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        if conn.allowance.armed.fire(at) {
+            conn.allowance.is_over = false;
             self.list_if_ready(key);
+            self.list_if_owed(key);
         }
     }
 

@@ -236,7 +236,7 @@ impl Engine {
             if !ready {
                 continue;
             }
-            // What a link carries is for MQTT's subscribers, whom no contract holds at its own broker either.
+            // What a link carries is for MQTT's subscribers: the broker that they are at holds them.
             if let Some(terms) = terms.filter(|_| !conn.terms.linked)
                 && !Self::has_allowance(&mut self.contracts, &mut self.timers, terms, (consumer, conn), clocks)
             {

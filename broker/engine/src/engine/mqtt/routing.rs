@@ -126,16 +126,21 @@ impl Engine {
             self.share_with_others(&mut fan.groups, topic, message, heading, now);
         }
         let mark = (message.attempts == 0 && !message.foreign).then(|| mark_of(topic, message, now));
+        let governs = match &fan.linked {
+            Some(name) => self.topic_key(name),
+            None => Some(topic),
+        };
+        let is_free = !self.holds_subscribers(governs);
         let mut kept: Option<Message> = None; // with its name, for sessions and groups
         let targets = fan.targets.len() + fan.groups.len();
         self.work.note(message_units(message.body_len()).saturating_mul(targets as u32));
         for target in fan.targets.drain(..) {
-            if target.qos == Qos::AtMostOnce {
+            if target.qos == Qos::AtMostOnce && (is_free || !self.takes_deliveries(target.session)) {
                 self.deliver_mqtt(&mut fan.forms, &target, heading, message.body(), None, mark);
                 continue;
             }
             let kept = self.named(&mut kept, message, heading);
-            self.give_to_session(&mut fan.forms, &target, heading, kept, mark);
+            self.give_to_session(&mut fan.forms, &target, heading, kept, (governs, mark), now);
         }
         for group in fan.groups.drain(..) {
             let kept = self.named(&mut kept, message, heading);
@@ -174,13 +179,18 @@ impl Engine {
         target: &Target,
         heading: &Heading<'_>,
         message: Message,
-        mark: Option<Mark>,
+        (topic, mark): (Option<TopicKey>, Option<Mark>),
+        now: Nanos,
     ) {
-        let waits = |outgoing: &Outgoing| outgoing.is_on_disk || !outgoing.queue.is_empty() || !outgoing.has_room();
+        let is_kept = target.qos != Qos::AtMostOnce;
+        let has_no_place = |outgoing: &Outgoing| is_kept && (outgoing.is_on_disk || !outgoing.has_room());
+        let waits = |outgoing: &Outgoing| !outgoing.queue.is_empty() || has_no_place(outgoing);
         let Some(session) = self.mqtt.sessions.get(target.session) else { return };
-        if !session.outgoing.as_ref().is_some_and(|outgoing| waits(outgoing)) && self.takes_deliveries(target.session) {
+        let is_next = !session.outgoing.as_ref().is_some_and(|outgoing| waits(outgoing));
+        if is_next && self.takes_deliveries(target.session) && self.may_have(target.session, topic, now) {
             let body = message.clone();
-            return self.deliver_mqtt(forms, target, heading, body.body(), Some(message), mark);
+            let kept = is_kept.then_some(message);
+            return self.deliver_mqtt(forms, target, heading, body.body(), kept, mark);
         }
         let most = self.config.mqtt_max_queued;
         let Some(outgoing) = self.outgoing_of(target.session) else { return };
@@ -280,6 +290,11 @@ impl Engine {
                 self.mqtt.counters.expired += 1;
                 continue;
             };
+            if !self.may_have(member.session, self.topic_key(self.topic_of_name(heading.name)), now) {
+                let group = self.mqtt.groups.get_mut(key); // another member may have it
+                group.into_iter().for_each(|group| group.queue.push_front(message.clone()));
+                continue;
+            }
             let target = Target {
                 session: member.session,
                 qos: member.options.qos.min(heading.qos),
@@ -364,9 +379,8 @@ impl Engine {
         let group = self.mqtt.groups.get(key)?;
         group.members.iter().position(|member| {
             let session = self.mqtt.sessions.get(member.session);
-            let has_room = session.is_some_and(|session| session.outgoing.as_ref().is_none_or(|out| out.has_room()));
             let may_read = session.is_some_and(|session| self.may_share(session, &group.name));
-            has_room && may_read && self.takes_deliveries(member.session)
+            may_read && self.has_room(member.session)
         })
     }
 

@@ -118,11 +118,17 @@ impl Engine {
         units
     }
 
-    /// Whether one more message of QoS 1 or 2 may go to a session's client.
-    fn has_room(&self, key: SessionKey) -> bool {
+    /// Whether one more of what it is owed may go to a session's client.
+    pub(crate) fn has_room(&self, key: SessionKey) -> bool {
         let session = self.mqtt.sessions.get(key);
         let has_room = session.is_some_and(|session| session.outgoing.as_ref().is_none_or(|out| out.has_room()));
-        has_room && self.takes_deliveries(key)
+        has_room && self.takes_deliveries(key) && !self.has_used_up(key)
+    }
+
+    /// Whether its contract lets a session's client have nothing more for now.
+    fn has_used_up(&self, key: SessionKey) -> bool {
+        let conn = self.mqtt.sessions.get(key).and_then(|session| self.conns.get(session.conn?));
+        conn.is_some_and(|conn| conn.allowance.is_over)
     }
 
     fn send_one(&mut self, forms: &mut Forms, key: SessionKey, message: Message, now: Nanos) {
@@ -137,6 +143,11 @@ impl Engine {
             return;
         }
         let Some(target) = self.target_of(key, &heading) else { return };
+        if !self.may_have(key, self.topic_key(self.topic_of_name(heading.name)), now) {
+            let outgoing = self.mqtt.sessions.get_mut(key).and_then(|session| session.outgoing.as_mut());
+            outgoing.into_iter().for_each(|outgoing| outgoing.queue.push_front(message.clone()));
+            return;
+        }
         let mark = self.mark_of_name(heading.name, &body, now);
         let kept = (target.qos != Qos::AtMostOnce).then_some(message);
         forms.clear();
@@ -154,6 +165,7 @@ impl Engine {
                 break;
             };
             units += 1;
+            let before = replay.after.clone();
             let message = match self.mqtt.retained.next(replay, NAMES_A_UNIT) {
                 Found::Message(message) => message,
                 Found::Nothing => continue,
@@ -175,6 +187,13 @@ impl Engine {
                 session.may_read(heading.name, object)
             }) {
                 continue;
+            }
+            if !self.may_have(key, self.topic_key(self.topic_of_name(heading.name)), now) {
+                let replays = self.mqtt.sessions.get_mut(key).and_then(|session| session.replays.as_mut());
+                if let Some(replay) = replays.and_then(|replays| replays.front_mut()) {
+                    replay.after = before;
+                }
+                break;
             }
             let qos = options.qos.min(heading.qos);
             let target = Target { session: key, qos, retain: true, ids, group: None };

@@ -462,7 +462,7 @@ fn a_link_that_has_shown_its_key_needs_no_auth() {
 }
 
 #[test]
-fn no_contract_of_consumers_holds_a_link() {
+fn a_link_is_not_held_and_the_broker_of_the_subscriber_holds_it() {
     let mut brokers = Brokers::new();
     let mut heard = Client::new(&mut brokers.b, "subscriber");
     heard.subscribe(&mut brokers.b, "#", 1);
@@ -475,6 +475,15 @@ fn no_contract_of_consumers_holds_a_link() {
         say(&mut brokers.a, &mut sensor, "n", payload.as_bytes());
     }
     assert_eq!(brokers.said(&mut heard), ["1", "2", "3"]);
+    let (engine, now) = (&mut brokers.b.engine, brokers.b.now);
+    engine.set_contract(contract("readers", 1, 1), false, now).expect("valid");
+    engine.set_terms("default", Terms { consumers: "readers".into(), ..Terms::default() });
+    for payload in ["4", "5"] {
+        say(&mut brokers.a, &mut sensor, "n", payload.as_bytes());
+    }
+    assert_eq!(brokers.said(&mut heard), ["4"]);
+    brokers.b.advance(S);
+    assert_eq!(brokers.said(&mut heard), ["5"]);
 }
 
 #[test]
