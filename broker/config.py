@@ -184,7 +184,7 @@ LIMITS = (
     "max_mpub_messages",
 )
 MAX_LIMIT = (1 << 32) - 1  # of each of them
-MOST_METRICS_TOPICS = 1_000_000
+MOST_METRICS = 1_000_000
 _LEAST = {"mem_queue_size": 0, "max_bytes_per_file": 1, "sync_every": 1, "sync_timeout_ms": 1}
 TOPOLOGY_AWARE = "topology-aware-consumption"
 EXPERIMENTS = (TOPOLOGY_AWARE,)
@@ -271,6 +271,7 @@ class BrokerConfig:
     experiments: tuple[str, ...] = ()  # of EXPERIMENTS
     node_id: int | None = None  # None: drawn from the name, so that brokers on one host differ
     metrics_topics: int = 1_000  # topics, and channels, with series of their own in /metrics: 70,000 lines at most
+    metrics_contracts: int = 1_000  # contracts likewise, three for each policy
     log_level: Level = "info"
     log_format: Format = "text"
     log_name: str = ""  # with which log lines begin; "": the name
@@ -316,8 +317,9 @@ class BrokerConfig:
             raise BadInput("arrival_clock", self.engine.arrival_clock, f"must be one of {', '.join(ARRIVAL_CLOCKS)}")
         if self.max_memory_bytes <= 0:
             raise BadInput("max_memory", self.max_memory_bytes, "must be at least 1 byte")
-        if not 0 <= self.metrics_topics <= MOST_METRICS_TOPICS:
-            raise BadInput("metrics_topics", self.metrics_topics, f"must be 0 to {MOST_METRICS_TOPICS:,} topics")
+        for metrics in ("metrics_topics", "metrics_contracts"):
+            if not 0 <= getattr(self, metrics) <= MOST_METRICS:
+                raise BadInput(metrics, getattr(self, metrics), f"must be 0 to {MOST_METRICS:,}")
         if self.log_level not in LEVELS:
             raise BadInput("log_level", self.log_level, f"must be one of {', '.join(LEVELS)}")
         if self.log_format not in FORMATS:

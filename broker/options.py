@@ -100,6 +100,7 @@ def parse_config(given: argparse.Namespace) -> BrokerConfig:
         log_level=given.log_level,
         log_format=given.log_format,
         metrics_topics=parse_size("metrics_topics", given.metrics_topics),
+        metrics_contracts=parse_size("metrics_contracts", given.metrics_contracts),
         token=_token(given),
         tokens=Tokens.read("tokens", given.tokens) if given.tokens else None,
         ca_file=ca_file(given.ca_file),
@@ -231,6 +232,12 @@ def _parser() -> argparse.ArgumentParser:
         default="1000",
         metavar="N",
         help="topics with series of their own in /metrics, the busiest; as many channels (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--metrics-contracts",
+        default="1000",
+        metavar="N",
+        help="contracts with series of their own in /metrics, those most asked (default: %(default)s)",
     )
     parser.add_argument(
         "--arrival-clock",

@@ -82,6 +82,7 @@ class _ServiceRoutes:
             snapshot=snapshot.take(context.engine),
             take_buckets=partial(latency_buckets.take, context.engine),
             metrics_topics=context.config.metrics_topics,
+            metrics_contracts=context.config.metrics_contracts,
             throttling=context.throttling(),
             gdrl_rounds=context.gdrl_rounds(),
             gdrl_nonsense=context.gdrl_invalid_messages(),

@@ -1,12 +1,12 @@
 """What brokers tell one another of replicated contracts: what clients took here, once, directly to each. Pure.
 
-A message is sent until it is acknowledged; the next has the next number. So whoever is told applies each once, whatever
+A message is sent until it is acknowledged; the next has a higher number. So whoever is told applies each once, whatever
 is lost or comes twice (stop-and-wait).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -20,12 +20,13 @@ _MAX_WAITING = 100_000  # subjects that wait for a broker that does not answer; 
 class Outbox:
     """News for one broker."""
 
-    def __init__(self, sender: str, incarnation: str) -> None:
+    def __init__(self, sender: str, incarnation: str, numbers: Iterator[int]) -> None:
+        """``numbers``: grow also from one outbox of a broker to the next: that may have been away for a while."""
         self._sender = sender
         self._incarnation = incarnation
+        self._numbers = numbers
         self._waiting: dict[tuple[str, str], int] = {}
         self._sent: ContractNews | None = None  # not acknowledged
-        self._number = 0
 
     def add(self, taken: Iterable[tuple[str, str, int]]) -> None:
         """Namespace, subject, cost."""
@@ -45,9 +46,8 @@ class Outbox:
                 if cost > MOST_COST:
                     self._waiting[key] = cost - MOST_COST
                     break
-            self._number += 1
             self._sent = ContractNews(
-                sender=self._sender, incarnation=self._incarnation, number=self._number, taken=taken
+                sender=self._sender, incarnation=self._incarnation, number=next(self._numbers), taken=taken
             )
         return self._sent
 

@@ -69,12 +69,14 @@ _CHANNEL_COUNTERS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Scrape:
-    """What one scrape shows. ``metrics_topics``: topics, and channels, that have series of their own."""
+    """What one scrape shows. ``metrics_topics``: topics, and channels, that have series of their own;
+    ``metrics_contracts``: contracts."""
 
     name: str  # of the broker
     snapshot: Snapshot
     take_buckets: Callable[[Sequence[str]], list[TopicBuckets]]
     metrics_topics: int
+    metrics_contracts: int
     throttling: Throttling
     gdrl_rounds: int
     gdrl_nonsense: int
@@ -109,9 +111,14 @@ def _metrics(scrape: Scrape, shown: list[Topic]) -> Iterator[Metric]:
     yield from service_metrics("broker")
     yield from _broker_metrics(scrape)
     yield from _throttling_metrics(scrape.throttling)
-    yield from _contract_metrics(scrape.contracts)
+    contracts = nlargest(scrape.metrics_contracts, scrape.contracts, key=_asked)
+    yield from _contract_metrics(contracts)
     yield from _mqtt_metrics(scrape.snapshot.mqtt)
-    left = {"topic": len(topics) - len(shown), "channel": sum(len(t.channels) for t in topics) - len(busy_channels)}
+    left = {
+        "topic": len(topics) - len(shown),
+        "channel": sum(len(t.channels) for t in topics) - len(busy_channels),
+        "contract": len(scrape.contracts) - len(contracts),
+    }
     yield left_out(left)
     yield from _topic_metrics(shown)
     yield from _bucket_metrics([(topic.topic_name, topic.bucket) for topic in shown if topic.bucket])
@@ -228,6 +235,11 @@ def _arrival_metrics(snapshot: Snapshot) -> Iterator[Metric]:
         "Stamps from outside the time in which their bytes can have come",
         snapshot.stamps_corrected,
     )
+
+
+def _asked(contract: Contract) -> int:
+    """How often: each question counts at every policy."""
+    return max((policy.allowed + policy.refused for policy in contract.policies), default=0)
 
 
 def _contract_metrics(contracts: Sequence[Contract]) -> Iterator[Metric]:

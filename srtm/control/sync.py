@@ -137,7 +137,7 @@ class ContractNews(Control, frozen=True):
 
     sender: str
     incarnation: str
-    number: int  # 1, 2, ... for each receiver: the next only once this one was acknowledged
+    number: int  # grows; the next message to a receiver only once this one was acknowledged
     taken: list[tuple[str, str, int]]  # namespace, subject, cost
 
 

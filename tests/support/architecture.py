@@ -61,7 +61,7 @@ ARROWS = {
     ),
     "broker.leases": (
         "broker.history broker.snapshot adaptor.gdrl adaptor.observations adaptor.policies srtm._native srtm.control "
-        "srtm.net "
+        "srtm.concurrency srtm.net "
         "srtm.protocol srtm.topics"
     ),
     "broker.links": (

@@ -282,7 +282,7 @@ class FakeEngine:
                     "namespace": one["namespace"],
                     "subject": one["subject"],
                     "shadow": one["shadow"],
-                    "policies": [{"name": each["name"], **self.contract_counts} for each in one["policies"]],
+                    "policies": [{**self.contract_counts, **each} for each in one["policies"]],
                 }
                 for one in self.contracts_in_force.values()
             ]

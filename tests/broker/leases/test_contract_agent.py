@@ -3,6 +3,7 @@ lost."""
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 from typing import Any
@@ -30,6 +31,8 @@ class Net:
     def __init__(self, lose: float) -> None:
         self.agents: dict[str, ContractAgent] = {}
         self.lose = lose
+        self.requests: list[float] = []  # trio time
+        self.open: list[str] = []  # addresses
         self._dice = random.Random(5)
 
     def connect(self, address: str) -> Line:
@@ -42,9 +45,11 @@ class Net:
 class Line:
     def __init__(self, net: Net, address: str) -> None:
         self._net, self._address = net, address
+        net.open.append(address)
 
     async def request(self, _method: str, _target: str, body: bytes = b"", *, timeout_s: float) -> tuple[int, bytes]:
         await trio.sleep(0.001)
+        self._net.requests.append(trio.current_time())
         if self._net.lost():
             raise Unavailable(f"no answer within {timeout_s} s")
         self._net.agents[self._address].take(msgspec.json.decode(body, type=ContractNews))
@@ -53,7 +58,7 @@ class Line:
         return 204, b""
 
     async def aclose(self) -> None:
-        pass
+        self._net.open.remove(self._address)
 
 
 def charged(engine: FakeEngine) -> Counter[str]:
@@ -64,6 +69,14 @@ def charged(engine: FakeEngine) -> Counter[str]:
     return found
 
 
+def agent(name: str, engine: Any, net: Net) -> ContractHolder:
+    """Put an agent with a replicated contract into ``net``; its holder."""
+    holder = ContractHolder(name, engine, Log(name, print))
+    holder.apply(BrokerContracts(version=1, contracts=[SHARED]))
+    net.agents[name] = ContractAgent(name, "1", engine, holder, net.connect)
+    return holder
+
+
 @pytest.mark.parametrize("lose", [0.0, 0.3])
 async def test_each_take_is_charged_once_at_every_other_broker(
     nursery: trio.Nursery, mock_clock: MockClock, lose: float
@@ -71,10 +84,7 @@ async def test_each_take_is_charged_once_at_every_other_broker(
     net, names = Net(lose), ("a", "b", "c")
     engines: dict[str, Any] = {name: FakeEngine() for name in names}
     for name in names:
-        holder = ContractHolder(name, engines[name], Log(name, print))
-        holder.apply(BrokerContracts(version=1, contracts=[SHARED]))
-        holder.members = {other: other for other in names if other != name}
-        net.agents[name] = ContractAgent(name, "1", engines[name], holder, net.connect)
+        agent(name, engines[name], net).members = {other: other for other in names if other != name}
         nursery.start_soon(net.agents[name].run)
     mock_clock.autojump_threshold = 0
     for _ in range(20):
@@ -82,7 +92,7 @@ async def test_each_take_is_charged_once_at_every_other_broker(
             engines[name].taken.append(("s", f"of {name}", 2))
         await trio.sleep(ROUND_S)
     net.lose = 0.0
-    await trio.sleep(10 * ROUND_S)
+    await trio.sleep(3)
     for name in names:
         assert charged(engines[name]) == {f"of {other}": 40 for other in names if other != name}
 
@@ -102,8 +112,59 @@ async def test_nobody_is_told_while_no_contract_is_replicated(nursery: trio.Nurs
     assert not holder.replicates.is_set()
 
 
+async def test_a_connection_is_kept_and_closed_when_its_broker_leaves(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    net, engines = Net(0.0), (FakeEngine(), FakeEngine())
+    here, there = (agent(name, engine, net) for name, engine in zip("ab", engines, strict=True))
+    here.members = {"b": "b"}
+    nursery.start_soon(net.agents["a"].run)
+    mock_clock.autojump_threshold = 0
+    for members in ({"b": "b"}, {"b": "b"}, {}, {"b": "b"}):
+        here.members = dict(members)
+        engines[0].taken.append(("s", "x", 1))
+        await trio.sleep(3 * ROUND_S)
+        assert net.open == list(members)
+    assert charged(engines[1]) == {"x": 3}, "what is taken while a broker is no member, it is not told"
+    assert there.members == {}
+
+
+async def test_a_broker_that_moves_is_told_the_rest_at_its_new_address(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    net, engines = Net(1.0), (FakeEngine(), FakeEngine())
+    here, _ = (agent(name, engine, net) for name, engine in zip("ab", engines, strict=True))
+    here.members = {"b": "old"}
+    net.agents["old"] = net.agents.pop("b")
+    nursery.start_soon(net.agents["a"].run)
+    mock_clock.autojump_threshold = 0
+    engines[0].taken.append(("s", "x", 1))
+    await trio.sleep(3 * ROUND_S)
+    net.agents["new"], net.lose = net.agents.pop("old"), 0.0
+    here.members = {"b": "new"}
+    await trio.sleep(3 * ROUND_S)
+    assert net.open == ["new"]
+    assert charged(engines[1]) == {"x": 1}
+
+
+async def test_a_broker_that_does_not_answer_is_asked_more_seldom_and_told_within_a_second_of_its_return(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    net, engines = Net(1.0), (FakeEngine(), FakeEngine())
+    here, _ = (agent(name, engine, net) for name, engine in zip("ab", engines, strict=True))
+    here.members = {"b": "b"}
+    nursery.start_soon(net.agents["a"].run)
+    engines[0].taken.append(("s", "x", 1))
+    mock_clock.autojump_threshold = 0
+    await trio.sleep(20)
+    assert len(net.requests) <= 50
+    net.lose = 0.0
+    await trio.sleep(1.01)
+    assert charged(engines[1]) == {"x": 1}
+
+
 def test_a_message_is_the_same_until_it_is_acknowledged_and_fits_into_a_body() -> None:
-    outbox = Outbox("a", "1")
+    outbox = Outbox("a", "1", itertools.count(1))
     assert outbox.next() is None
     outbox.add(("n" * 255, f"{number:1024}", 1) for number in range(200))
     first = outbox.next()
@@ -134,7 +195,7 @@ def test_a_message_is_new_once_and_a_new_incarnation_begins_anew() -> None:
 
 
 def test_a_message_is_one_that_other_brokers_take() -> None:
-    outbox, cost = Outbox("a", "1"), 3 * MOST_COST + 7
+    outbox, cost = Outbox("a", "1", itertools.count(1)), 3 * MOST_COST + 7
     outbox.add([("s", "huge", cost)])
     outbox.add(("s", f'"{chr(34) * 900}{number}', 1) for number in range(100))
     told: Counter[str] = Counter()

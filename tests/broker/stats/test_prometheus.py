@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -11,12 +12,12 @@ from tests.support.broker_admin import Admin
 
 
 async def samples(admin: Admin) -> dict[tuple[str, ...], float]:
-    """{(name, topic, le or channel or kind): value}"""
+    """{(name, topic, le or channel or kind or namespace): value}"""
     text = (await admin.ask("GET", "/metrics")).body.decode()
     return {
         (
             one.name,
-            *(one.labels[label] for label in ("topic", "le", "channel", "kind") if label in one.labels),
+            *(one.labels[label] for label in ("topic", "le", "channel", "kind", "namespace") if label in one.labels),
         ): one.value
         for family in text_string_to_metric_families(text)
         for one in family.samples
@@ -57,6 +58,21 @@ async def test_as_many_topics_and_channels_have_series_as_the_setting_says_the_b
     assert found["srtm_broker_topics",] == 5
 
 
+async def test_as_many_contracts_have_series_as_the_setting_says_those_most_asked():
+    admin = Admin(config=BrokerConfig(name="b1", metrics_contracts=2))
+    for number in range(5):
+        core = {
+            "namespace": f"n{number}",
+            "subject": "*",
+            "policies": [{"name": "p", "allowed": number}],
+            "shadow": False,
+        }
+        admin.engine.set_contract(msgspec.json.encode(core), is_replicated=False)
+    found = await samples(admin)
+    shown = {key[1] for key in found if key[0] == "srtm_broker_contract_allowed_total"}
+    assert (shown, found["srtm_metrics_left_out", "contract"]) == ({"n3", "n4"}, 3)
+
+
 async def test_a_topic_that_is_removed_has_no_series():
     admin = Admin()
     admin.engine.create_topic("t")
@@ -82,6 +98,7 @@ async def test_a_disk_that_does_not_answer_costs_its_own_series_alone(tmp_path):
 
 
 @pytest.mark.parametrize("number", [-1, 1_000_001])
-def test_a_number_of_topics_that_makes_no_sense_is_refused(number):
-    with pytest.raises(BadInput, match="metrics_topics"):
-        BrokerConfig(name="b1", metrics_topics=number)
+@pytest.mark.parametrize("setting", ["metrics_topics", "metrics_contracts"])
+def test_a_number_of_series_that_makes_no_sense_is_refused(setting, number):
+    with pytest.raises(BadInput, match=setting):
+        BrokerConfig(**{"name": "b1", setting: number})
