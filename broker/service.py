@@ -44,6 +44,7 @@ from broker.runtime.data_directory import locked
 from broker.runtime.health import Health
 from broker.runtime.machine import Processors, machine_here
 from broker.startup import engine_settings, make_engine, start_engine, stop_engine
+from broker.stats.mqtt_channels import with_mqtt_channels
 from broker.stats.statsd import Lines, key_prefix, push
 from broker.sync.channel_discovery import ChannelDiscovery
 from broker.sync.drain import Drain
@@ -168,7 +169,7 @@ class Broker:
             nursery.start_soon(self._lookups.run)
             nursery.start_soon(self._drop_lost_links)
             if self._config.statsd.address:
-                nursery.start_soon(push, self._config.statsd, self._statsd_lines(), self._snapshot, self._log)
+                nursery.start_soon(push, self._config.statsd, self._statsd_lines(), self._shown_snapshot, self._log)
             nursery.start_soon(self._drain_to_the_end, nursery.cancel_scope)
             if self._membership is not None:
                 self._membership.start(nursery)
@@ -251,6 +252,9 @@ class Broker:
 
     def _snapshot(self) -> snapshot.Snapshot:
         return snapshot.take(self._engine)
+
+    def _shown_snapshot(self) -> snapshot.Snapshot:
+        return with_mqtt_channels(self._snapshot())
 
     def _use_lookups(self, addresses: Sequence[str]) -> None:
         """Raises BadInput."""

@@ -155,6 +155,17 @@ class Mqtt(Part, frozen=True):
     refused: int  # publishes that nobody could be told of
 
 
+class MqttTopic(Part, frozen=True):
+    """What MQTT's sessions, and the groups of shared subscriptions, have of one topic, here or at another broker: QoS 1
+    and 2."""
+
+    topic: str
+    depth: int  # messages that wait
+    in_flight: int  # went out, and are not acknowledged
+    messages: int  # since the start
+    holders: int  # sessions and groups that were given some, until they end
+
+
 class Snapshot(Part, frozen=True):
     now_ns: int
     wall_ns: int
@@ -181,6 +192,7 @@ class Snapshot(Part, frozen=True):
     topics: list[Topic]
     producers: list[Client] = []
     mqtt: Mqtt | None = None
+    mqtt_topics: list[MqttTopic] = []
 
 
 class PolicyCounts(Part, frozen=True):

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from broker import snapshot
+from broker.admin import mqtt_routes
 from broker.admin.context import AdminContext
+from broker.stats.mqtt_channels import with_mqtt_channels
 from broker.stats.stats_json import stats_json
 from broker.stats.stats_text import stats_text
 from srtm.errors import BadInput
@@ -16,7 +19,7 @@ from srtm.net.http_server import BodyTooLarge, Request, Response, Router, json_r
 from srtm.protocol import is_name, is_topic
 
 _NSQ_HEADER = (("X-NSQ-Content-Type", "nsq; version=1.0"),)
-_FALSE = ("false", "0")
+_FALSE, _TRUE = ("false", "0"), ("true", "1")
 _DONE = Response()
 
 
@@ -81,7 +84,7 @@ class NsqdRoutes:
         given = arguments(request)
         topic, channel = given.get("topic", ""), given.get("channel", "")
         include_clients = given.get("include_clients") not in _FALSE
-        now = snapshot.take(self._engine, topic, channel, clients=include_clients)
+        now = with_mqtt_channels(snapshot.take(self._engine, topic, channel, clients=include_clients))
         service = (self._settings.version, self._context.health(), self._context.start_wall_ns)
         wanted: dict[str, Any] = {
             "topic": topic,
@@ -93,6 +96,8 @@ class NsqdRoutes:
             return await self._context.make_large(lambda: text_response(stats_text(now, *service, **wanted)))
         wanted["percentiles"] = self._settings.e2e_percentiles
         wanted["contracts"] = snapshot.take_contracts(self._engine)
+        if given.get("include_mqtt") in _TRUE:
+            wanted["mqtt"] = await self._context.make_large(partial(self._engine.mqtt_sessions, mqtt_routes.MOST))
         return await self._context.make_large(lambda: json_response(stats_json(now, *service, **wanted)))
 
     async def topic_create(self, request: Request) -> Response:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from heapq import nlargest
 from typing import TYPE_CHECKING
 
-from broker.snapshot import Bucket, Channel, Contract, Mqtt, Snapshot, Topic
+from broker.snapshot import Bucket, Channel, Contract, Mqtt, MqttTopic, Snapshot, Topic
 from broker.stats import latency_buckets
 from broker.stats.latency_buckets import TopicBuckets
 from srtm.version import __version__
@@ -48,6 +48,11 @@ _MQTT_COUNTERS = {
     "denied": "Connections, publishes and subscriptions that were denied",
     "expired": "Messages that expired before their delivery",
     "refused": "Publishes above a limit of which no client could be told",
+}
+_MQTT_TOPIC_GAUGES = {
+    "depth": ("depth", "Messages of QoS 1 and 2 that wait for sessions and shared groups"),
+    "in_flight": ("in_flight", "Messages that MQTT clients have not acknowledged"),
+    "holders": ("clients", "Sessions and shared groups that were given messages of QoS 1 and 2"),
 }
 _CONTRACT_COUNTERS = {
     "allowed": "Publishes that passed a contract",
@@ -114,6 +119,8 @@ def _metrics(scrape: Scrape, shown: list[Topic]) -> Iterator[Metric]:
     contracts = nlargest(scrape.metrics_contracts, scrape.contracts, key=_asked)
     yield from _contract_metrics(contracts)
     yield from _mqtt_metrics(scrape.snapshot.mqtt)
+    held = scrape.snapshot.mqtt_topics
+    yield from _mqtt_topic_metrics(nlargest(most, held, key=lambda one: one.messages))
     left = {
         "topic": len(topics) - len(shown),
         "channel": sum(len(t.channels) for t in topics) - len(busy_channels),
@@ -262,6 +269,21 @@ def _mqtt_metrics(mqtt: Mqtt | None) -> Iterator[Metric]:
         yield GaugeMetricFamily(f"srtm_mqtt_{field}", text, getattr(mqtt, field))
     for field, text in _MQTT_COUNTERS.items():
         yield CounterMetricFamily(f"srtm_mqtt_{field}", text, getattr(mqtt, field))
+
+
+def _mqtt_topic_metrics(topics: Sequence[MqttTopic]) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    for field, (name, text) in _MQTT_TOPIC_GAUGES.items():
+        gauge = GaugeMetricFamily(f"srtm_mqtt_topic_{name}", text, labels=["topic"])
+        for topic in topics:
+            gauge.add_metric([topic.topic], getattr(topic, field))
+        yield gauge
+    given = "Messages of QoS 1 and 2 that were given to sessions and shared groups"
+    counter = CounterMetricFamily("srtm_mqtt_topic_messages", given, labels=["topic"])
+    for topic in topics:
+        counter.add_metric([topic.topic], topic.messages)
+    yield counter
 
 
 def _topic_metrics(topics: list[Topic]) -> Iterator[Metric]:

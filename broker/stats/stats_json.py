@@ -27,8 +27,10 @@ def stats_json(
     include_mem: bool = True,
     percentiles: Sequence[float] = (),
     contracts: Sequence[Contract] = (),
+    mqtt: bytes | None = None,
 ) -> dict[str, object]:
-    """``percentiles`` are those kept of publish to FIN. An unknown ``topic`` hides the producers."""
+    """``percentiles`` are those kept of publish to FIN. An unknown ``topic`` hides the producers. ``mqtt``: MQTT's
+    sessions as JSON, if they were asked for."""
     topics = selected(snapshot, topic, channel)
     shown = [_topic_json(found, channel, include_clients, percentiles, topic) for found in topics]
     answer: dict[str, object] = {
@@ -43,6 +45,8 @@ def stats_json(
     answer["producers"] = [client_json(client, topic) for client in producers] or None
     if contracts:  # an addition to nsqd's fields
         answer["contracts"] = [msgspec.to_builtins(contract) for contract in contracts]
+    if mqtt is not None:
+        answer["mqtt"] = msgspec.Raw(mqtt)
     return answer
 
 

@@ -47,6 +47,7 @@ class FakeEngine:
         self.settled = 0
         self.links: dict[int, tuple[object, ...]] = {}  # {number: what was said of it}, open
         self.mqtt: dict[str, dict[str, Any]] = {}  # {client id: its session, as ``srtm.control.MqttSession``}
+        self.mqtt_topics: list[dict[str, Any]] = []  # as ``broker.snapshot.MqttTopic``
         self.contracts_in_force: dict[tuple[str, str], dict[str, Any]] = {}
         self.taken: list[tuple[str, str, int]] = []  # of replicated contracts
         self.contract_counts = {"allowed": 0, "refused": 0, "cost": 0}  # of each policy
@@ -400,6 +401,7 @@ class FakeEngine:
                 "topics": [topic_json(found, channel) for found in shown],
                 "producers": self.producers,
                 "mqtt": dict.fromkeys(MQTT_FIGURES, 7),
+                "mqtt_topics": [one for one in self.mqtt_topics if topic in ("", one["topic"])],
             }
         )
 

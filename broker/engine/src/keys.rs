@@ -1,4 +1,4 @@
-//! Keys of connections, topics, channels, sessions and groups. A key stays invalid after its object is gone: it never names another.
+//! Keys of connections, topics, channels, sessions, groups and tallies. A key stays invalid after its object is gone: it never names another.
 
 use slotmap::new_key_type;
 
@@ -11,4 +11,5 @@ new_key_type! {
     pub struct ChannelKey;
     pub struct SessionKey;
     pub struct GroupKey;
+    pub struct TallyKey;
 }

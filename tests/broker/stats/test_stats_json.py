@@ -140,3 +140,36 @@ async def test_latency_from_publish_to_fin_is_shown_as_nsqd_shows_it():
     assert b" e2e%: 900.0ns, 500.0ns\n" in (await asked.ask("GET", "/stats")).body
     asked.engine.topics["t"].e2e = {"count": 0, "values_ns": [0, 0]}
     assert await shown() == {"count": 0, "percentiles": [{"quantile": 0.99, "value": 0}, {"quantile": 0.5, "value": 0}]}
+
+
+def held(topic: str, **figures: int) -> dict[str, object]:
+    return {"topic": topic, "depth": 4, "in_flight": 2, "messages": 9, "holders": 3, **figures}
+
+
+async def test_what_mqtts_sessions_hold_is_one_channel_of_each_topic_here_or_elsewhere(admin):
+    for topic in ("heat", "own", "quiet"):
+        admin.engine.create_topic(topic)
+    admin.engine.create_channel("own", "mqtt")
+    admin.engine.create_channel("heat", "archive")
+    admin.engine.mqtt_topics = [held("heat"), held("own"), held("elsewhere", depth=1)]
+    _, shown = await admin.json("GET", "/stats?format=json")
+    channels = {topic["topic_name"]: topic["channels"] for topic in shown["topics"]}
+    depths = {name: {one["channel_name"]: one["depth"] for one in of_topic} for name, of_topic in channels.items()}
+    assert depths == {"elsewhere": {"mqtt": 1}, "heat": {"archive": 0, "mqtt": 4}, "own": {"mqtt": 0}, "quiet": {}}
+    pseudo = channels["heat"][1]
+    assert [pseudo[name] for name in ("in_flight_count", "message_count", "client_count")] == [2, 9, 3]
+    assert pseudo["clients"] == []
+    _, one = await admin.json("GET", "/stats?format=json&topic=heat&channel=mqtt")
+    assert [len(topic["channels"]) for topic in one["topics"]] == [1]
+    assert b"[mqtt " in (await admin.ask("GET", "/stats?topic=heat")).body
+    metrics = (await admin.ask("GET", "/metrics")).body.decode()
+    assert 'srtm_mqtt_topic_depth{topic="heat"} 4.0' in metrics
+    assert 'srtm_mqtt_topic_messages_total{topic="elsewhere"} 9.0' in metrics
+
+
+async def test_mqtts_sessions_are_listed_only_for_who_asks(admin):
+    admin.engine.mqtt = {"sensor-7": {"client_id": "sensor-7", "queued": 2}}
+    assert "mqtt" not in (await admin.json("GET", "/stats?format=json"))[1]
+    _, shown = await admin.json("GET", "/stats?format=json&include_mqtt=1")
+    assert [one["client_id"] for one in shown["mqtt"]["sessions"]] == ["sensor-7"]
+    assert shown["mqtt"]["total"] == 1

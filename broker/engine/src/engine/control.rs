@@ -108,6 +108,7 @@ impl Engine {
     /// made again: a message may come before Python could limit it anew.
     pub fn delete_topic(&mut self, name: &str) -> bool {
         let Some(key) = self.topic_names.remove(name) else { return false };
+        self.mqtt.tally.forget(name);
         let channels = self.topics.get(key).map(|topic| topic.channels.clone()).unwrap_or_default();
         if let Some(mut topic) = self.topics.remove(key) {
             topic.queue.clear();

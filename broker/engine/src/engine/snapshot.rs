@@ -7,7 +7,9 @@ use serde::Serialize;
 use crate::clients::connection::Connection;
 use crate::config::ClockSource;
 use crate::engine::Engine;
+use crate::engine::mqtt::inspection::HeldView;
 use crate::keys::{ConnKey, TopicKey};
+use crate::mqtt::topic_tally::Held;
 use crate::protocol::identify::Compression;
 use crate::queueing::channel::Channel;
 use crate::queueing::topic::{Limiter, Topic};
@@ -41,6 +43,7 @@ pub struct Snapshot {
     lab_service_time_ns: u64,
     accepting: bool,
     mqtt: MqttFigures,
+    mqtt_topics: Vec<HeldView>, // those that are at other brokers alone too
     pub(crate) topics: Vec<TopicView>,
     producers: Vec<ClientView>,
     #[serde(skip)]
@@ -187,9 +190,10 @@ impl Snapshot {
 impl Engine {
     /// The snapshot without topics and clients, and the keys of the requested topics ("" = all). `clients`: include
     /// connections.
-    pub fn overview(&self, topic: &str, clients: bool, now: Nanos) -> (Snapshot, Vec<TopicKey>) {
+    pub fn overview(&mut self, topic: &str, clients: bool, now: Nanos) -> (Snapshot, Vec<TopicKey>) {
         let keys =
             if topic.is_empty() { self.topics.keys().collect() } else { self.topic_key(topic).into_iter().collect() };
+        self.count_restored();
         let publishes = |conn: &Connection| clients && conn.http.is_none() && !conn.published.is_empty();
         let publishing = self.conns.iter().filter(|(_, conn)| publishes(conn)).map(|(key, _)| key).collect();
         let overview = Snapshot {
@@ -216,11 +220,22 @@ impl Engine {
             lab_service_time_ns: self.config.lab_service_time_ns,
             accepting: self.refusal.is_none(),
             mqtt: self.mqtt_figures(),
+            mqtt_topics: self.held_views(topic),
             topics: Vec::new(),
             producers: Vec::new(),
             publishing,
         };
         (overview, keys)
+    }
+
+    /// By topic ("" = all).
+    fn held_views(&self, topic: &str) -> Vec<HeldView> {
+        let mut views: Vec<&Held> = match topic {
+            "" => self.mqtt.tally.all().collect(),
+            topic => self.mqtt.tally.of(topic).into_iter().collect(),
+        };
+        views.sort_by(|a, b| a.topic.cmp(&b.topic));
+        views.into_iter().map(HeldView::new).collect()
     }
 
     fn mqtt_figures(&self) -> MqttFigures {

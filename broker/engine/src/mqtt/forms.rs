@@ -1,6 +1,6 @@
 //! A message on its way to subscribers: whom it goes to, and its bytes in each form that they need.
 
-use crate::keys::{GroupKey, SessionKey};
+use crate::keys::{GroupKey, SessionKey, TallyKey};
 use crate::mqtt::filter_trie::Subscriber;
 use crate::protocol::mqtt::attributes::Attributes;
 use crate::protocol::mqtt::encode::{self, PublishHead, Written};
@@ -17,8 +17,9 @@ pub struct Fan {
     pub groups: Vec<GroupKey>,
     pub forms: Forms,
     pub attributes: Vec<u8>,
-    pub number: u64,   // of the message
-    pub unheard: bool, // it was released, and nobody wanted it
+    pub number: u64,     // of the message
+    pub unheard: bool,   // it was released, and nobody wanted it
+    pub tally: TallyKey, // of its topic
     /// Its topic at another broker, which it came from, and which tells of what it retains by itself.
     pub linked: Option<Box<str>>,
 }
@@ -31,6 +32,7 @@ pub struct Target {
     pub retain: bool,
     pub ids: Vec<u32>,           // Subscription Identifiers; most have none, and allocate nothing
     pub group: Option<GroupKey>, // whose message it is
+    pub topic: TallyKey,         // that it counts for
 }
 
 /// The name of a topic as a client is told it: with an alias from now on, or by an alias alone.

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use crate::keys::SessionKey;
 use crate::mqtt::filter_trie::Place;
+use crate::mqtt::topic_tally::Owed;
 use crate::protocol::mqtt::packet::Options;
 use crate::queueing::queue::Queue;
 
@@ -23,6 +24,7 @@ pub struct Group {
     pub place: Place,
     pub members: VecDeque<Member>, // who is next comes first
     pub queue: Queue,
+    pub owed: Owed, // what is in it, by topic
 }
 
 impl Group {

@@ -16,6 +16,7 @@ pub mod retained;
 pub mod saved_session;
 pub mod session;
 pub mod takeovers;
+pub mod topic_tally;
 pub mod will;
 
 use std::collections::HashMap;
@@ -33,6 +34,7 @@ use crate::mqtt::managed_names::ManagedNames;
 use crate::mqtt::retained::Retained;
 use crate::mqtt::session::Session;
 use crate::mqtt::takeovers::Takeovers;
+use crate::mqtt::topic_tally::TopicTally;
 use crate::time::Nanos;
 use crate::timer::Armed;
 
@@ -50,6 +52,8 @@ pub struct Hub {
     pub peers: LinkPeers,
     pub verified: HashMap<Box<str>, [u8; 32]>, // {user: digest of the password that was right}
     pub counters: Counters,
+    pub tally: TopicTally,
+    pub uncounted: Vec<SessionKey>, // which had messages on disk at the start
     pub denials: Denials,
     pub takeovers: Takeovers,
     pub began: Option<Nanos>, // to tell `$SYS`

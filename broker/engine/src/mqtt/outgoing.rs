@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 
-use crate::keys::GroupKey;
+use crate::keys::{GroupKey, TallyKey};
+use crate::mqtt::forms::Target;
+use crate::mqtt::topic_tally::Owed;
 use crate::protocol::mqtt::packet::{AckKind, Qos};
 use crate::queueing::message::Message;
 use crate::queueing::queue::Queue;
@@ -15,13 +17,14 @@ pub struct InFlight {
     pub retain: bool,
     pub group: Option<GroupKey>,  // whose message it is
     pub message: Option<Message>, // None: its PUBREC came, and PUBREL is out
+    pub topic: TallyKey,          // that it counts for
 }
 
 /// What an acknowledgement does (figure 4.3 of the standard).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// The exchange is over; there is room for the next message.
-    Ended,
+    /// The exchange is over; there is room for the next message. The topic that its message counted for.
+    Ended(TallyKey),
     /// PUBREL is due.
     Release,
     /// There is no such exchange.
@@ -33,6 +36,7 @@ pub enum Step {
 #[derive(Debug)]
 pub struct Outgoing {
     pub queue: Queue,
+    pub owed: Owed,                    // what is in the queue, by topic
     pub in_flight: VecDeque<InFlight>, // in the order in which they were sent
     pub window: u16,                   // so many may be in flight
     pub is_on_disk: bool,              // nothing goes out that is not written
@@ -41,7 +45,8 @@ pub struct Outgoing {
 
 impl Outgoing {
     pub fn new(queue: Queue, window: u16) -> Self {
-        Self { queue, in_flight: VecDeque::new(), window, is_on_disk: false, last_id: 0 }
+        let (owed, in_flight) = Default::default();
+        Self { queue, owed, in_flight, window, is_on_disk: false, last_id: 0 }
     }
 
     pub fn has_room(&self) -> bool {
@@ -49,23 +54,24 @@ impl Outgoing {
     }
 
     /// Takes a message into flight; returns its packet identifier, which no other one has.
-    pub fn begin(&mut self, message: Message, qos: Qos, retain: bool, group: Option<GroupKey>) -> u16 {
+    pub fn begin(&mut self, message: Message, target: &Target) -> u16 {
+        let Target { qos, retain, group, topic, .. } = *target;
         loop {
             self.last_id = self.last_id.checked_add(1).unwrap_or(1);
             let id = self.last_id;
             if self.in_flight.iter().all(|other| other.id != id) {
-                self.in_flight.push_back(InFlight { id, qos, retain, group, message: Some(message) });
+                self.in_flight.push_back(InFlight { id, qos, retain, group, message: Some(message), topic });
                 return id;
             }
         }
     }
 
     /// Takes the messages of groups out of flight, in the order in which they were sent.
-    pub fn take_shared(&mut self) -> Vec<(GroupKey, Message)> {
+    pub fn take_shared(&mut self) -> Vec<(GroupKey, Message, TallyKey)> {
         let mut taken = Vec::new();
         self.in_flight.retain_mut(|entry| match entry.group.filter(|_| entry.message.is_some()) {
             Some(group) => {
-                taken.extend(entry.message.take().map(|message| (group, message)));
+                taken.extend(entry.message.take().map(|message| (group, message, entry.topic)));
                 false
             }
             None => true,
@@ -86,8 +92,9 @@ impl Outgoing {
             }
             _ => return Step::Wrong,
         }
+        let topic = entry.topic;
         self.in_flight.remove(at);
-        Step::Ended
+        Step::Ended(topic)
     }
 }
 
@@ -103,9 +110,20 @@ mod tests {
         Builder::default().alone(&Meter::default(), alone, 0, 0)
     }
 
+    fn target(qos: Qos) -> Target {
+        Target {
+            session: Default::default(),
+            qos,
+            retain: false,
+            ids: Vec::new(),
+            group: None,
+            topic: TallyKey::default(),
+        }
+    }
+
     fn after(qos: Qos, steps: &[(AckKind, bool)]) -> Vec<Step> {
         let mut outgoing = Outgoing::new(Queue::in_memory(), 4);
-        let id = outgoing.begin(message(), qos, false, None);
+        let id = outgoing.begin(message(), &target(qos));
         steps.iter().map(|(kind, refused)| outgoing.acknowledge(*kind, id, *refused)).collect()
     }
 
@@ -113,23 +131,24 @@ mod tests {
     fn each_exchange_takes_its_own_acknowledgements_in_their_order() {
         use AckKind::{Puback, Pubcomp, Pubrec};
         let (once, twice) = (Qos::AtLeastOnce, Qos::ExactlyOnce);
-        assert_eq!(after(once, &[(Puback, false), (Puback, false)]), [Step::Ended, Step::Unknown]);
+        let ended = Step::Ended(TallyKey::default());
+        assert_eq!(after(once, &[(Puback, false), (Puback, false)]), [ended, Step::Unknown]);
         assert_eq!(after(once, &[(Pubrec, false)]), [Step::Wrong]);
         assert_eq!(after(twice, &[(Puback, false)]), [Step::Wrong]);
         assert_eq!(after(twice, &[(Pubcomp, false)]), [Step::Wrong]);
         let whole = [(Pubrec, false), (Pubrec, false), (Pubcomp, false)];
-        assert_eq!(after(twice, &whole), [Step::Release, Step::Release, Step::Ended]);
-        assert_eq!(after(twice, &[(Pubrec, true)]), [Step::Ended]);
+        assert_eq!(after(twice, &whole), [Step::Release, Step::Release, ended]);
+        assert_eq!(after(twice, &[(Pubrec, true)]), [ended]);
     }
 
     #[test]
     fn an_identifier_is_used_again_only_when_it_is_free() {
         let mut outgoing = Outgoing::new(Queue::in_memory(), u16::MAX);
-        let first = outgoing.begin(message(), Qos::AtLeastOnce, false, None);
+        let first = outgoing.begin(message(), &target(Qos::AtLeastOnce));
         for _ in 0..u16::MAX - 1 {
-            let id = outgoing.begin(message(), Qos::AtLeastOnce, false, None);
-            assert_eq!(outgoing.acknowledge(AckKind::Puback, id, false), Step::Ended);
+            let id = outgoing.begin(message(), &target(Qos::AtLeastOnce));
+            assert_eq!(outgoing.acknowledge(AckKind::Puback, id, false), Step::Ended(TallyKey::default()));
         }
-        assert_ne!(outgoing.begin(message(), Qos::AtLeastOnce, false, None), first, "it is still out");
+        assert_ne!(outgoing.begin(message(), &target(Qos::AtLeastOnce)), first, "it is still out");
     }
 }

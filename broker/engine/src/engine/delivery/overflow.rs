@@ -98,6 +98,9 @@ impl Engine {
         {
             channel.counters.messages -= refused.len() as u64;
         }
+        if let Owner::Session(key) = owner {
+            self.tally_left(key);
+        }
         for lost in refused.chunk_by(|one, next| Rc::ptr_eq(&one.ticket, &next.ticket)) {
             let ticket = &lost[0].ticket;
             let bytes = lost.iter().map(|refused| refused.bytes).sum();

@@ -350,6 +350,8 @@ impl Engine {
         let Some(mut session) = self.mqtt.sessions.remove(key) else { return };
         if let Some(outgoing) = &mut session.outgoing {
             outgoing.queue.clear();
+            self.mqtt.tally.end(&outgoing.owed);
+            outgoing.in_flight.iter().for_each(|sent| self.mqtt.tally.end_flight(sent.topic));
         }
         if self.mqtt.by_client.get(&session.client_id) == Some(&key) {
             self.mqtt.by_client.remove(&session.client_id);

@@ -8,6 +8,7 @@ use crate::engine::Engine;
 use crate::keys::SessionKey;
 use crate::mqtt::retained::{Found, Replay};
 use crate::mqtt::session::NEVER_EXPIRES;
+use crate::mqtt::topic_tally::Held;
 use crate::protocol::mqtt::attributes::Attributes;
 use crate::protocol::mqtt::packet::Options;
 use crate::protocol::mqtt::reason::Reason;
@@ -39,7 +40,45 @@ pub struct RetainedView {
     expires_in_s: Option<i64>, // None: never
 }
 
+/// Of one topic: what sessions and groups have of it.
+#[derive(Debug, Serialize)]
+pub struct HeldView {
+    topic: String,
+    depth: usize,
+    in_flight: usize,
+    messages: u64,
+    holders: usize,
+}
+
+impl HeldView {
+    pub fn new(held: &Held) -> Self {
+        let Held { topic, depth, in_flight, messages, holders } = held;
+        Self { topic: topic.to_string(), depth: *depth, in_flight: *in_flight, messages: *messages, holders: *holders }
+    }
+}
+
 impl Engine {
+    /// What waits since before the start counts for the topic of its session's first subscription: its names are on
+    /// disk.
+    pub(crate) fn count_restored(&mut self) {
+        for key in std::mem::take(&mut self.mqtt.uncounted) {
+            let place = self.mqtt.sessions.get(key).and_then(|session| session.subscriptions.first().copied());
+            let pattern = place.map(|place| self.mqtt.filters.pattern(place.node)).unwrap_or_default();
+            let topic = self.topic_of_name(&pattern).to_owned();
+            let topic = self.mqtt.tally.key_of(&topic);
+            let outgoing = self.mqtt.sessions.get_mut(key).and_then(|session| session.outgoing.as_mut());
+            let Some(outgoing) = outgoing.filter(|outgoing| !outgoing.queue.is_empty()) else { continue };
+            self.mqtt.tally.count_restored(&mut outgoing.owed, topic, outgoing.queue.len());
+        }
+    }
+
+    /// The disk refused messages of a session.
+    pub(crate) fn tally_left(&mut self, key: SessionKey) {
+        let outgoing = self.mqtt.sessions.get_mut(key).and_then(|session| session.outgoing.as_mut());
+        let Some(outgoing) = outgoing else { return };
+        self.mqtt.tally.trim(&mut outgoing.owed, outgoing.queue.len());
+    }
+
     pub fn mqtt_session_keys(&self) -> Vec<SessionKey> {
         self.mqtt.sessions.keys().collect()
     }

@@ -5,7 +5,7 @@
 
 use crate::clients::connection::Mark;
 use crate::engine::Engine;
-use crate::keys::{ChannelKey, GroupKey, SessionKey, TopicKey};
+use crate::keys::{ChannelKey, GroupKey, SessionKey, TallyKey, TopicKey};
 use crate::mqtt::filter_trie::Who;
 use crate::mqtt::forms::{Fan, Forms, Heading, Once, Target};
 use crate::mqtt::link_peers::RemoteGroup;
@@ -72,12 +72,15 @@ impl Engine {
     /// their identifiers (section 3.3.4). Each group is one of its own. False: no subscription matches.
     fn find_targets(&mut self, fan: &mut Fan, heading: &Heading<'_>, topic: &str) -> bool {
         let object = if topic == self.config.mqtt_topic { heading.name } else { topic };
-        let Fan { found, targets, groups, number, .. } = fan;
+        let Fan { found, targets, groups, number, tally, .. } = fan;
         found.clear();
         targets.clear();
         groups.clear();
         *number += 1;
         let heard = self.mqtt.filters.matching(heading.name, found) > 0;
+        if heard {
+            *tally = self.mqtt.tally.key_of(topic);
+        }
         for subscriber in found.drain(..) {
             let key = match subscriber.who {
                 Who::Session(key) => key,
@@ -101,7 +104,7 @@ impl Engine {
             }
             (session.found_in, session.target) = (*number, targets.len() as u32);
             let ids = if subscriber.id > 0 { vec![subscriber.id] } else { Vec::new() };
-            targets.push(Target { session: key, qos, retain, ids, group: None });
+            targets.push(Target { session: key, qos, retain, ids, group: None, topic: *tally });
         }
         heard
     }
@@ -144,7 +147,7 @@ impl Engine {
         }
         for group in fan.groups.drain(..) {
             let kept = self.named(&mut kept, message, heading);
-            self.give_to_group(&mut fan.forms, group, kept, now);
+            self.give_to_group(&mut fan.forms, group, kept, fan.tally, now);
         }
     }
 
@@ -188,6 +191,9 @@ impl Engine {
         let Some(session) = self.mqtt.sessions.get(target.session) else { return };
         let is_next = !session.outgoing.as_ref().is_some_and(|outgoing| waits(outgoing));
         if is_next && self.takes_deliveries(target.session) && self.may_have(target.session, topic, now) {
+            if is_kept {
+                self.tally_given(target, false);
+            }
             let body = message.clone();
             let kept = is_kept.then_some(message);
             return self.deliver_mqtt(forms, target, heading, body.body(), kept, mark);
@@ -196,10 +202,22 @@ impl Engine {
         let Some(outgoing) = self.outgoing_of(target.session) else { return };
         if outgoing.queue.len() < most {
             outgoing.queue.push_back(message);
+            self.tally_given(target, true);
             return self.list_owing(target.session);
         }
         self.mqtt.counters.dropped += 1;
         self.mqtt.sessions.get_mut(target.session).into_iter().for_each(|session| session.dropped += 1);
+    }
+
+    /// A session is given a message of QoS 1 or 2.
+    fn tally_given(&mut self, target: &Target, waits: bool) {
+        let Some(session) = self.mqtt.sessions.get_mut(target.session) else { return };
+        let window = session.window;
+        let outgoing = session.outgoing.get_or_insert_with(|| Box::new(Outgoing::new(Queue::in_memory(), window)));
+        self.mqtt.tally.give(&mut outgoing.owed, target.topic);
+        if waits {
+            self.mqtt.tally.wait(&mut outgoing.owed, target.topic);
+        }
     }
 
     /// What a session is owed, from the first time on.
@@ -250,7 +268,8 @@ impl Engine {
         let window = session.window;
         let id = kept.map(|message| {
             let outgoing = session.outgoing.get_or_insert_with(|| Box::new(Outgoing::new(Queue::in_memory(), window)));
-            (id_at, outgoing.begin(message, target.qos, target.retain, target.group))
+            self.mqtt.tally.begin_flight(target.topic);
+            (id_at, outgoing.begin(message, target))
         });
         conn.deliver_bytes(bytes, id, mark);
         let counters = &mut self.mqtt.counters;
@@ -262,7 +281,7 @@ impl Engine {
 
     // ---- shared subscriptions -------------------------------------------------------------------------------------
 
-    fn give_to_group(&mut self, forms: &mut Forms, key: GroupKey, message: Message, now: Nanos) {
+    fn give_to_group(&mut self, forms: &mut Forms, key: GroupKey, message: Message, topic: TallyKey, now: Nanos) {
         let most = self.config.mqtt_max_queued;
         let Some(group) = self.mqtt.groups.get_mut(key) else { return };
         if group.queue.len() >= most {
@@ -270,6 +289,8 @@ impl Engine {
             return;
         }
         group.queue.push_back(message);
+        self.mqtt.tally.give(&mut group.owed, topic);
+        self.mqtt.tally.wait(&mut group.owed, topic);
         self.send_shared(forms, key, now);
     }
 
@@ -286,6 +307,7 @@ impl Engine {
             let Some(member) = group.members.back().copied() else { break };
             units += message_units(message.body_len());
             let body = message.clone();
+            let topic = self.tally_taken_shared(key, &body);
             let Some(heading) = Heading::of(&body, "", self.clock.wall(now)) else {
                 self.mqtt.counters.expired += 1;
                 continue;
@@ -301,6 +323,7 @@ impl Engine {
                 retain: member.options.retain_as_published && heading.retain,
                 ids: Some(member.id).into_iter().filter(|id| *id > 0).collect(),
                 group: Some(key),
+                topic,
             };
             let mark = self.mark_of_name(heading.name, &body, now);
             let kept = (target.qos != Qos::AtMostOnce).then_some(message);
@@ -308,6 +331,19 @@ impl Engine {
             self.deliver_mqtt(forms, &target, &heading, body.body(), kept, mark);
         }
         units
+    }
+
+    /// A message has left the queue of a group; gives the topic that it counted for.
+    fn tally_taken_shared(&mut self, key: GroupKey, message: &Message) -> TallyKey {
+        let topic = self.tally_of(message);
+        let Some(group) = self.mqtt.groups.get_mut(key) else { return topic };
+        self.mqtt.tally.take(&mut group.owed, topic, group.queue.len())
+    }
+
+    /// The topic that a message counts for by its name.
+    pub(crate) fn tally_of(&self, message: &Message) -> TallyKey {
+        let name = Attributes::decode(message.attributes()).map_or("", |attributes| attributes.name);
+        self.mqtt.tally.find(self.topic_of_name(name))
     }
 
     /// Gives a message to groups that have members at other brokers, once each. Members here come first.

@@ -335,6 +335,7 @@ impl Engine {
                 let mut outgoing = Outgoing::new(queue, session.window);
                 outgoing.is_on_disk = true;
                 session.outgoing = Some(Box::new(outgoing));
+                self.mqtt.uncounted.push(key);
             }
         }
         Ok(())

@@ -10,6 +10,7 @@ use crate::mqtt::filter_trie::{Place, Subscriber, Who};
 use crate::mqtt::group::{Group, Member};
 use crate::mqtt::interest::Subscribed;
 use crate::mqtt::retained::Replay;
+use crate::mqtt::topic_tally::Owed;
 use crate::protocol::mqtt::encode;
 use crate::protocol::mqtt::packet::{Options, RetainHandling, Subscribe, Unsubscribe, Wanted};
 use crate::protocol::mqtt::property;
@@ -95,7 +96,13 @@ impl Engine {
         let group = known.unwrap_or_else(|| {
             let place = Place { node: 0, position: 0 };
             let (members, queue) = (VecDeque::new(), Queue::in_memory());
-            let group = self.mqtt.groups.insert(Group { name: name.clone().into(), place, members, queue });
+            let group = self.mqtt.groups.insert(Group {
+                name: name.clone().into(),
+                place,
+                members,
+                queue,
+                owed: Owed::default(),
+            });
             let subscriber = Subscriber { who: Who::Group(group), slot: 0, id: 0, options: Options::default() };
             self.mqtt.groups[group].place = self.mqtt.filters.insert(pattern, subscriber);
             self.mqtt.by_group.insert(name.into(), group);
@@ -124,7 +131,8 @@ impl Engine {
         if group.members.is_empty() {
             let (place, name) = (group.place, group.name.clone());
             self.mqtt.by_group.remove(&name);
-            self.mqtt.groups.remove(group_key);
+            let group = self.mqtt.groups.remove(group_key);
+            group.into_iter().for_each(|group| self.mqtt.tally.end(&group.owed));
             self.remove_from_filters(place);
         }
     }
@@ -134,9 +142,11 @@ impl Engine {
         let Some(session) = self.mqtt.sessions.get_mut(key) else { return };
         let taken = session.outgoing.as_mut().map(|outgoing| outgoing.take_shared()).unwrap_or_default();
         let mut groups = Vec::new();
-        for (group_key, message) in taken.into_iter().rev() {
+        for (group_key, message, topic) in taken.into_iter().rev() {
+            self.mqtt.tally.end_flight(topic);
             let Some(group) = self.mqtt.groups.get_mut(group_key) else { continue };
             group.queue.push_front(message);
+            self.mqtt.tally.wait(&mut group.owed, topic);
             groups.push(group_key);
         }
         groups.dedup();

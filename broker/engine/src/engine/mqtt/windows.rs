@@ -3,7 +3,7 @@
 
 use crate::clients::reply::Reply;
 use crate::engine::Engine;
-use crate::keys::{ConnKey, SessionKey};
+use crate::keys::{ConnKey, SessionKey, TallyKey};
 use crate::mqtt::forms::{Forms, Heading, Once, Target};
 use crate::mqtt::outgoing::{InFlight, Step};
 use crate::mqtt::retained::Found;
@@ -36,7 +36,8 @@ impl Engine {
             let Some(version) = self.mqtt_client(key).map(|mqtt| mqtt.version) else { return Ok(()) };
             self.turn.replies.push((key, Reply::Raw(pubrel(version, ack.id))));
         }
-        if step == Step::Ended {
+        if let Step::Ended(topic) = step {
+            self.mqtt.tally.end_flight(topic);
             self.list_owing(session);
         }
         Ok(())
@@ -104,7 +105,8 @@ impl Engine {
             }
             let Some(message) = outgoing.queue.pop_front() else { break };
             units += message_units(message.body_len());
-            self.send_one(&mut forms, key, message, now);
+            let topic = self.tally_taken(key, &message);
+            self.send_one(&mut forms, key, message, topic, now);
         }
         units += self.send_retained(&mut forms, key, now);
         let groups = self.mqtt.sessions.get(key).and_then(|session| session.groups.clone());
@@ -131,7 +133,15 @@ impl Engine {
         conn.is_some_and(|conn| conn.allowance.is_over)
     }
 
-    fn send_one(&mut self, forms: &mut Forms, key: SessionKey, message: Message, now: Nanos) {
+    /// A message has left the queue of a session; gives the topic that it counted for.
+    fn tally_taken(&mut self, key: SessionKey, message: &Message) -> TallyKey {
+        let topic = self.tally_of(message);
+        let outgoing = self.mqtt.sessions.get_mut(key).and_then(|session| session.outgoing.as_mut());
+        let Some(outgoing) = outgoing else { return topic };
+        self.mqtt.tally.take(&mut outgoing.owed, topic, outgoing.queue.len())
+    }
+
+    fn send_one(&mut self, forms: &mut Forms, key: SessionKey, message: Message, topic: TallyKey, now: Nanos) {
         let body = message.clone();
         let Some(heading) = Heading::of(&body, "", self.clock.wall(now)) else {
             self.mqtt.counters.expired += 1;
@@ -142,11 +152,12 @@ impl Engine {
         if !self.mqtt.sessions.get(key).is_some_and(|session| session.may_read(heading.name, object)) {
             return;
         }
-        let Some(target) = self.target_of(key, &heading) else { return };
+        let Some(target) = self.target_of(key, &heading, topic) else { return };
         if !self.may_have(key, self.topic_key(self.topic_of_name(heading.name)), now) {
             let outgoing = self.mqtt.sessions.get_mut(key).and_then(|session| session.outgoing.as_mut());
-            outgoing.into_iter().for_each(|outgoing| outgoing.queue.push_front(message.clone()));
-            return;
+            let Some(outgoing) = outgoing else { return };
+            outgoing.queue.push_front(message.clone());
+            return self.mqtt.tally.wait(&mut outgoing.owed, topic);
         }
         let mark = self.mark_of_name(heading.name, &body, now);
         let kept = (target.qos != Qos::AtMostOnce).then_some(message);
@@ -196,7 +207,8 @@ impl Engine {
                 break;
             }
             let qos = options.qos.min(heading.qos);
-            let target = Target { session: key, qos, retain: true, ids, group: None };
+            let topic = TallyKey::default(); // what is retained counts for none
+            let target = Target { session: key, qos, retain: true, ids, group: None, topic };
             let kept = (qos != Qos::AtMostOnce).then_some(message);
             forms.clear();
             self.deliver_mqtt(forms, &target, &heading, body.body(), kept, None);
@@ -205,7 +217,7 @@ impl Engine {
     }
 
     /// What the subscriptions of a session say of a message that waited for it. `None`: it has none any more.
-    fn target_of(&self, key: SessionKey, heading: &Heading<'_>) -> Option<Target> {
+    fn target_of(&self, key: SessionKey, heading: &Heading<'_>, topic: TallyKey) -> Option<Target> {
         let session = self.mqtt.sessions.get(key)?;
         let mut target: Option<Target> = None;
         for subscriber in session.subscriptions.iter().filter_map(|place| self.mqtt.filters.get(*place)) {
@@ -216,7 +228,7 @@ impl Engine {
             let options = subscriber.options;
             let qos = options.qos.min(heading.qos);
             let retain = options.retain_as_published && heading.retain;
-            let new = || Target { session: key, qos, retain, ids: Vec::new(), group: None };
+            let new = || Target { session: key, qos, retain, ids: Vec::new(), group: None, topic };
             let target = target.get_or_insert_with(new);
             (target.qos, target.retain) = (target.qos.max(qos), target.retain || retain);
             target.ids.extend(Some(subscriber.id).filter(|id| *id > 0));
@@ -232,7 +244,7 @@ impl Engine {
         let in_flight: Vec<InFlight> =
             in_flight.map_or(Vec::new(), |outgoing| outgoing.in_flight.iter().cloned().collect());
         let mut forms = std::mem::take(&mut self.fan.forms);
-        for InFlight { id, qos, retain, message, .. } in in_flight {
+        for InFlight { id, qos, retain, message, topic, .. } in in_flight {
             units += 1;
             let Some(message) = message else {
                 out.extend(pubrel(version, id));
@@ -241,8 +253,8 @@ impl Engine {
             units += message_units(message.body_len());
             // What was sent once is sent again, though it has expired since (section 3.3.2.3.3 speaks of the first).
             let Some(heading) = Heading::of(&message, "", wall_ns.min(message.wall_ns())) else { continue };
-            let ids = self.target_of(key, &heading).map(|target| target.ids).unwrap_or_default();
-            let target = Target { session: key, qos, retain, ids, group: None };
+            let ids = self.target_of(key, &heading, topic).map(|target| target.ids).unwrap_or_default();
+            let target = Target { session: key, qos, retain, ids, group: None, topic };
             forms.clear();
             let form = forms.make(version, &heading, &target, message.body(), Once { dup: true, alias: None });
             let (bytes, id_at) = forms.bytes(form);

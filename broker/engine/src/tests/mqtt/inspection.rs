@@ -2,9 +2,12 @@
 
 use serde_json::{Value, json};
 
+use crate::config::Config;
 use crate::engine::Engine;
 use crate::event::Event;
-use crate::harness::pair::{Pair, S};
+use crate::harness::memory_store::MemoryStore;
+use crate::harness::pair::{Pair, S, START};
+use crate::mqtt::managed_names::V3Excess;
 use crate::protocol::mqtt::version::Version;
 use crate::tests::mqtt::client::{Client, packet, publish_5, text};
 
@@ -89,4 +92,61 @@ fn what_a_client_is_denied_is_told() {
     };
     let told: Vec<_> = pair.engine.poll_events().iter().filter_map(denied).collect();
     assert_eq!(told, [("publish", "client".to_owned(), "$SYS/x".to_owned(), 1)]);
+}
+
+/// Depth, in flight, messages and holders of a topic.
+fn held(pair: &mut Pair, topic: &str) -> Option<[u64; 4]> {
+    let (overview, _) = pair.engine.overview("", false, pair.now);
+    let shown = serde_json::to_value(overview).expect("JSON");
+    let of_topic = shown["mqtt_topics"].as_array()?.iter().find(|held| held["topic"] == *topic)?.clone();
+    Some(["depth", "in_flight", "messages", "holders"].map(|name| of_topic[name].as_u64().expect("a number")))
+}
+
+#[test]
+fn each_topic_tells_what_sessions_and_groups_hold_of_it_whatever_their_queues_mix() {
+    let mut pair = Pair::new();
+    pair.engine.create_topic("heat");
+    pair.engine.set_mqtt_names("heat", vec!["plant/+/heat".into()], V3Excess::Delay);
+    let (mut client, _) = Client::with(&mut pair, "client", true, &[0x11, 0, 0, 0, 60, 0x21, 0, 1]); // one in flight
+    client.subscribe(&mut pair, "#", 1);
+    let (mut member, _) = Client::with(&mut pair, "member", true, &ONE_MINUTE);
+    member.subscribe(&mut pair, "$share/g/plant/+/heat", 1);
+    member.send(&mut pair, &[0xe0, 0]);
+    let mut deaf = Client::new(&mut pair, "deaf");
+    deaf.subscribe(&mut pair, "#", 0);
+    let mut publisher = Client::new(&mut pair, "publisher");
+    for name in ["plant/1/heat", "other", "plant/2/heat"] {
+        publisher.publish_5(&mut pair, name, 1, 1, "x");
+    }
+    assert_eq!(held(&mut pair, "heat"), Some([1 + 2, 1, 2 + 2, 2]), "of the session, and of the group");
+    assert_eq!(held(&mut pair, "default"), Some([1, 0, 1, 1]));
+    client.send(&mut pair, &[0x40, 2, 0, 1]); // PUBACK of the first
+    assert_eq!(held(&mut pair, "heat"), Some([1 + 2, 0, 4, 2]));
+    assert_eq!(held(&mut pair, "default"), Some([0, 1, 1, 1]));
+    pair.engine.kick_mqtt("client", pair.now);
+    assert_eq!((held(&mut pair, "heat"), held(&mut pair, "default")), (Some([2, 0, 4, 1]), None));
+    let (mut member, _) = Client::with(&mut pair, "member", false, &ONE_MINUTE);
+    assert_eq!(member.messages(&mut pair).len(), 2);
+    assert_eq!(held(&mut pair, "heat"), Some([0, 2, 4, 1]));
+    member.send(&mut pair, &[0xe0, 0]);
+    assert_eq!(held(&mut pair, "heat"), Some([2, 0, 4, 1]), "they wait again");
+    pair.engine.delete_topic("heat");
+    assert_eq!(held(&mut pair, "heat"), None);
+}
+
+#[test]
+fn what_waits_since_before_a_start_is_told_too() {
+    let disk = MemoryStore::default();
+    let mut pair = Pair::on_disk(Config::default(), &disk, 1, START);
+    let (mut client, _) = Client::with(&mut pair, "away", true, &ONE_MINUTE);
+    client.subscribe(&mut pair, "plant/+/heat", 1);
+    client.send(&mut pair, &[0xe0, 0]);
+    let mut publisher = Client::new(&mut pair, "publisher");
+    publisher.ask(&mut pair, &publish_5("plant/1/heat", 1, 1, "x"));
+    let mut pair = Pair::on_disk(Config::default(), &disk, 2, START + S); // killed
+    pair.engine.set_mqtt_names("heat", vec!["plant/+/heat".into()], V3Excess::Delay);
+    assert_eq!(held(&mut pair, "heat"), Some([1, 0, 0, 1]));
+    let (mut client, _) = Client::with(&mut pair, "away", false, &ONE_MINUTE);
+    assert_eq!(client.messages(&mut pair).len(), 1);
+    assert_eq!(held(&mut pair, "heat").map(|held| held[..2].to_vec()), Some(vec![0, 1]));
 }

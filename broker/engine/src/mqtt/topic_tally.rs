@@ -1,0 +1,196 @@
+//! How much of each topic sessions and groups hold, which mix the topics in one queue: the figures of the pseudo
+//! channel `mqtt`. Messages of QoS 0 wait nowhere, and are not in them.
+
+use std::collections::HashMap;
+
+use slotmap::SlotMap;
+
+use crate::keys::TallyKey;
+
+/// Of one topic.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Held {
+    pub topic: Box<str>,
+    pub depth: usize,     // messages that wait
+    pub in_flight: usize, // went out, and are not acknowledged
+    pub messages: u64,    // given to sessions and groups since the start
+    pub holders: usize,   // sessions and groups that were given some, until they end
+}
+
+/// How many messages of each topic wait in one queue.
+#[derive(Debug, Default)]
+pub struct Owed(Vec<(TallyKey, u32)>);
+
+#[derive(Debug, Default)]
+pub struct TopicTally {
+    held: SlotMap<TallyKey, Held>,
+    by_topic: HashMap<Box<str>, TallyKey>,
+}
+
+impl TopicTally {
+    /// The key of a topic, here or at another broker; it gets one if it has none.
+    pub fn key_of(&mut self, topic: &str) -> TallyKey {
+        if let Some(key) = self.by_topic.get(topic) {
+            return *key;
+        }
+        let key = self.held.insert(Held { topic: topic.into(), ..Held::default() });
+        self.by_topic.insert(topic.into(), key);
+        key
+    }
+
+    /// The key of a topic, or one that stands for none.
+    pub fn find(&self, topic: &str) -> TallyKey {
+        self.by_topic.get(topic).copied().unwrap_or_default()
+    }
+
+    pub fn of(&self, topic: &str) -> Option<&Held> {
+        self.held.get(*self.by_topic.get(topic)?).filter(|held| held.holders > 0)
+    }
+
+    /// All topics of which somebody was given something.
+    pub fn all(&self) -> impl Iterator<Item = &Held> {
+        self.held.values().filter(|held| held.holders > 0)
+    }
+
+    /// The topic is gone.
+    pub fn forget(&mut self, topic: &str) {
+        self.by_topic.remove(topic).map(|key| self.held.remove(key));
+    }
+
+    /// A message is given to the holder of `owed`.
+    pub fn give(&mut self, owed: &mut Owed, key: TallyKey) {
+        owed.entry(self, key);
+        self.held.get_mut(key).into_iter().for_each(|held| held.messages += 1);
+    }
+
+    /// A message waits in the queue of `owed`.
+    pub fn wait(&mut self, owed: &mut Owed, key: TallyKey) {
+        let at = owed.entry(self, key);
+        owed.0[at].1 += 1;
+        self.held.get_mut(key).into_iter().for_each(|held| held.depth += 1);
+    }
+
+    /// The queue of `owed` is `len` long: what is not counted yet waits since before the start.
+    pub fn count_restored(&mut self, owed: &mut Owed, key: TallyKey, len: usize) {
+        let rest = len.saturating_sub(owed.len());
+        let at = owed.entry(self, key);
+        owed.0[at].1 += rest as u32;
+        self.held.get_mut(key).into_iter().for_each(|held| held.depth += rest);
+    }
+
+    /// A message has left the queue of `owed`, which is `left` long; gives the topic that it counted for. Which topic a
+    /// name belongs to may have changed since it came: then it counts for one of which something waits.
+    pub fn take(&mut self, owed: &mut Owed, key: TallyKey, left: usize) -> TallyKey {
+        let own = owed.0.iter().position(|(of, waits)| *of == key && *waits > 0);
+        let Some(at) = own.or_else(|| owed.0.iter().position(|(_, waits)| *waits > 0)) else { return key };
+        let key = owed.0[at].0;
+        self.lower(owed, at, 1);
+        self.trim(owed, left);
+        key
+    }
+
+    /// The queue of `owed` is only `left` long: the disk refused messages.
+    pub fn trim(&mut self, owed: &mut Owed, left: usize) {
+        let mut excess = owed.len().saturating_sub(left);
+        for at in (0..owed.0.len()).rev() {
+            let lost = excess.min(owed.0[at].1 as usize);
+            self.lower(owed, at, lost as u32);
+            excess -= lost;
+        }
+    }
+
+    fn lower(&mut self, owed: &mut Owed, at: usize, by: u32) {
+        let (key, waits) = &mut owed.0[at];
+        *waits -= by;
+        self.held.get_mut(*key).into_iter().for_each(|held| held.depth -= by as usize);
+    }
+
+    /// The holder of `owed` ends, with all that it has.
+    pub fn end(&mut self, owed: &Owed) {
+        for (key, waits) in &owed.0 {
+            if let Some(held) = self.held.get_mut(*key) {
+                held.depth -= *waits as usize;
+                held.holders -= 1;
+            }
+        }
+    }
+
+    /// A message went out, and is to be acknowledged.
+    pub fn begin_flight(&mut self, key: TallyKey) {
+        self.held.get_mut(key).into_iter().for_each(|held| held.in_flight += 1);
+    }
+
+    pub fn end_flight(&mut self, key: TallyKey) {
+        self.held.get_mut(key).into_iter().for_each(|held| held.in_flight -= 1);
+    }
+}
+
+impl Owed {
+    fn len(&self) -> usize {
+        self.0.iter().map(|(_, waits)| *waits as usize).sum()
+    }
+
+    fn entry(&mut self, tally: &mut TopicTally, key: TallyKey) -> usize {
+        if let Some(at) = self.0.iter().position(|(of, _)| *of == key) {
+            return at;
+        }
+        self.0.retain(|(of, _)| tally.held.contains_key(*of)); // topics come and go
+        tally.held.get_mut(key).into_iter().for_each(|held| held.holders += 1);
+        self.0.push((key, 0));
+        self.0.len() - 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(tally: &TopicTally, topic: &str) -> Option<(usize, usize, u64, usize)> {
+        tally.of(topic).map(|held| (held.depth, held.in_flight, held.messages, held.holders))
+    }
+
+    #[test]
+    fn each_topic_has_what_waits_of_it_in_all_queues_until_their_holders_end() {
+        let mut tally = TopicTally::default();
+        let (heat, noise) = (tally.key_of("heat"), tally.key_of("noise"));
+        let (mut one, mut other) = (Owed::default(), Owed::default());
+        for key in [heat, noise, heat] {
+            tally.give(&mut one, key);
+            tally.wait(&mut one, key);
+        }
+        tally.give(&mut other, heat);
+        tally.begin_flight(heat);
+        assert_eq!(figures(&tally, "heat"), Some((2, 1, 3, 2)));
+        assert_eq!(tally.take(&mut one, heat, 2), heat);
+        assert_eq!((figures(&tally, "heat"), figures(&tally, "noise")), (Some((1, 1, 3, 2)), Some((1, 0, 1, 1))));
+        tally.end(&one);
+        tally.end_flight(heat);
+        assert_eq!((figures(&tally, "heat"), figures(&tally, "noise")), (Some((0, 0, 3, 1)), None));
+    }
+
+    #[test]
+    fn what_left_the_queue_unseen_or_under_another_topic_counts_no_more() {
+        let mut tally = TopicTally::default();
+        let (old, new) = (tally.key_of("old"), tally.key_of("new"));
+        let mut owed = Owed::default();
+        (0..5).for_each(|_| tally.wait(&mut owed, old));
+        assert_eq!(tally.take(&mut owed, new, 4), old, "its name has changed hands");
+        tally.trim(&mut owed, 2);
+        assert_eq!(figures(&tally, "old").map(|held| held.0), Some(2));
+        assert_eq!(tally.take(&mut owed, old, 0), old);
+        assert_eq!(figures(&tally, "old").map(|held| held.0), Some(0));
+    }
+
+    #[test]
+    fn a_topic_that_is_gone_is_forgotten_though_queues_hold_some_of_it() {
+        let mut tally = TopicTally::default();
+        let (gone, mut owed) = (tally.key_of("gone"), Owed::default());
+        tally.wait(&mut owed, gone);
+        tally.begin_flight(gone);
+        tally.forget("gone");
+        assert_eq!(tally.take(&mut owed, gone, 0), gone);
+        tally.end_flight(gone);
+        tally.end(&owed);
+        assert_eq!((figures(&tally, "gone"), tally.all().count()), (None, 0));
+    }
+}
