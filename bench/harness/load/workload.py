@@ -58,6 +58,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     protocol: str = "nsq"  # "nsq" | "nats" | "mqtt" (3.1.1) | "redis" (Pub/Sub); of all targets
     qos: int = 0  # of mqtt: 0 | 1 | 2
     own_names: bool = False  # of mqtt: each publisher's client identifier is its id, and it publishes to TOPIC/ID
+    durable: bool = False  # of mqtt: the subscribers' sessions are kept when their connections end
 
 
 def joined(parts: Sequence[Publishers]) -> Publishers:

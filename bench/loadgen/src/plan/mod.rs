@@ -66,6 +66,9 @@ pub struct Plan {
     /// Of MQTT: each publisher's client identifier is its id, and it publishes to TOPIC/ID.
     #[serde(default)]
     pub own_names: bool,
+    /// Of MQTT: the subscribers' sessions are kept when their connections end.
+    #[serde(default)]
+    pub durable: bool,
 }
 
 fn default_warmup_s() -> f64 {

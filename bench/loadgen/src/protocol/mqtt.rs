@@ -1,7 +1,7 @@
 //! MQTT 3.1.1 (OASIS standard; numbers in square brackets are its rules). A packet is a byte of type and flags, the
 //! length of the rest, the rest.
 //!
-//! Clean sessions, no keep-alive. Publications and the subscription have the plan's quality of service: with 0 a
+//! Clean sessions but where the plan wants its subscribers' kept, no keep-alive. Publications and the subscription have the plan's quality of service: with 0 a
 //! publish has no answer and a message gets none; with 1 both are acknowledged, in order [4.6.0-2]. With 2 a publish is
 //! taken at its PUBCOMP, and a message counts at its PUBLISH.
 
@@ -27,8 +27,11 @@ const PUBCOMP: u8 = 0x70;
 /// Its lower half must be 2 [3.8.1-1].
 const SUBSCRIBE: u8 = 0x82;
 const SUBACK: u8 = 0x90;
-/// Protocol name and level 4, the flag of a clean session, no keep-alive (section 3.1.2).
-const CONNECT_HEAD: &[u8] = b"\0\x04MQTT\x04\x02\0\0";
+/// Protocol name and level 4 (section 3.1.2).
+const PROTOCOL: &[u8] = b"\0\x04MQTT\x04";
+/// Flags of a CONNECT: the session ends with the connection.
+const CLEAN: u8 = 2;
+const NO_KEEP_ALIVE: [u8; 2] = [0, 0];
 /// A length has four bytes at most, seven bits in each (section 2.2.3).
 const LENGTH_BYTES: usize = 4;
 
@@ -45,6 +48,8 @@ pub struct Mqtt<'a> {
     /// Nobody else's, unless the plan says so: a broker ends the connection of whoever had the same client identifier before [3.1.4-2], another
     /// generator's or an earlier run's.
     client: String,
+    /// Its session outlives the connection.
+    is_kept: bool,
     qos: u8,
     /// Of the last publication; never 0 [2.3.1-1]. It comes round after 65,535, by when the answers must be in.
     packet_id: u16,
@@ -62,13 +67,17 @@ impl<'a> Driver<'a> for Mqtt<'a> {
                 (if plan.own_names { Cow::Owned(format!("{topic}/#")) } else { Cow::Borrowed(topic) }, own)
             }
         };
-        Mqtt { topic, role, client, qos: plan.qos, packet_id: 0 }
+        let is_kept = plan.durable && matches!(role, Role::Subscriber { .. });
+        Mqtt { topic, role, client, is_kept, qos: plan.qos, packet_id: 0 }
     }
 
     fn greet(&mut self, out: &mut Vec<u8>) {
+        let flags = if self.is_kept { 0 } else { CLEAN };
         out.push(CONNECT);
-        length(CONNECT_HEAD.len() + 2 + self.client.len(), out);
-        out.extend_from_slice(CONNECT_HEAD);
+        length(PROTOCOL.len() + 1 + NO_KEEP_ALIVE.len() + 2 + self.client.len(), out);
+        out.extend_from_slice(PROTOCOL);
+        out.push(flags);
+        out.extend_from_slice(&NO_KEEP_ALIVE);
         string(&self.client, out);
     }
 
@@ -202,6 +211,17 @@ mod tests {
         let (events, said) = torn(driver, bytes);
         assert_eq!(events, ["Nothing", "Ready", "Message body", "Message body"]);
         assert_eq!(said, b"\x82\x06\0\x01\0\x01t\x01\x40\x02\x12\x34");
+    }
+
+    #[test]
+    fn a_subscriber_whose_session_is_kept_says_so_and_a_publisher_does_not() {
+        let plan = Plan { durable: true, ..plan("mqtt", 1) };
+        let flags = |driver: &mut Mqtt| {
+            let mut out = Vec::new();
+            driver.greet(&mut out);
+            out[9]
+        };
+        assert_eq!((flags(&mut subscriber::<Mqtt>(&plan)), flags(&mut publisher::<Mqtt>(&plan))), (0, CLEAN));
     }
 
     #[test]

@@ -17,6 +17,9 @@ pub fn check(plan: &Plan) -> Result<(), BadPlan> {
     if plan.own_names && plan.protocol != Protocol::Mqtt {
         return Err(bad("own_names", plan.own_names, "must be false but with protocol mqtt"));
     }
+    if plan.durable && plan.protocol != Protocol::Mqtt {
+        return Err(bad("durable", plan.durable, "must be false but with protocol mqtt"));
+    }
     match plan.protocol {
         Protocol::Nsq => Ok(()),
         Protocol::Nats => one_each(plan).and_then(|()| subject(plan)),
@@ -110,6 +113,14 @@ mod tests {
         assert!(error.starts_with("own_names: true: must be false"), "{error}");
         let error = refused(&[(r#"{"topic""#, &own("mqtt")), (r#""a""#, r#""a+""#)]).expect("a wildcard");
         assert!(error.starts_with("publishers.ids[0]: a+: must have no +"), "{error}");
+    }
+
+    #[test]
+    fn sessions_that_are_kept_are_mqtts() {
+        let durable = |protocol: &str| format!(r#"{{"protocol": "{protocol}", "durable": true, "topic""#);
+        assert_eq!(refused(&[(r#"{"topic""#, &durable("mqtt"))]), None);
+        let error = refused(&[(r#"{"topic""#, &durable("redis"))]).expect("redis");
+        assert!(error.starts_with("durable: true: must be false"), "{error}");
     }
 
     #[test]
