@@ -16,8 +16,10 @@ from bench.commands import peers as peer_commands
 from bench.commands import results as results_commands
 from bench.comparisons.hostile.attack_runs import HostileOptions, hostile
 from bench.comparisons.hostile.attacks import ATTACKS
-from bench.comparisons.nsqd.compare import ROWS, compare
 from bench.comparisons.rows.row_runs import RowOptions
+from bench.comparisons.tables.compare import compare
+from bench.comparisons.tables.mqtt import MQTT
+from bench.comparisons.tables.nsqd import NSQD
 from bench.console.options import DocumentOption, RunsJsonOption, SeedOption, console, saying
 from bench.experiments.table1.fitted_rows import Table1Options, table1
 from bench.experiments.table1.rows import PAPER_S
@@ -124,7 +126,7 @@ def bench_topic(
 
 @app.command("nsqd")
 def bench_nsqd(
-    names: Annotated[list[str] | None, typer.Argument(metavar=f"[{'|'.join(ROWS)}]...")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar=f"[{'|'.join(NSQD.rows)}]...")] = None,
     pairs: Annotated[int, typer.Option(min=1, help="Rounds: one run of each system in turn.")] = RowOptions.pairs,
     seconds: Annotated[
         float, typer.Option(min=2.0, help="Measured part of a run; some rows take half of it.")
@@ -141,7 +143,31 @@ def bench_nsqd(
     """
     where = RESULTS if document else None
     options = RowOptions(names or (), pairs, seconds, seed, json_file, where, _build(against))
-    verdicts = run_trio(partial(compare, options, console(json_file)))
+    verdicts = run_trio(partial(compare, NSQD, options, console(json_file)))
+    return 0 if all(verdict.reached for verdict in verdicts) else 1
+
+
+@app.command("mqtt")
+def bench_mqtt(
+    names: Annotated[list[str] | None, typer.Argument(metavar=f"[{'|'.join(MQTT.rows)}]...")] = None,
+    pairs: Annotated[int, typer.Option(min=1, help="Rounds: one run of each system in turn.")] = RowOptions.pairs,
+    seconds: Annotated[
+        float, typer.Option(min=2.0, help="Measured part of a run; some rows take half of it.")
+    ] = RowOptions.seconds,
+    seed: SeedOption = RowOptions.seed,
+    against: AgainstOption = None,
+    document: DocumentOption = False,
+    json_file: RunsJsonOption = None,
+) -> int:
+    """By the MQTT port beside Debian's Mosquitto (and `make floor`): load, cost, memory, fan-out, a million
+    subscriptions, 100,000 retained messages.
+
+    The same load in turns: all rows of the table, in about an hour, or those named. Status 0 if everything asked of
+    them is reached. With --against: if every median ratio new / old is at most 1.05, or its interval includes 1.
+    """
+    where = RESULTS if document else None
+    options = RowOptions(names or (), pairs, seconds, seed, json_file, where, _build(against))
+    verdicts = run_trio(partial(compare, MQTT, options, console(json_file)))
     return 0 if all(verdict.reached for verdict in verdicts) else 1
 
 

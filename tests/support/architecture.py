@@ -210,8 +210,12 @@ ARROWS = {
         "bench.comparisons bench.comparisons.rows bench.console bench.harness.load bench.harness.machine "
         "bench.harness.results bench.harness.systems"
     ),
-    "bench.comparisons.nsqd": (
-        "bench.comparisons bench.comparisons.rows bench.console bench.harness.results bench.harness.systems"
+    "bench.comparisons.mqtt": (
+        "bench.comparisons.rows bench.harness.load bench.harness.machine bench.harness.results bench.harness.systems"
+    ),
+    "bench.comparisons.tables": (
+        "bench.comparisons bench.comparisons.mqtt bench.comparisons.rows bench.console bench.harness.results "
+        "bench.harness.systems"
     ),
     "bench.experiments.figures": (
         "bench.data bench.experiments.lab bench.harness.cluster_runs bench.harness.results bench.simulation"
@@ -232,7 +236,7 @@ ARROWS = {
         "bench.harness.load bench.harness.results bench.simulation"
     ),
     "bench.commands": (
-        "bench.comparisons.hostile bench.comparisons.nsqd bench.comparisons.peers bench.comparisons.rows "
+        "bench.comparisons.hostile bench.comparisons.peers bench.comparisons.rows bench.comparisons.tables "
         "bench.console bench.experiments bench.experiments.lab bench.experiments.steps "
         "bench.experiments.table1 bench.harness.machine bench.harness.results bench.harness.systems "
         "bench.limit_cluster bench.scenarios bench.testbed"

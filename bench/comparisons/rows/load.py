@@ -14,12 +14,13 @@ import random
 import resource
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from bench.comparisons.rows import steady
 from bench.comparisons.rows.turns import started
 from bench.harness.load.run import RunResult, run_plan
-from bench.harness.results.comparison import Figure, Ratio, Round, Row, Sample, Turn
+from bench.harness.results.comparison import Begin, Figure, Ratio, Round, Row, Sample, Turn
 from srtm.errors import SrtmError, Unavailable
 
 PROMISE_MS = 1.0
@@ -102,23 +103,25 @@ async def one_round(searches: dict[str, Search], turn: Turn, attempt: Try) -> di
     return {name: climber.found for name, climber in climbers.items()}
 
 
-async def _attempt(name: str, rung: int, turn: Turn, folder: Path) -> Rung:
+Run = Callable[[str, int, Turn, Path], Awaitable[RunResult]]
+
+
+async def _attempt(run: Run, name: str, rung: int, turn: Turn, folder: Path) -> Rung:
     """The first of ``TRIES`` that keeps the promise, or the last."""
     for number in range(TRIES):
-        tried = await _try(name, rung, turn, folder.with_name(f"{folder.name}-{number}"))
+        try:
+            load = load_of(rung)
+            tried = rung_of(await run(name, load // 10, turn, folder.with_name(f"{folder.name}-{number}")))
+        except Unavailable:  # more connections, or more load, than it takes
+            tried = Rung(False, 0.0)
         if tried.kept:
             break
     return tried
 
 
-async def _try(name: str, rung: int, turn: Turn, folder: Path) -> Rung:
+async def _run(name: str, publishers: int, turn: Turn, folder: Path) -> RunResult:
     async with started(name, turn, folder) as system:
-        load = load_of(rung)
-        asked = steady.plan(system.tcp_address, turn, publishers=load // 10)
-        try:
-            return rung_of(await run_plan(asked, name=f"load {name} {load}"))
-        except Unavailable:  # more connections, or more load, than it takes
-            return Rung(False, 0.0)
+        return await run_plan(steady.plan(system.tcp_address, turn, publishers), name=f"load {name} {publishers}")
 
 
 def rung_of(result: RunResult) -> Rung:
@@ -132,7 +135,12 @@ def sample_of(system: str, kept: int, missed: Rung | None) -> Sample:
     return Sample(system, values, [] if kept >= 0 else ["not even the lowest load kept the promise"])
 
 
-def _begin(systems: Sequence[str]) -> Callable[[Turn], Awaitable[Round]]:
+def begin(run: Run) -> Begin:
+    """The ``begin`` of a row. ``run(system, publishers, turn, folder)``: of a fresh process at one load."""
+    return lambda systems: _searching(run, systems)
+
+
+def _searching(run: Run, systems: Sequence[str]) -> Callable[[Turn], Awaitable[Round]]:
     """Raises Unavailable where the generator may not open as many files as the highest load needs: that would count as
     the broker's limit."""
     needed, (_, allowed) = load_of(RUNGS - 1) // 10 + SPARE_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -145,7 +153,7 @@ def _begin(systems: Sequence[str]) -> Callable[[Turn], Awaitable[Round]]:
         off = random.Random(turn.seed).randint(-FARTHEST, FARTHEST)
         searches = {name: search(first.get(name, START) + off) for name in systems}
         try:
-            found = await one_round(searches, shorter, _attempt)
+            found = await one_round(searches, shorter, partial(_attempt, run))
         except SrtmError as error:
             return [Sample("every system", {}, [str(error)])]
         for name, (kept, _) in found.items():
@@ -156,20 +164,24 @@ def _begin(systems: Sequence[str]) -> Callable[[Turn], Awaitable[Round]]:
 
 
 SYSTEMS = ("srtm", "nsqd", "floor")
+FIGURES = (
+    Figure("load", "highest load, msg/s", 0, drawn=True),
+    Figure("late_ms", "generator's lateness p99 one rung above, ms", 3),
+)
+NOTE = (
+    f"A ladder of loads {100 * (STEP - 1):.0f} % apart, runs half as long as the others; a rung is kept if one of "
+    f"{TRIES} tries keeps it, for every system alike. Latency includes the "
+    "generator's lateness: where that is over 0.2 ms one rung above, the generator may have been the limit."
+)
 ROW = Row(
     name="load",
     claim="The highest load (publishers x 10 msg/s, Poisson, 100 B, one subscriber) with p99 <= 1 ms and nothing lost.",
     systems=SYSTEMS,
-    figures=(
-        Figure("load", "highest load, msg/s", 0, drawn=True),
-        Figure("late_ms", "generator's lateness p99 one rung above, ms", 3),
-    ),
+    figures=FIGURES,
     targets=(
         Ratio("load", "highest load with p99 <= 1 ms", "nsqd", at_least=3.0),
         Ratio("load", "highest load with p99 <= 1 ms", "floor", at_least=0.9),
     ),
-    begin=_begin,
-    note=f"A ladder of loads {100 * (STEP - 1):.0f} % apart, runs half as long as the others; a rung is kept if one of "
-    f"{TRIES} tries keeps it, for every system alike. Latency includes the "
-    "generator's lateness: where that is over 0.2 ms one rung above, the generator may have been the limit.",
+    begin=begin(_run),
+    note=NOTE,
 )

@@ -137,6 +137,27 @@ class Ratio:
 
 
 @dataclass(frozen=True)
+class AnyOf:
+    """One of them is enough."""
+
+    label: str
+    targets: tuple[Ratio, ...]
+
+    @property
+    def key(self) -> str:
+        return self.targets[0].key
+
+    def check(self, rounds: Sequence[Round], samples: Sequence[Sample]) -> Check:
+        checks = [(target.check(rounds, samples), target.theirs) for target in self.targets]
+        measured = "; ".join(f"{check.measured} of {theirs}" for check, theirs in checks)
+        bound = ", or ".join(f"{check.bound} of {theirs}" for check, theirs in checks)
+        return Check(self.label, measured, bound, any(check.kept for check, _ in checks))
+
+    def mark(self, rounds: Sequence[Round]) -> Mark:
+        return min((target.mark(rounds) for target in self.targets), key=lambda mark: mark.value)
+
+
+@dataclass(frozen=True)
 class Bound:
     """The median of ours is at most ``at_most``."""
 

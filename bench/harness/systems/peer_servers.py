@@ -20,6 +20,7 @@ from pathlib import Path
 
 import trio
 
+from bench.harness.machine.checkout import THIS, Build
 from bench.harness.systems.systems import (
     OURS,
     PEERS,
@@ -75,12 +76,28 @@ def _redis_options(folder: Path, port: str) -> list[str]:
     return ["--bind", "127.0.0.1", "--port", port, "--dir", str(folder), "--save", ""]
 
 
-def _mosquitto_options(folder: Path, port: str) -> list[str]:
+def _mosquitto_options(folder: Path, port: str, *, persistent: bool = False) -> list[str]:
     configuration = folder / "mosquitto.conf"
     lines = [f"listener {port} 127.0.0.1", "allow_anonymous true", "set_tcp_nodelay true", "log_type error"]
     lines += [f"max_inflight_messages {IN_FLIGHT}", "max_queued_messages 0"]
+    if persistent:  # (started by root it becomes another user, who may not write here)
+        lines += ["persistence true", f"persistence_location {folder}/", "user root"]
     configuration.write_text("\n".join(lines) + "\n")
     return ["-c", str(configuration)]
+
+
+def mosquitto(folder: Path, *, persistent: bool = False) -> AbstractAsyncContextManager[System]:
+    """``persistent``: sessions are written to disk, by its default each 30 min and when it ends."""
+    return _server("mosquitto", "mosquitto", partial(_mosquitto_options, persistent=persistent))(folder)
+
+
+def our_mqtt(folder: Path, *options: str, build: Build = THIS) -> AbstractAsyncContextManager[System]:
+    """Our broker by its MQTT port, which is its ``tcp_address``."""
+    (tcp_address, http_address), (mqtt_address, _) = free_addresses(), free_addresses()
+    folder.mkdir(parents=True)
+    asked = ("--mqtt-address", mqtt_address, "--mqtt-max-in-flight", str(IN_FLIGHT), *options)
+    command = bare_broker_command(folder, tcp_address, http_address, *asked, build=build)
+    return running(OURS, command, folder, mqtt_address, http_address, root=build.root)
 
 
 def _mosquitto(name: str, qos: int, promises: str) -> Peer:
@@ -90,7 +107,7 @@ def _mosquitto(name: str, qos: int, promises: str) -> Peer:
         promises=promises,
         settings=f"set_tcp_nodelay true (else lone messages wait for the other side's TCP), max_inflight_messages "
         f"{IN_FLIGHT:,} (the RDY of the NSQ subscriber), max_queued_messages 0 (no limit, else it drops)",
-        start=_server(name, "mosquitto", _mosquitto_options),
+        start=mosquitto,
         version_command=("mosquitto", "-h"),
         brought_by="Debian's package mosquitto",
         protocol="mqtt",
@@ -100,20 +117,12 @@ def _mosquitto(name: str, qos: int, promises: str) -> Peer:
 
 def _our_mqtt(name: str, qos: int, promises: str) -> Peer:
     """Our broker by its MQTT port, under the load that Mosquitto gets."""
-
-    def start(folder: Path) -> AbstractAsyncContextManager[System]:
-        (tcp_address, http_address), (mqtt_address, _) = free_addresses(), free_addresses()
-        folder.mkdir(parents=True)
-        options = ["--mqtt-address", mqtt_address, "--mqtt-max-in-flight", str(IN_FLIGHT)]
-        command = bare_broker_command(folder, tcp_address, http_address, *options)
-        return running(name, command, folder, mqtt_address, http_address)
-
     return Peer(
         name=name,
         speaks=f"MQTT 3.1.1, quality of service {qos} on both sides",
         promises=promises,
         settings=f"--mqtt-max-in-flight {IN_FLIGHT:,} (the RDY of the NSQ subscriber)",
-        start=start,
+        start=our_mqtt,
         version_command=(sys.executable, "-m", "srtm", "--version"),
         brought_by="this project",
         protocol="mqtt",

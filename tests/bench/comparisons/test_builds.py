@@ -8,8 +8,8 @@ import pytest
 
 from bench.comparisons.builds import NEW, OLD, NotSlower, refuse_document, row_against
 from bench.comparisons.hostile import attack_runs as hostile
-from bench.comparisons.nsqd.compare import ROWS
 from bench.comparisons.rows.turns import in_turn
+from bench.comparisons.tables.nsqd import NSQD
 from bench.harness.machine.checkout import THIS, Build, other_build
 from bench.harness.results.comparison import Better, Figure, Row, Sample, Turn, judge
 from srtm.errors import BadInput
@@ -67,15 +67,15 @@ async def test_builds_go_first_in_turns(tmp_path: Path) -> None:
 
 
 def test_p999_and_the_highest_load_are_shown_and_not_judged() -> None:
-    figures = {name: [figure.key for figure in row.figures if figure.better] for name, row in ROWS.items()}
+    figures = {name: [figure.key for figure in row.figures if figure.better] for name, row in NSQD.rows.items()}
     assert not figures["load"]
     assert all(figures[name] for name in figures if name != "load")
     assert not any("p999" in key for keys in figures.values() for key in keys)
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", NSQD.rows)
 def test_each_row_can_judge_two_builds(name: str) -> None:
-    row = row_against(ROWS[name], ELSEWHERE)
+    row = row_against(NSQD.rows[name], ELSEWHERE)
     values = {figure.key: 2.0 for figure in row.figures} | dict.fromkeys(("lost", "garbled"), 0.0)
     verdict = judge(row, [[Sample(NEW, values), Sample(OLD, values)]], {"pairs": 1})
     assert verdict.reached

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.harness.results.comparison import (
+    AnyOf,
     Bound,
     Figure,
     Mark,
@@ -54,6 +55,21 @@ def test_a_ratio_is_kept_at_its_edge_and_says_what_it_was() -> None:
     assert judged(Ratio("cost", "speed", "nsqd", at_least=3.0), a_round(300, 100)).reached
     fell_short = judged(Ratio("cost", "speed", "nsqd", at_least=3.0), a_round(299, 100), a_round(250, 100))
     assert fell_short.line == "x: fell short: speed, srtm / nsqd 2.75x (2.5 to 2.99), must be at least 3x"
+
+
+def test_of_two_bounds_one_is_enough_and_both_are_told() -> None:
+    either = AnyOf("load", (Ratio("cost", "load", "nsqd", at_least=3.0), Ratio("cost", "load", "floor", at_least=0.9)))
+
+    def beside(ours: float, theirs: float, floor: float) -> Round:
+        return [*a_round(ours, theirs), Sample("floor", {"cost": floor})]
+
+    assert judged(either, beside(300, 100, 1_000)).reached
+    assert judged(either, beside(200, 100, 220)).reached
+    fell_short = judged(either, beside(200, 100, 400))
+    assert fell_short.line.endswith(
+        "load 2x (2 to 2) of nsqd; 0.5x (0.5 to 0.5) of floor, must be at least 3x of nsqd, or at least 0.9x of floor"
+    )
+    assert either.mark([beside(200, 100, 400)]) == Mark("srtm", 300.0)
 
 
 def test_one_disturbed_round_does_not_decide() -> None:

@@ -12,8 +12,6 @@ import pytest
 import typer
 
 from bench.commands.main import app
-from bench.comparisons.nsqd.compare import ROWS
-from bench.comparisons.nsqd.document import PICTURE, keep, kept, page_of, picture
 from bench.comparisons.rows import (
     bucket_cost,
     crowd,
@@ -27,6 +25,8 @@ from bench.comparisons.rows import (
     turns,
 )
 from bench.comparisons.rows.row_runs import measured
+from bench.comparisons.tables.document import keep, kept, page_of, picture
+from bench.comparisons.tables.nsqd import NSQD
 from bench.harness.load.cpu import CpuMeter
 from bench.harness.load.flood import FloodResult
 from bench.harness.load.run import RunProgress
@@ -71,9 +71,9 @@ def kept_each(*pairs: tuple[int, int]) -> str:
     return base64.b64encode(np.array(pairs, dtype="<i8").tobytes()).decode()
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", NSQD.rows)
 def test_every_row_can_show_and_judge_what_it_measures(name: str) -> None:
-    row, sample = ROWS[name], sample_of_each_row()[name]
+    row, sample = NSQD.rows[name], sample_of_each_row()[name]
     one = [Sample(system, sample.values) for system in row.systems]
     outcome = measured(row, [one], judge(row, [one], {"pairs": 1, "seconds": 2.0}), started=0.0)
     assert [figure.label for figure in outcome.figures] == [figure.label for figure in row.figures]
@@ -233,24 +233,24 @@ def test_what_was_not_built_is_refused_naming_what_builds_it(tmp_path: Path, mon
 
 def test_rows_measured_one_by_one_stand_in_one_table_and_one_picture(tmp_path: Path) -> None:
     for name in ("steady", "memory"):
-        row, sample = ROWS[name], sample_of_each_row()[name]
+        row, sample = NSQD.rows[name], sample_of_each_row()[name]
         one = [Sample(system, sample.values) for system in row.systems]
-        keep(tmp_path, measured(row, [one], judge(row, [one], {"pairs": 1, "seconds": 2.0}), started=0.0))
-    outcomes = kept(tmp_path, ROWS)
+        keep(NSQD, tmp_path, measured(row, [one], judge(row, [one], {"pairs": 1, "seconds": 2.0}), started=0.0))
+    outcomes = kept(NSQD, tmp_path)
     assert [outcome.name for outcome in outcomes] == ["steady", "memory"]
-    text = page_of(outcomes, Origin.here(0.0)).text
+    text = page_of(NSQD, outcomes, Origin.here(0.0)).text
     assert "| memory an idle connection | 1 KiB (1 to 1) | at most 4 KiB | yes |" in text
     assert "| CPU a message at 10,000 msg/s, srtm / nsqd | 1x (1 to 1) | at most 0.35x | **no** |" in text
     assert "## steady" in text
-    picture(tmp_path, outcomes)
-    assert (tmp_path / PICTURE).read_bytes().startswith(b"\x89PNG")
+    picture(NSQD, tmp_path, outcomes)
+    assert (tmp_path / NSQD.picture).read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_kept_row_that_was_damaged_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "nsqd-load.json").write_text("{}")
     with pytest.raises(BadInput, match=r"nsqd-load.json.*must be what the bench wrote"):
-        kept(tmp_path, ROWS)
+        kept(NSQD, tmp_path)
 
 
 class TestTurns:

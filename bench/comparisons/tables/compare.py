@@ -1,8 +1,8 @@
-"""``srtm bench nsqd``: our broker in nsqd's place beside the real nsqd 1.3.0, and beside the floor, row by row.
+"""The rows of a table, one after the other: our broker beside other systems.
 
-The same load in turns on the same machine (ours, nsqd, floor, ours, ...), each run with a fresh process and an empty
-data folder. Asked to, it keeps each row's outcome and writes the page anew from all that are kept: rows may be measured
-one by one. ``--against``: another build of this project takes the place of nsqd and floor.
+The same load in turns on the same machine (ours, theirs, the floor, ours, ...), each run with a fresh process and an
+empty data folder. Asked to, it keeps each row's outcome and writes the page anew from all that are kept: rows may be
+measured one by one. ``--against``: another build of this project takes the place of the other systems.
 """
 
 from __future__ import annotations
@@ -13,40 +13,22 @@ from functools import partial
 from rich.console import Console
 
 from bench.comparisons.builds import refuse_document, row_against
-from bench.comparisons.nsqd.document import keep, kept, page_of, picture
-from bench.comparisons.rows import bucket_cost, crowd, fan_out, http_publish, load, memory, neighbour, saturated, steady
 from bench.comparisons.rows.row_runs import RowOptions, measure, show
+from bench.comparisons.tables.document import RowTable, keep, kept, page_of, picture
 from bench.console.selection import chosen
 from bench.harness.results.comparison import Round, Row, Sample
 from bench.harness.results.provenance import Origin
 from bench.harness.results.publish import Stored, refuse_unpublishable, store
 from bench.harness.results.results import Results, write_results
 from bench.harness.results.verdict import Verdict
+from bench.harness.systems.peer_servers import ALL, missing
 from bench.harness.systems.systems import floor_program, peer
-
-BLOCK = "nsqd"
-ROWS: dict[str, Row] = {
-    row.name: row
-    for row in (
-        load.ROW,
-        steady.ROW,
-        saturated.ROW,
-        saturated.APART,
-        saturated.OVERFLOW,
-        memory.ROW,
-        crowd.ROW,
-        fan_out.ROW,
-        http_publish.ROW,
-        bucket_cost.ROW,
-        neighbour.ROW,
-    )
-}
+from srtm.errors import Unavailable
 
 
-async def compare(options: RowOptions, console: Console) -> list[Verdict]:
-    """All chosen rows, one after the other, shown as they end. Raises Unavailable where nsqd or the floor is not
-    built."""
-    rows = [ROWS[name] for name in chosen("row", options.names, ROWS)]
+async def compare(table: RowTable, options: RowOptions, console: Console) -> list[Verdict]:
+    """All chosen rows, one after the other, shown as they end. Raises Unavailable where another system is not here."""
+    rows = [table.rows[name] for name in chosen("row", options.names, table.rows)]
     if options.against is not None:
         refuse_document(options.document)
         rows = [row_against(row, options.against) for row in rows]
@@ -60,12 +42,14 @@ async def compare(options: RowOptions, console: Console) -> list[Verdict]:
         verdicts.append(verdict)
         show(console, outcome)
         if options.document is not None:
-            keep(options.document, outcome)
-            outcomes = kept(options.document, ROWS)
-            store(options.document, BLOCK, Stored(page=page_of(outcomes, Origin.here(started))))
-            picture(options.document, outcomes)
+            keep(table, options.document, outcome)
+            outcomes = kept(table, options.document)
+            store(options.document, table.name, Stored(page=page_of(table, outcomes, Origin.here(started))))
+            picture(table, options.document, outcomes)
     settings = options.settings
-    results = Results.of_verdicts("bench nsqd", verdicts, seed=options.seed, started=started, settings=settings)
+    results = Results.of_verdicts(
+        f"bench {table.name}", verdicts, seed=options.seed, started=started, settings=settings
+    )
     write_results(options.json_file, results)
     return verdicts
 
@@ -76,6 +60,8 @@ def _refuse_missing(row: Row) -> None:
         peer("nsqd")
     if "floor" in row.systems:
         floor_program()
+    if any(system.startswith("mosquitto") for system in row.systems) and (said := missing(ALL["mosquitto"])):
+        raise Unavailable(said)
 
 
 def _tell(console: Console, row: Row, samples: Round) -> None:

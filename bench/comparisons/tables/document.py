@@ -1,15 +1,16 @@
-"""What ``srtm bench nsqd`` leaves behind: a data file a row, and the page and picture made from all of them, so that
-rows measured on different days stand in one table, each with its day."""
+"""What a table of rows leaves behind: a data file a row, and the page and picture made from all of them, so that rows
+measured on different days stand in one table, each with its day."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 from matplotlib.axes import Axes
 
-from bench.harness.results.comparison import Measured, MeasuredFigure
+from bench.harness.results.comparison import Measured, MeasuredFigure, Row
 from bench.harness.results.page import Block, Page, Picture, Table, checked
 from bench.harness.results.plot import COLOURS, INK, figure
 from bench.harness.results.provenance import Origin
@@ -17,23 +18,36 @@ from bench.harness.results.publish import data_file, write_data
 from bench.harness.results.sources import PRODUCT
 from srtm.errors import BadInput
 
-PICTURE = "nsqd.png"
-CLAIM = "In nsqd's place, under the same load, our broker reaches every bound of the first table."
 COLUMNS = 3
 CAPTION = "Bars: medians; whiskers: their intervals; dotted: what had to be reached."
 PAPER = {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 0.5}  # a number is read before a dotted line
-SYSTEM_COLOURS = {"srtm": COLOURS[0], "nsqd": COLOURS[1], "floor": "#8a8a8a"}
+SYSTEM_COLOURS = {"srtm": COLOURS[0], "nsqd": COLOURS[1], "mosquitto": COLOURS[1], "floor": "#8a8a8a"}
 
 
-def keep(folder: Path, outcome: Measured) -> None:
-    write_data(folder, f"nsqd-{outcome.name}", outcome)
+@dataclass(frozen=True)
+class RowTable:
+    """Rows that stand on one page. ``name``: of the page, its data and its picture."""
+
+    name: str
+    title: str
+    claim: str
+    rows: Mapping[str, Row]
+    sources: Sequence[str]  # that its rows are made of, besides the product
+
+    @property
+    def picture(self) -> str:
+        return f"{self.name}.png"
 
 
-def kept(folder: Path, names: Iterable[str]) -> list[Measured]:
-    """Those of ``names`` that were measured. Raises BadInput for a file that is none of ours."""
+def keep(table: RowTable, folder: Path, outcome: Measured) -> None:
+    write_data(folder, f"{table.name}-{outcome.name}", outcome)
+
+
+def kept(table: RowTable, folder: Path) -> list[Measured]:
+    """Rows that were measured. Raises BadInput for a file that is none of ours."""
     found = []
-    for name in names:
-        file = data_file(folder, f"nsqd-{name}")
+    for name in table.rows:
+        file = data_file(folder, f"{table.name}-{name}")
         if file.exists():
             try:
                 found.append(msgspec.json.decode(file.read_bytes(), type=Measured))
@@ -42,21 +56,21 @@ def kept(folder: Path, names: Iterable[str]) -> list[Measured]:
     return found
 
 
-def page_of(outcomes: Sequence[Measured], origin: Origin) -> Page:
+def page_of(table: RowTable, outcomes: Sequence[Measured], origin: Origin) -> Page:
     """All that had to be reached, then each row's figures. ``origin``: of the last that was measured."""
     checks = [check for outcome in outcomes for check in outcome.checks]
     short = [outcome.line for outcome in outcomes if not outcome.reached]
     return Page(
-        title="In nsqd's place",
-        claim=CLAIM,
-        verdict=f"nsqd: {'; '.join(short) or 'reached'}.",
+        title=table.title,
+        claim=table.claim,
+        verdict=f"{table.name}: {'; '.join(short) or 'reached'}.",
         body=[
             checked(checks),
-            Picture(file=PICTURE, about="What was measured"),
+            Picture(file=table.picture, about="What was measured"),
             CAPTION,
             *(block for outcome in outcomes for block in _section(outcome)),
         ],
-        sources=[*PRODUCT, "bench/comparisons/rows"],
+        sources=[*PRODUCT, *table.sources],
         origin=origin,
     )
 
@@ -71,13 +85,13 @@ def _section(outcome: Measured) -> list[Block]:
     return [f"## {outcome.name}", outcome.claim, *table, last]
 
 
-def picture(folder: Path, outcomes: Sequence[Measured]) -> None:
+def picture(table: RowTable, folder: Path, outcomes: Sequence[Measured]) -> None:
     """A panel for each figure that is drawn: medians with their intervals, a line for each system."""
     panels = [(outcome, drawn) for outcome in outcomes for drawn in outcome.figures if drawn.drawn]
     if not panels:
         return
     lines = -(-len(panels) // COLUMNS)
-    with figure(folder / PICTURE, 4.0 * COLUMNS, 1.5 * lines + 0.3) as drawing:
+    with figure(folder / table.picture, 4.0 * COLUMNS, 1.5 * lines + 0.3) as drawing:
         axes = drawing.subplots(lines, COLUMNS, squeeze=False).ravel()
         for one, (outcome, drawn) in zip(axes, panels, strict=False):
             _draw(one, outcome, drawn)

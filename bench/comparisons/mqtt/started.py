@@ -1,0 +1,43 @@
+"""A fresh broker that speaks MQTT, and what the rows ask of the load generator.
+
+A system is named as in a table: ``srtm`` or ``mosquitto``, perhaps with a dash and a word behind it that the row
+understands; the floor speaks NSQ and shows what generator and machine allow.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import msgspec
+
+from bench.comparisons.rows import steady
+from bench.harness.load.workload import Plan
+from bench.harness.results.comparison import Turn
+from bench.harness.systems.peer_servers import mosquitto, our_mqtt
+from bench.harness.systems.systems import System, floor
+
+OURS, THEIRS, FLOOR = "srtm", "mosquitto", "floor"
+MOSQUITTO = (
+    "Mosquitto with set_tcp_nodelay true, and both with 2,500 messages in flight: the generator's NSQ subscribers "
+    "have as many."
+)
+
+
+def started(
+    name: str, turn: Turn, folder: Path, *options: str, durable: bool = False
+) -> AbstractAsyncContextManager[System]:
+    """A fresh process with an empty data folder. ``options``: of our broker. ``durable``: Mosquitto has a disk, too."""
+    if name == FLOOR:
+        return floor(folder)
+    if name.startswith(THEIRS):
+        return mosquitto(folder, persistent=durable)
+    return our_mqtt(folder, *options, build=turn.build)
+
+
+def plan(name: str, address: str, turn: Turn, publishers: int, *, qos: int, durable: bool = False) -> Plan:
+    """Publishers at 10 msg/s each (Poisson, 100 bytes), one subscriber, both with that quality of service."""
+    asked = steady.plan(address, turn, publishers)
+    if name == FLOOR:
+        return asked
+    return msgspec.structs.replace(asked, protocol="mqtt", qos=qos, durable=durable)
