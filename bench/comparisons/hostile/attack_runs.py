@@ -25,6 +25,7 @@ from rich.console import Console
 from bench.comparisons.builds import NEW, OLD, in_order, not_worse, refuse_document
 from bench.comparisons.hostile.attacker import BURN, UNDER_WAY
 from bench.comparisons.hostile.attacks import ATTACKS
+from bench.comparisons.hostile.flood import Target
 from bench.comparisons.rows import steady
 from bench.comparisons.rows.row_runs import RowOptions, measure, show
 from bench.console.selection import chosen
@@ -35,6 +36,7 @@ from bench.harness.machine.affinity import keep_attacker_apart, keep_engine_apar
 from bench.harness.machine.checkout import ROOT, THIS, Build
 from bench.harness.results.comparison import (
     Begin,
+    Bound,
     Figure,
     Measured,
     NoneOf,
@@ -53,28 +55,35 @@ from bench.harness.results.publish import Stored, refuse_unpublishable, store
 from bench.harness.results.results import Results, write_results
 from bench.harness.results.sources import PRODUCT
 from bench.harness.results.verdict import Check, Verdict
-from bench.harness.systems.systems import System, bare_broker, cpu_s, free_addresses
+from bench.harness.systems.systems import bare_broker, cpu_s, free_addresses
 from srtm.concurrency.background import background_nursery
 from srtm.errors import BadInput, SrtmError, Unavailable
 
-BLOCK = "hostile"
+BLOCK, MQTT_BLOCK = "hostile", "mqtt-hostile"
+MQTT = "mqtt-"  # what names of attacks on the MQTT port begin with
+MOST_MIB = 1_500.0  # of the broker: a default of 1 GiB for messages, and what else there is
 QUIET, ATTACKED, BURNING = "quiet", "attacked", "burning"
 SYSTEMS = (QUIET, ATTACKED, BURNING)
 PUBLISHERS = 100  # at 10 msg/s
 MOST = 2.0  # times the p99 beside a burning process
 AGAINST = (NEW, OLD, BURNING)
 AGAINST_MOST, AGAINST_MS = 3.0, 1.0
+BOUND = f"{AGAINST_MOST:g}x, or {AGAINST_MS:g} ms"
 CERTIFICATES = ROOT / "tests" / "certificates"
 STARTS_WITHIN_S = 60.0
 SPARE_S = 60.0  # the attack outlives the run, and ends by itself if nobody ends it
 APART = " The attacker has a processor of its own, the broker's engine and the generator the others."
 REALTIME = " The generator goes before all ordinary work of the machine (`--realtime`)."
 CLAIM = f"Under each attack the p99 of others is within {MOST:g}x of that beside a process as busy as the attacker."
+MQTT_CLAIM = (
+    f"Under each attack the p99 of others is within {AGAINST_MOST:g}x of that beside a process as busy as the "
+    f"attacker, or within {AGAINST_MS:g} ms, and the broker's memory below {MOST_MIB:,.0f} MiB."
+)
 CONDITIONS = (
-    "p99 of 1,000 msg/s from 100 publishers to one subscriber, under attack by somebody else. Judged is its ratio to "
-    "the p99 beside a process that takes as much processor as the attacker and leaves the broker alone. The attacker "
-    "shares the machine with broker and generator, and what that costs no broker can prevent. Beside it stands the "
-    "ratio to the quiet p99."
+    "p99 of 1,000 msg/s{flow} from 100 publishers to one subscriber, under attack by somebody else. Judged is its "
+    "ratio to the p99 beside a process that takes as much processor as the attacker and leaves the broker alone. "
+    "The attacker shares the machine with broker and generator, and what that costs no broker can prevent. Beside it "
+    "stands the ratio to the quiet p99."
 )
 
 
@@ -94,14 +103,32 @@ class HostileOptions(RowOptions):
 
 
 @dataclass(frozen=True)
+class Bounded:
+    """p99 under attack is at most max(3x beside a burning process, 1 ms)."""
+
+    key: str = "p99_ms"
+
+    def check(self, rounds: Sequence[Round], samples: Sequence[Sample]) -> Check:  # noqa: ARG002
+        beside = interval(ratios(rounds, self.key, ATTACKED, BURNING))
+        kept = interval(values(rounds, ATTACKED, self.key)).median <= _most_ms(rounds, self.key)
+        return Check("p99, attacked / burning", beside.text(".3g", "x"), f"at most {BOUND}", kept)
+
+    def mark(self, rounds: Sequence[Round]) -> None:
+        """Nothing is drawn."""
+
+
+def _most_ms(rounds: Sequence[Round], key: str) -> float:
+    return max(AGAINST_MOST * interval(values(rounds, BURNING, key)).median, AGAINST_MS)
+
+
+@dataclass(frozen=True)
 class BoundedOrNoWorse:
     """p99 under attack is at most max(3x beside a burning process, 1 ms), or no worse than the old build's."""
 
     key: str = "p99_ms"
 
     def check(self, rounds: Sequence[Round], samples: Sequence[Sample]) -> Check:  # noqa: ARG002
-        attacked, burning = (interval(values(rounds, system, self.key)) for system in (NEW, BURNING))
-        most_ms = max(AGAINST_MOST * burning.median, AGAINST_MS)
+        attacked, most_ms = interval(values(rounds, NEW, self.key)), _most_ms(rounds, self.key)
         beside = interval(ratios(rounds, self.key, NEW, OLD))
         measured = f"{attacked.text('.3g', ' ms')}, new / old {beside.text('.3g', 'x')}"
         kept = attacked.median <= most_ms or not_worse(beside)
@@ -148,11 +175,16 @@ def row_of(attack: str, *, realtime: bool = False, against: Build | None = None)
             Figure("lateness_p99_ms", "generator's lateness p99, ms", 3),
             Figure("work_per_s", "attacker's bytes or connections a second", 0),
             Figure("attacker_cpu", "processors that the attacker took", 2),
+            Figure("resident_mib", "the broker's memory, MiB", 0),
         ),
         targets=(
             NoneOf("lost", "messages lost", SYSTEMS),
             NoneOf("refused", "messages refused", SYSTEMS),
-            Ratio("p99_ms", "p99", BURNING, at_most=MOST, ours=ATTACKED),
+            *(
+                (Bounded(), Bound("resident_mib", "the broker's memory", MOST_MIB, "MiB", ours=ATTACKED))
+                if attack.startswith(MQTT)
+                else (Ratio("p99_ms", "p99", BURNING, at_most=MOST, ours=ATTACKED),)
+            ),
         ),
         begin=_each(partial(_round, attack, realtime)),
     )
@@ -170,36 +202,39 @@ def _each(one_round: Callable[[Turn], Awaitable[Round]]) -> Begin:
 async def _round_against(attack: str, realtime: bool, old: Build, turn: Turn) -> Round:
     """Both builds under attack, and this one beside a process that burns what the attacker took from it."""
     builds = {NEW: THIS, OLD: old}
-    samples = {
-        name: await _sample(name, attack, turn=replace(turn, build=builds[name]), realtime=realtime)
-        for name in in_order(turn)
-    }
+    sample = partial(_sample, mqtt=attack.startswith(MQTT), realtime=realtime)
+    samples = {name: await sample(name, attack, replace(turn, build=builds[name])) for name in in_order(turn)}
     share = samples[NEW].values.get("attacker_cpu", 0.0)
-    return [samples[NEW], samples[OLD], await _sample(BURNING, f"{BURN}{share:.3f}", turn=turn, realtime=realtime)]
+    return [samples[NEW], samples[OLD], await sample(BURNING, f"{BURN}{share:.3f}", turn)]
 
 
 async def _round(attack: str, realtime: bool, turn: Turn) -> Round:
-    sample = partial(_sample, turn=turn, realtime=realtime)
+    sample = partial(_sample, turn=turn, mqtt=attack.startswith(MQTT), realtime=realtime)
     quiet = await sample(QUIET, None)
     attacked = await sample(ATTACKED, attack)
     share = attacked.values.get("attacker_cpu", 0.0)
     return [quiet, attacked, await sample(BURNING, f"{BURN}{share:.3f}")]
 
 
-async def _sample(system: str, attack: str | None, *, turn: Turn, realtime: bool) -> Sample:
-    _, https = free_addresses()
+async def _sample(system: str, attack: str | None, turn: Turn, *, mqtt: bool, realtime: bool) -> Sample:
+    """``mqtt``: the flow is of MQTT, QoS 1."""
+    (_, https), (mqtt_address, _) = free_addresses(), free_addresses()
     tls = ["--tls-cert", str(CERTIFICATES / "server.pem"), "--tls-key", str(CERTIFICATES / "server.key")]
+    ports = ["--https-address", https, "--mqtt-address", mqtt_address]
     try:
-        async with bare_broker(turn.folder / system, *tls, "--https-address", https, build=turn.build) as broker:
-            sent = partial(run_plan, plan(broker.tcp_address, turn), realtime=realtime, apart=True)
+        async with bare_broker(turn.folder / system, *tls, *ports, build=turn.build) as broker:
+            flow = mqtt_plan(mqtt_address, turn) if mqtt else plan(broker.tcp_address, turn)
+            sent = partial(run_plan, flow, realtime=realtime, apart=True)
             keep_engine_apart(broker.pid)
             if attack is None:
-                return sample_of(system, await sent(name=system), 0.0, 0.0)
-            async with attacking(attack, broker, https, turn.seconds) as doing:
+                return sample_of(system, await sent(name=system), resident_bytes=broker.resident_bytes())
+            target = Target(broker.tcp_address, broker.http_address, https, mqtt_address)
+            async with attacking(attack, target, turn.seconds) as doing:
                 work, used, began = doing.total, doing.cpu_s(), trio.current_time()
                 result = await sent(name=f"{system} {attack}")
                 elapsed_s = trio.current_time() - began
-                return sample_of(system, result, (doing.total - work) / elapsed_s, (doing.cpu_s() - used) / elapsed_s)
+                work_per_s, cpu = (doing.total - work) / elapsed_s, (doing.cpu_s() - used) / elapsed_s
+                return sample_of(system, result, work_per_s, cpu, resident_bytes=broker.resident_bytes())
     except BadInput:
         raise  # all other samples would break the same rule
     except SrtmError as error:
@@ -210,18 +245,28 @@ def plan(address: str, turn: Turn) -> Plan:
     return msgspec.structs.replace(steady.plan(address, turn, publishers=PUBLISHERS), topic="calm")
 
 
-def sample_of(system: str, result: RunResult, work_per_s: float, attacker_cpu: float) -> Sample:
+def mqtt_plan(address: str, turn: Turn) -> Plan:
+    return msgspec.structs.replace(plan(address, turn), protocol="mqtt", qos=1)
+
+
+def sample_of(
+    system: str, result: RunResult, work_per_s: float = 0.0, attacker_cpu: float = 0.0, *, resident_bytes: int
+) -> Sample:
     """Where the generator was late under attack, the run counts: latency includes that, which errs against us. What the
     attack is held against must be clean."""
     keys = ("p50_ms", "p99_ms", "p999_ms", "lost", "refused", "lateness_p99_ms")
-    values = {key: getattr(result, key) for key in keys} | {"work_per_s": work_per_s, "attacker_cpu": attacker_cpu}
+    values = {key: getattr(result, key) for key in keys} | {
+        "work_per_s": work_per_s,
+        "attacker_cpu": attacker_cpu,
+        "resident_mib": resident_bytes / 2**20,
+    }
     return Sample(system, values, result.reasons if system == BURNING or not result.received else [])
 
 
 @asynccontextmanager
-async def attacking(attack: str, broker: System, https: str, seconds: float) -> AsyncIterator[Doing]:
+async def attacking(attack: str, target: Target, seconds: float) -> AsyncIterator[Doing]:
     """Under way for as long as the block lasts. Raises Unavailable where it does not get there."""
-    arguments = [attack, broker.tcp_address, broker.http_address, https, f"{seconds + SPARE_S}"]
+    arguments = [attack, target.tcp, target.http, target.https, target.mqtt, f"{seconds + SPARE_S}"]
     command = [sys.executable, "-m", "bench.comparisons.hostile.attacker", *arguments]
     doing = Doing()
     async with background_nursery() as nursery:
@@ -272,8 +317,11 @@ async def hostile(options: HostileOptions, console: Console) -> list[Verdict]:
     settings = options.settings
     results = Results.of_verdicts("bench hostile", verdicts, seed=options.seed, started=started, settings=settings)
     if options.document is not None:
-        page = page_of(outcomes, Origin.here(started), realtime=options.realtime)
-        store(options.document, BLOCK, Stored(page=page, results=results))
+        origin = Origin.here(started)
+        for judged in (NSQ_PAGE, MQTT_PAGE):
+            if mine := [outcome for outcome in outcomes if outcome.name.startswith(MQTT) is (judged is MQTT_PAGE)]:
+                page = page_of(judged, mine, origin, realtime=options.realtime)
+                store(options.document, judged.block, Stored(page=page, results=results))
     write_results(options.json_file, results)
     return verdicts
 
@@ -289,7 +337,22 @@ def refuse_starved_softirqs(*, realtime: bool) -> None:
         raise BadInput("priority of ksoftirqd", "lower", rule)
 
 
-def page_of(outcomes: Sequence[Measured], origin: Origin, *, realtime: bool = False) -> Page:
+@dataclass(frozen=True)
+class Judged:
+    """A page of attacks that are judged alike. ``within``: the bound, as its column is called."""
+
+    block: str
+    title: str
+    claim: str
+    flow: str
+    within: str
+
+
+NSQ_PAGE = Judged(BLOCK, "Beside a hostile client", CLAIM, "", f"within {MOST:g}x")
+MQTT_PAGE = Judged(MQTT_BLOCK, "Beside a hostile MQTT client", MQTT_CLAIM, " of MQTT, QoS 1,", f"within {BOUND}")
+
+
+def page_of(judged: Judged, outcomes: Sequence[Measured], origin: Origin, *, realtime: bool = False) -> Page:
     """A line an attack, then what it does."""
     header = [
         "attack",
@@ -297,9 +360,10 @@ def page_of(outcomes: Sequence[Measured], origin: Origin, *, realtime: bool = Fa
         "burning, ms",
         "attacked, ms",
         "attacked / burning",
-        "within 2x",
+        judged.within,
         "attacked / quiet",
         "work a second",
+        "broker's memory, MiB",
     ]
     table = Table(header=header, rows=[_line(outcome) for outcome in outcomes])
     about = Items(items=[f"{outcome.name}: {outcome.claim}" for outcome in outcomes])
@@ -310,10 +374,10 @@ def page_of(outcomes: Sequence[Measured], origin: Origin, *, realtime: bool = Fa
     runs += REALTIME if realtime else ""
     within = sum(outcome.reached for outcome in outcomes)
     return Page(
-        title="Beside a hostile client",
-        claim=CLAIM,
-        verdict=f"{BLOCK}: {within} of {len(outcomes)} attacks within {MOST:g}x.",
-        body=[CONDITIONS, table, about, runs],
+        title=judged.title,
+        claim=judged.claim,
+        verdict=f"{judged.block}: {within} of {len(outcomes)} attacks {judged.within}.",
+        body=[CONDITIONS.format(flow=judged.flow), table, about, runs],
         sources=[*PRODUCT, "bench/comparisons/hostile"],
         origin=origin,
     )
@@ -324,9 +388,10 @@ def _line(outcome: Measured) -> list[str]:
     p99, work = cells.get("p99, ms"), cells.get("attacker's bytes or connections a second")
     check = next((check for check in outcome.checks if check.what.startswith("p99")), None)
     if p99 is None or work is None or check is None:
-        return [outcome.name, "", "", "", outcome.line, "**no**", "", ""]
+        return [outcome.name, "", "", "", outcome.line, "**no**", "", "", ""]
     kept = "yes" if outcome.reached else "**no**"
     p99_ms = [p99.cell(system) for system in (QUIET, BURNING, ATTACKED)]
     beside_quiet = p99.systems[ATTACKED].median / p99.systems[QUIET].median
     quiet = f"{beside_quiet:.2g}x" + (" (under 2x)" if beside_quiet < MOST else "")
-    return [outcome.name, *p99_ms, check.measured, kept, quiet, f"{work.systems[ATTACKED].median:,.0f}"]
+    memory = cells["the broker's memory, MiB"].cell(ATTACKED)
+    return [outcome.name, *p99_ms, check.measured, kept, quiet, f"{work.systems[ATTACKED].median:,.0f}", memory]

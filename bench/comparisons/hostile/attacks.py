@@ -6,45 +6,31 @@ Topics are ephemeral where messages are left behind, so that an attack does not 
 
 from __future__ import annotations
 
-import selectors
 import socket
 import ssl
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+
+from bench.comparisons.hostile import mqtt_attacks
+from bench.comparisons.hostile.flood import (
+    CHUNK,
+    CROWD,
+    FLOODS,
+    PAUSE_S,
+    Attack,
+    Flood,
+    Steps,
+    Target,
+    connect,
+    endless,
+    is_closed,
+)
 
 MAGIC = b"  V2"
 TOPIC = b"hostile#ephemeral"
-FLOODS = 8  # connections of a flood
-CROWD = 4_000  # connections that are held
-CHUNK = 64 << 10
-PAUSE_S = 0.01
-ANSWER_WITHIN_S = 5.0
 NAMES = 10_000
-WAIT_S = 0.05  # for a socket that is ready
-
-
-@dataclass(frozen=True)
-class Target:
-    """HOST:PORT of each port."""
-
-    tcp: str
-    http: str
-    https: str
-
-
-Steps = Iterator[int]
-Attack = Callable[[Target], Steps]
-
-
-def connect(address: str, greeting: bytes = b"") -> socket.socket:
-    host, _, port = address.rpartition(":")
-    connection = socket.create_connection((host, int(port)), timeout=ANSWER_WITHIN_S)
-    if greeting:
-        connection.sendall(greeting)
-    return connection
 
 
 def command(line: bytes, body: bytes) -> bytes:
@@ -59,49 +45,6 @@ def mpub(count: int, size: int) -> bytes:
 def subscribed(target: Target, channel: bytes, ready: int, identify: bytes = b"{}") -> socket.socket:
     greeting = MAGIC + command(b"IDENTIFY", identify) + b"SUB %b %b\nRDY %d\n" % (TOPIC, channel, ready)
     return connect(target.tcp, greeting)
-
-
-class Flood:
-    """Connections that send ``data`` over and over, as fast as they are read; one that is closed is opened again."""
-
-    def __init__(self, make: Callable[[], socket.socket], data: bytes, connections: int, *, reads: bool = True) -> None:
-        self._make, self._data = make, memoryview(data)
-        self._wanted = selectors.EVENT_WRITE | (selectors.EVENT_READ if reads else 0)
-        self._selector = selectors.DefaultSelector()
-        for _ in range(connections):
-            self._open()
-
-    def _open(self) -> None:
-        with suppress(OSError):  # refused: the others go on, which is what limits are for
-            connection = self._make()
-            connection.setblocking(False)
-            self._selector.register(connection, self._wanted, 0)
-
-    def step(self) -> int:
-        """Once around; gives the bytes sent."""
-        sent = 0
-        for key, events in self._selector.select(WAIT_S):
-            connection = key.fileobj
-            assert isinstance(connection, socket.socket)
-            try:
-                if events & selectors.EVENT_READ and not connection.recv(CHUNK):
-                    raise ConnectionResetError
-                if events & selectors.EVENT_WRITE:
-                    some = connection.send(self._data[key.data : key.data + CHUNK])
-                    self._selector.modify(connection, self._wanted, (key.data + some) % len(self._data))
-                    sent += some
-            except BlockingIOError:
-                pass
-            except OSError:
-                self._selector.unregister(connection)
-                connection.close()
-                self._open()
-        return sent
-
-
-def endless(flood: Flood) -> Steps:
-    while True:
-        yield flood.step()
 
 
 def nops(target: Target) -> Steps:
@@ -210,20 +153,6 @@ def halves(target: Target) -> Steps:
         time.sleep(PAUSE_S)
 
 
-def is_closed(connection: socket.socket) -> bool:
-    """Whether the other side has said something, which is a refusal, or ended."""
-    if connection.fileno() < 0:
-        return True
-    connection.setblocking(False)
-    try:
-        connection.recv(CHUNK)
-    except BlockingIOError:
-        return False
-    except OSError:
-        pass
-    return True
-
-
 def names(target: Target) -> Steps:
     """Topics, and channels of one, ten thousand of each; where they are refused, again."""
     number = 0
@@ -308,4 +237,5 @@ ATTACKS: Mapping[str, Attack] = {
     "http-mpubs": http_mpubs,
     "bombs": bombs,
     "handshakes": handshakes,
+    **mqtt_attacks.ATTACKS,
 }

@@ -17,6 +17,7 @@ from bench.comparisons.hostile import attacker
 from bench.comparisons.hostile.attack_runs import ATTACKED, BURNING, QUIET, SYSTEMS, HostileOptions
 from bench.comparisons.hostile.attacks import ATTACKS
 from bench.comparisons.hostile.cpu_burner import CHUNK, burn
+from bench.comparisons.hostile.flood import Target
 from bench.comparisons.rows.row_runs import measured
 from bench.harness.machine import softirqs
 from bench.harness.machine.affinity import keep_engine_apart, may_be_apart
@@ -38,12 +39,13 @@ def sample(system: str, p99_ms: float) -> Sample:
         "lateness_p99_ms": 0.1,
         "work_per_s": 5.0,
         "attacker_cpu": 0.5,
+        "resident_mib": 40.0,
     }
     return Sample(system, values)
 
 
-def outcome(*pairs: tuple[float, float]):
-    row = hostile.row_of("nops")
+def outcome(*pairs: tuple[float, float], attack: str = "nops"):
+    row = hostile.row_of(attack)
     rounds = [[sample(QUIET, 0.2), sample(ATTACKED, attacked), sample(BURNING, burning)] for burning, attacked in pairs]
     verdict = judge(row, rounds, {"pairs": len(pairs), "seconds": 2.0, "seed": 1})
     return verdict, measured(row, rounds, verdict, 0.0)
@@ -57,11 +59,23 @@ def test_an_attack_that_more_than_doubles_the_p99_beside_a_burning_process_falls
 
 
 def test_the_page_gets_a_line_for_each_attack():
-    table = hostile.page_of([outcome((0.3, 0.5))[1], outcome((0.3, 0.9))[1]], Origin.here(0.0)).text
+    table = hostile.page_of(hostile.NSQ_PAGE, [outcome((0.3, 0.5))[1], outcome((0.3, 0.9))[1]], Origin.here(0.0)).text
     p99s = "0.200 (0.200 to 0.200) | 0.300 (0.300 to 0.300) | 0.500 (0.500 to 0.500)"
-    assert f"| nops | {p99s} | 1.67x (1.67 to 1.67) | yes | 2.5x | 5 |" in table
-    assert "| 3x (3 to 3) | **no** | 4.5x | 5 |" in table
-    assert "| yes | 1.5x (under 2x) | 5 |" in hostile.page_of([outcome((0.2, 0.3))[1]], Origin.here(0.0)).text
+    assert f"| nops | {p99s} | 1.67x (1.67 to 1.67) | yes | 2.5x | 5 | 40 (40 to 40) |" in table
+    assert "| 3x (3 to 3) | **no** | 4.5x | 5 | 40 (40 to 40) |" in table
+    assert (
+        "| yes | 1.5x (under 2x) | 5 | 40 (40 to 40) |"
+        in hostile.page_of(hostile.NSQ_PAGE, [outcome((0.2, 0.3))[1]], Origin.here(0.0)).text
+    )
+
+
+def test_an_attack_on_the_mqtt_port_may_treble_the_p99_beside_a_burning_process_or_take_a_millisecond():
+    assert outcome((0.3, 1.0), attack="mqtt-wills")[0].reached
+    assert outcome((0.5, 1.5), attack="mqtt-wills")[0].reached
+    verdict, told = outcome((0.5, 1.6), attack="mqtt-wills")
+    assert "p99, attacked / burning 3.2x (3.2 to 3.2), must be at most 3x, or 1 ms" in verdict.line
+    page = hostile.page_of(hostile.MQTT_PAGE, [told], Origin.here(0.0))
+    assert page.verdict == "mqtt-hostile: 0 of 1 attacks within 3x, or 1 ms."
 
 
 @pytest.mark.parametrize(("share", "sent"), [(0.0, 0), (1_000.0, 5 * CHUNK)])
@@ -71,7 +85,7 @@ def test_the_control_sends_as_its_share_of_a_processor_lets_it(share, sent):
 
 
 def test_an_attacker_leaves_other_hosts_alone(capsys):
-    assert attacker.main(["nops", "192.0.2.1:4150", "127.0.0.1:1", "127.0.0.1:2", "1"]) == 2
+    assert attacker.main(["nops", "192.0.2.1:4150", "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", "1"]) == 2
     assert "192.0.2.1:4150: must be on loopback" in capsys.readouterr().err
 
 
@@ -86,11 +100,11 @@ async def test_nothing_is_measured_where_a_flood_would_starve_the_kernel_s_own_p
 @pytest.mark.slow
 @pytest.mark.skipif(not may_be_apart(), reason="needs two processors")
 async def test_an_attacker_stays_off_the_processors_of_a_broker_s_engine(tmp_path):
-    _, https = free_addresses()
     async with bare_broker(tmp_path / "b") as broker:
+        target = Target(broker.tcp_address, broker.http_address, *free_addresses())
         keep_engine_apart(broker.pid)
         (engine,) = (os.sched_getaffinity(int(thread.name)) for thread in threads_named(broker.pid, [ENGINE]))
-        async with hostile.attacking("nops", broker, https, 5.0) as doing:
+        async with hostile.attacking("nops", target, 5.0) as doing:
             attackers = os.sched_getaffinity(doing.pid)
         assert len(attackers) == 1
         assert engine == os.sched_getaffinity(0) - attackers
@@ -99,11 +113,12 @@ async def test_an_attacker_stays_off_the_processors_of_a_broker_s_engine(tmp_pat
 @pytest.mark.slow
 @pytest.mark.parametrize("attack", ATTACKS)
 async def test_a_broker_outlives_each_attack(attack, tmp_path):
-    _, https = free_addresses()
-    certificate = ["--tls-cert", str(hostile.CERTIFICATES / "server.pem")]
-    certificate += ["--tls-key", str(hostile.CERTIFICATES / "server.key"), "--https-address", https]
-    async with bare_broker(tmp_path / "b", *certificate) as broker:
-        async with hostile.attacking(attack, broker, https, 5.0) as doing:
+    https, mqtt = free_addresses()
+    options = ["--tls-cert", str(hostile.CERTIFICATES / "server.pem"), "--https-address", https]
+    options += ["--tls-key", str(hostile.CERTIFICATES / "server.key"), "--mqtt-address", mqtt]
+    async with bare_broker(tmp_path / "b", *options) as broker:
+        target = Target(broker.tcp_address, broker.http_address, https, mqtt)
+        async with hostile.attacking(attack, target, 5.0) as doing:
             with trio.fail_after(25):
                 await doing.progress(1)
         assert await trio.to_thread.run_sync(answers_ping, broker.http_address)
