@@ -10,8 +10,8 @@ from fastapi import FastAPI, Header, Request, Response
 
 from limiting.api.bodies import ContractsBody, FileBody
 from limiting.api.parts import Parts
-from limiting.contract_store import Kept
-from srtm.contracts.contract import check_distinct, read_contract
+from limiting.contract_store import PORTION, Kept
+from srtm.contracts.contract import distinct, read_contract
 from srtm.contracts.contract_file import read_contract_text
 from srtm.errors import BadInput
 from srtm.web.bodies import decoded, documented, in_portions, json_answer
@@ -33,11 +33,8 @@ def add_contract_routes(app: FastAPI, parts: Parts) -> None:
     async def submit(request: Request) -> Response:
         """Put several contracts in force, all or none. Others stay."""
         body = await parts.body(request, ContractsBody)
-        contracts = await in_portions(
-            read_contract(decoded(bytes(raw), object), f"contracts[{number}]")
-            for number, raw in enumerate(body.contracts)
-        )
-        check_distinct(contracts)
+        read = (read_contract(decoded(bytes(raw), object), f"contracts[{n}]") for n, raw in enumerate(body.contracts))
+        contracts = await in_portions(distinct(read), PORTION)
         return await _listed(await store.submit(contracts), parts)
 
     @app.post("/limit/v1/contract-files", openapi_extra=documented('`{"text"}`: a contract file in TOML.'))
@@ -58,18 +55,19 @@ def add_contract_routes(app: FastAPI, parts: Parts) -> None:
         contract = read_contract({"namespace": namespace, "subject": pattern, **document})
         if contract.key != (namespace, pattern):
             raise BadInput("subject", contract.subject, f"must be that of the path, {namespace!r} and {pattern!r}")
-        return _answer(store.put(contract, if_match), parts)
+        return _answer(await store.put(contract, if_match), parts)
 
     @app.delete("/limit/v1/contracts/{namespace}/{pattern:path}", status_code=204)
     async def remove_contract(namespace: str, pattern: str, if_match: _Match = None) -> Response:
         """Remove a contract and its subjects."""
-        store.remove(namespace, pattern, if_match)
+        await store.remove(namespace, pattern, if_match)
         return Response(status_code=204)
 
 
 async def _listed(contracts: Iterable[Kept], parts: Parts) -> Response:
     present = parts.contracts.present(contracts)
-    return json_answer(await in_portions(msgspec.Raw(msgspec.json.encode(_view(each, parts))) for each in present))
+    views = (msgspec.Raw(msgspec.json.encode(_view(each, parts))) for each in present)
+    return json_answer(await in_portions(views, PORTION))
 
 
 def _answer(versioned: Kept, parts: Parts) -> Response:

@@ -12,6 +12,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from limiting.api.bodies import verdict_json
 from limiting.api.parts import Parts
+from limiting.contract_store import PORTION
 from srtm.limiting.limiter import MOST_COST, PolicyCounts
 from srtm.version import __version__
 from srtm.web.bodies import in_portions, json_answer
@@ -63,7 +64,7 @@ def add_subject_routes(app: FastAPI, parts: Parts) -> None:
     @app.get("/limit/v1/usage")
     async def usage() -> Response:
         """What was allowed and refused, by namespace."""
-        return json_answer(_usage(parts, await in_portions(counts_of(parts))))
+        return json_answer(_usage(parts, await in_portions(counts_of(parts), PORTION)))
 
     @app.get("/healthz")
     async def healthz() -> Response:
@@ -73,7 +74,9 @@ def add_subject_routes(app: FastAPI, parts: Parts) -> None:
     @app.get("/metrics")
     async def metrics() -> Response:
         """For Prometheus."""
-        return Response(metrics_text(parts, await in_portions(counts_of(parts))), media_type=CONTENT_TYPE_LATEST)
+        return Response(
+            metrics_text(parts, await in_portions(counts_of(parts), PORTION)), media_type=CONTENT_TYPE_LATEST
+        )
 
 
 def counts_of(parts: Parts) -> Iterator[Counted]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
@@ -23,7 +23,7 @@ LONGEST_NAME = 255  # bytes of a namespace or pattern
 LONGEST_SUBJECT = 1_024  # bytes
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Contract:
     """Policies for the subjects of a pattern. A check takes from all of them, or from none."""
 
@@ -135,11 +135,18 @@ def read_contracts(documents: Sequence[object], place: str = "contracts") -> lis
 
 def check_distinct(contracts: Sequence[Contract], place: str = "contracts") -> None:
     """Raises BadInput for two contracts of one pattern."""
+    for _ in distinct(contracts, place):
+        pass
+
+
+def distinct(contracts: Iterable[Contract], place: str = "contracts") -> Iterator[Contract]:
+    """Yield contracts one by one. Raises BadInput for the second one of a pattern."""
     first: dict[tuple[str, str], int] = {}
     for number, contract in enumerate(contracts):
         if first.setdefault(contract.key, number) != number:
             where = f"{place}[{first[contract.key]}]"
             raise BadInput(f"{place}[{number}].subject", contract.subject, f"is that of {where} in this namespace")
+        yield contract
 
 
 def contract_for(contracts: Mapping[tuple[str, str], Contract], namespace: str, subject: str) -> Contract | None:

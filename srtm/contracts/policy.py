@@ -19,7 +19,7 @@ LONGEST_NS = 366 * 86_400 * 10**9
 Json = dict[str, object]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Named:
     kind: ClassVar[str]
     name: str
@@ -36,7 +36,7 @@ class _Named:
         raise NotImplementedError
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Refilled(_Named):
     rate_micro: int
     burst_micro: int
@@ -52,7 +52,7 @@ class _Refilled(_Named):
         return -(-self.burst_micro * 10**9 // self.rate_micro)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Bucket(_Refilled):
     """The exact token bucket. In any time dt at most ``burst + rate * dt`` tokens pass.
 
@@ -67,7 +67,7 @@ class Bucket(_Refilled):
         return {name: from_micro(micro) for name, micro in numbers.items()}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Pace(_Refilled):
     """The leaky bucket: who comes too early is let in, and told to wait for at most ``max_wait_ns``."""
 
@@ -79,7 +79,7 @@ class Pace(_Refilled):
         return {**numbers, "max_wait": duration_text(self.max_wait_ns)}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Window(_Named):
     """At most ``quota`` in ``window_ns``, counted in ``slices``.
 
@@ -100,7 +100,7 @@ class Window(_Named):
         return {"quota": self.quota, "window": duration_text(self.window_ns), **switches}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Log(_Named):
     """At most ``quota`` in any ``window_ns``, exactly."""
 
@@ -112,7 +112,7 @@ class Log(_Named):
         return {"quota": self.quota, "window": duration_text(self.window_ns)}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Concurrency(_Named):
     """At most ``quota`` at once. One that is not released ends ``expires_ns`` after it began."""
 

@@ -32,8 +32,8 @@ def parts(clock: Clock) -> Parts:
     store = ContractStore(decisions)
     bucket = {"name": "burst", "rate": 1, "burst": 2}
     slots = {"name": "open", "kind": "concurrency", "quota": 2}
-    store.put(read_contract({"namespace": "api", "subject": "*", "policies": [bucket]}))
-    store.put(read_contract({"namespace": "jobs", "subject": "*", "policies": [slots]}))
+    contracts = [("api", bucket), ("jobs", slots)]
+    store.put_all(read_contract({"namespace": name, "subject": "*", "policies": [each]}) for name, each in contracts)
     return Parts(decisions, store, LimitConfig(max_body_bytes=100_000))
 
 

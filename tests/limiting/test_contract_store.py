@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 import trio
 import trio.lowlevel
 import trio.testing
 
+from limiting.contract_database import FILE
 from limiting.contract_store import ContractStore
 from limiting.nodes.decisions import Decisions
 from srtm.contracts.contract import Contract, read_contract
@@ -21,16 +25,16 @@ def contract(burst: float = 2, pattern: str = "*", **others: object) -> Contract
     return read_contract({"namespace": "api", "subject": pattern, "policies": [policy], **others})
 
 
-def test_what_was_put_is_in_force_after_a_restart(tmp_path: Path) -> None:
+async def test_what_was_put_is_in_force_after_a_restart(tmp_path: Path) -> None:
     store = ContractStore(Decisions(Limiter()), tmp_path / "data")
     store.put_all([contract(), contract(9, "user:*")])
-    store.put(contract(3))
-    store.remove("api", "user:*")
+    await store.put(contract(3))
+    await store.remove("api", "user:*")
     limiter = Limiter()
     again = ContractStore(Decisions(limiter), tmp_path / "data")
     assert again.all() == store.all()
     assert limiter.peek("api", "x").policies[0].remaining == 3
-    assert again.put(contract(4)).version > store.get("api", "*").version
+    assert (await again.put(contract(4))).version > store.get("api", "*").version
 
 
 def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
@@ -40,22 +44,23 @@ def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
             ContractStore(Decisions(Limiter()), data)
 
 
-def test_the_same_contract_again_changes_nothing() -> None:
+async def test_the_same_contract_again_changes_nothing() -> None:
     store = ContractStore(Decisions(Limiter()))
-    assert store.put(contract()).version == store.put(contract()).version
-    assert store.put(contract(3)).version == 2
+    assert (await store.put(contract())).version == (await store.put(contract())).version
+    assert (await store.put(contract(3))).version == 2
 
 
-def test_a_change_by_an_old_version_is_refused() -> None:
+async def test_a_change_by_an_old_version_is_refused() -> None:
     store = ContractStore(Decisions(Limiter()))
-    first = store.put(contract())
+    first = await store.put(contract())
     with pytest.raises(Conflict, match="there is none"):
-        store.put(contract(pattern="new"), "*")
-    second = store.put(contract(3), first.etag)
-    for change in (lambda: store.put(contract(4), first.etag), lambda: store.remove("api", "*", first.etag)):
-        with pytest.raises(Conflict, match="read it again"):
-            change()
-    store.remove("api", "*", second.etag)
+        await store.put(contract(pattern="new"), "*")
+    second = await store.put(contract(3), first.etag)
+    with pytest.raises(Conflict, match="read it again"):
+        await store.put(contract(4), first.etag)
+    with pytest.raises(Conflict, match="read it again"):
+        await store.remove("api", "*", first.etag)
+    await store.remove("api", "*", second.etag)
     with pytest.raises(NotFound):
         store.get("api", "*")
 
@@ -69,16 +74,46 @@ def test_one_contract_that_cannot_be_served_leaves_all_as_they_were() -> None:
     assert limiter.contracts == []
 
 
-def test_a_file_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
+async def test_a_change_that_cannot_be_kept_is_none(tmp_path: Path) -> None:
     store = ContractStore(Decisions(Limiter()), tmp_path)
-    store.put(contract())
-    (tmp_path / "contracts.new").mkdir()
-    with pytest.raises(Unavailable, match="cannot be kept"):
-        store.put(contract(3))
+    await store.put(contract())
+    with closing(sqlite3.connect(tmp_path / FILE)) as other:
+        other.execute("alter table latest rename to gone")
+        with pytest.raises(Unavailable, match="cannot be kept"):
+            await store.put(contract(3))
+        with pytest.raises(Unavailable, match="cannot be kept"):
+            await store.submit([contract(3)])
+        with pytest.raises(Unavailable, match="cannot be kept"):
+            await store.remove("api", "*")
+        other.execute("alter table gone rename to latest")
     assert store.get("api", "*").contract == contract()
+    assert ContractStore(Decisions(Limiter()), tmp_path).all() == store.all()
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"version": 1, "contracts": [[1, {"namespace": "api"}]]}'])
+async def test_the_file_of_an_earlier_service_is_taken_over_once(tmp_path: Path) -> None:
+    saved = {"version": 7, "contracts": [[3, contract().to_json()], [7, contract(9, "user:*").to_json()]]}
+    (tmp_path / "contracts.json").write_bytes(msgspec.json.encode(saved))
+    store = ContractStore(Decisions(Limiter()), tmp_path)
+    assert [(each.contract, each.version) for each in store.all()] == [(contract(), 3), (contract(9, "user:*"), 7)]
+    assert (await store.put(contract(4))).version == 8
+    assert ContractStore(Decisions(Limiter()), tmp_path).all() == store.all()
+
+
+def test_a_database_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(b"not a database, but long enough" * 100)
+    with pytest.raises(BadInput, match=r"contracts\.sqlite3.*must hold the contracts of a limit service"):
+        ContractStore(Decisions(Limiter()), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        '{"version": 1, "contracts": [[1, {"namespace": 3}]]}',
+        '{"version": 1, "contracts": [[1, {"namespace": "api"}]]}',
+    ],
+)
 def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "contracts.json").write_text(text)
     with pytest.raises(BadInput):
@@ -103,7 +138,7 @@ async def test_many_are_put_in_force_between_the_turns_of_others(tmp_path: Path,
     assert store.all() == sorted(kept, key=lambda each: each.contract.key)
     assert ContractStore(Decisions(Limiter()), tmp_path).all() == store.all()
     assert await store.submit(wanted) == kept
-    assert store.put(contract(3)).version == 2, "what is the same makes no version"
+    assert (await store.put(contract(3))).version == 2, "what is the same makes no version"
 
 
 async def test_a_change_while_many_are_submitted_stays(tmp_path: Path, nursery: trio.Nursery) -> None:
@@ -116,9 +151,9 @@ async def test_a_change_while_many_are_submitted_stays(tmp_path: Path, nursery: 
             await trio.lowlevel.checkpoint()
     newer = contract(9, pattern="user:299")
     same = contract(pattern="user:298")
-    assert store.put(newer).contract == newer
-    assert store.put(same).version == 1
-    store.remove("api", "user:297")
+    assert (await store.put(newer)).contract == newer
+    assert (await store.put(same)).version == 1
+    await store.remove("api", "user:297")
     await trio.testing.wait_all_tasks_blocked()
     assert len(store.all()) == 299
     assert limiter.peek("api", "user:299").policies[0].remaining == 9
@@ -127,34 +162,19 @@ async def test_a_change_while_many_are_submitted_stays(tmp_path: Path, nursery: 
     assert ContractStore(Decisions(Limiter()), tmp_path).all() == store.all()
 
 
-async def test_a_change_while_a_submission_is_written_stays_in_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_change_while_a_submission_is_written_comes_after_it(tmp_path: Path, nursery: trio.Nursery) -> None:
     store = ContractStore(Decisions(Limiter()), tmp_path)
-    run_sync, times = trio.to_thread.run_sync, 0
-
-    async def interrupted(*call: object) -> object:
-        nonlocal times
-        written = await run_sync(*call)  # type: ignore[call-overload]
-        times += 1
-        if times == 1:
-            store.put(contract(9, pattern="other"))
-        return written
-
-    monkeypatch.setattr(trio.to_thread, "run_sync", interrupted)
-    (kept,) = await store.submit([contract()])
-    assert (times, kept.version) == (2, 2)
+    nursery.start_soon(store.submit, [contract(), contract(pattern="other")])
+    await trio.testing.wait_all_tasks_blocked()
+    assert (await store.put(contract(9, pattern="other"))).version == 2
     again = ContractStore(Decisions(Limiter()), tmp_path)
-    assert [each.contract.subject for each in again.all()] == ["*", "other"]
+    assert [(each.contract, each.version) for each in again.all()] == [(contract(), 1), (contract(9, "other"), 2)]
 
 
-async def test_a_submission_that_cannot_be_served_or_kept_changes_nothing(tmp_path: Path) -> None:
+async def test_a_submission_that_cannot_be_served_changes_nothing(tmp_path: Path) -> None:
     store = ContractStore(Decisions(Limiter()), tmp_path)
     with pytest.raises(BadInput, match="mode"):
         await store.submit([contract(), contract(pattern="user:*", mode="store")])
-    (tmp_path / "contracts.submitted").mkdir()
-    with pytest.raises(Unavailable, match="cannot be kept"):
-        await store.submit([contract()])
     assert store.all() == []
 
 
@@ -166,5 +186,5 @@ async def test_a_contract_that_is_not_served_here_is_named_by_its_place() -> Non
     with pytest.raises(BadInput, match=r"^contracts\[1\]\.mode: 'exact'"):
         await store.submit(several)
     with pytest.raises(BadInput, match=r"^mode: 'exact'"):
-        store.put(several[1])
+        await store.put(several[1])
     assert store.all() == []

@@ -30,7 +30,7 @@ def contracts(parts: Parts) -> None:
         "path|remote_address=/login|*": [minute(1), {"name": "burst", "rate": 0.5, "burst": 9}],
         "plan=free": [minute(5)],
     }.items():
-        parts.contracts.put(read_contract({"namespace": "edge", "subject": pattern, "policies": policies}))
+        parts.contracts.put_all([read_contract({"namespace": "edge", "subject": pattern, "policies": policies})])
 
 
 async def ask(parts: Parts, *descriptors: dict[str, str], hits: int = 0, domain: str = "edge") -> RateLimitResponse:
@@ -103,9 +103,9 @@ async def test_the_tightest_policy_is_shown(parts: Parts) -> None:
 async def test_a_domain_without_contracts_is_an_error(parts: Parts) -> None:
     with pytest.raises(NotFound, match="domain"):
         await ask(parts, {"remote_address": "a"}, domain="ed")
-    parts.contracts.remove("edge", "plan=free")
-    parts.contracts.remove("edge", "remote_address=*")
-    parts.contracts.remove("edge", "path|remote_address=/login|*")
+    await parts.contracts.remove("edge", "plan=free")
+    await parts.contracts.remove("edge", "remote_address=*")
+    await parts.contracts.remove("edge", "path|remote_address=/login|*")
     with pytest.raises(NotFound, match="domain"):
         await ask(parts, {"remote_address": "a"})
 

@@ -75,7 +75,7 @@ async def _limit() -> str:
     decisions = Decisions(Limiter(clocks=lambda: (0, 0)))
     store = ContractStore(decisions)
     policy = {"name": "burst", "rate": 1, "burst": 2}
-    store.put(read_contract({"namespace": "api", "subject": "*", "policies": [policy]}))
+    store.put_all([read_contract({"namespace": "api", "subject": "*", "policies": [policy]})])
     await decisions.peek("api", "somebody", 1)
     parts = Parts(decisions, store, LimitConfig())
     return metrics_text(parts, list(counts_of(parts))).decode()

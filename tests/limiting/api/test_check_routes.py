@@ -150,7 +150,7 @@ async def test_a_subjects_plan_decides_its_contract(clock: Any) -> None:
     store = ContractStore(decisions)
     for plan, burst in (("gold", 3), ("free", 1)):
         policies = [{"name": "burst", "rate": 1, "burst": burst}]
-        store.put(read_contract({"namespace": "api", "subject": f"{plan}/user:*", "policies": policies}))
+        store.put_all([read_contract({"namespace": "api", "subject": f"{plan}/user:*", "policies": policies})])
     app = make_app(Parts(decisions, store, LimitConfig()))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://limit") as asking:
         for subject, passes in (("user:1", 3), ("user:2", 1)):

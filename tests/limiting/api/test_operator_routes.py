@@ -58,7 +58,7 @@ async def test_contracts_may_go_while_all_are_looked_at(client: httpx.AsyncClien
         nursery.start_soon(look)
         while names and not answers:
             await trio.lowlevel.checkpoint()
-            parts.contracts.remove("x", names.pop())
+            await parts.contracts.remove("x", names.pop())
     assert names, "they went while it looked"
     assert answers[0].status_code == 200
 
