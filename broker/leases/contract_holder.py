@@ -1,4 +1,4 @@
-"""Holds the contracts that this broker enforces: takes all of them from the distributor, tells the engine what differs.
+"""Holds the contracts that this broker enforces: takes them, or what differs, from the distributor, tells the engine.
 
 Synchronous, without network. What clients have used is in the engine, and survives a change of their contract.
 """
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from srtm.control import BrokerContract, BrokerContracts
+from srtm.errors import PeerError
 from srtm.log import Log
 
 if TYPE_CHECKING:
@@ -44,17 +45,29 @@ class ContractHolder:
         self.apply(contracts)
         self.version = _UNKNOWN if contracts.contracts else 0
 
-    def apply(self, contracts: BrokerContracts) -> None:
-        """Enforce ``contracts``, and no others.
+    def all_with(self, news: BrokerContracts) -> BrokerContracts:
+        """All contracts once ``news`` are in force. Raises PeerError if they are differences from others."""
+        if not news.since:
+            return news
+        if news.since != self.version:
+            raise PeerError(f"differences from contracts {news.since}, and {self.version} are in force")
+        gone = set(news.removed)
+        after = {key: each for key, each in self._in_force.items() if key not in gone}
+        after.update(((each.namespace, each.subject), each) for each in news.contracts)
+        return BrokerContracts(version=news.version, contracts=list(after.values()))
+
+    def apply(self, news: BrokerContracts) -> None:
+        """Enforce all contracts with ``news``, and no others. Raises PeerError, as ``all_with``.
 
         One that this version cannot read is logged, and holds nobody: the distributor may be newer.
         """
+        contracts = self.all_with(news)
         wanted = {(each.namespace, each.subject): each for each in contracts.contracts}
         for key in self._in_force.keys() - wanted.keys():
             self._engine.remove_contract(*key)
             del self._in_force[key]
         for key, contract in wanted.items():
-            if self._in_force.get(key) != contract:
+            if (known := self._in_force.get(key)) is not contract and known != contract:
                 self._set(contract)
                 self._in_force[key] = contract
         self.version = contracts.version

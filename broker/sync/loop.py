@@ -288,6 +288,7 @@ class Synchronizer:
             peer_claims=self._saved.peer_claims if self._names_peers else {},
             names_peers=True,
             contracts=self._broker.contracts.version,
+            takes_contract_differences=True,
             have_addresses=self._have_addresses if self._wants_addresses else None,
         )
         if reports_all:
@@ -389,7 +390,7 @@ class Synchronizer:
             cluster=answer.cluster or before.cluster,
             peers=before.peers if answer.brokers is None else answer.brokers,
             peer_claims=before.peer_claims if answer.brokers is None else answer.broker_claims,
-            contracts=answer.contracts or before.contracts,
+            contracts=self._broker.contracts.all_with(answer.contracts) if answer.contracts else before.contracts,
         )
 
     def _log_trouble(self, error: SrtmError | None) -> None:

@@ -10,7 +10,7 @@ from distributor.model.cluster import Broker, Topic
 from distributor.model.leases import MICRO
 from distributor.placement.proposals import MaxRate, broker_traits, may_be_told_seldom
 from srtm.contracts.contract import Contract
-from srtm.contracts.versioned import Contracts
+from srtm.contracts.versioned import Contracts, Key, Versioned
 from srtm.control import (
     BrokerContract,
     BrokerContracts,
@@ -21,6 +21,10 @@ from srtm.control import (
     Share,
     SyncAnswer,
 )
+
+# Versions of contracts from which brokers are told differences: they follow a change within a second or two. The
+# dictionary of a version of ten thousand contracts takes half a megabyte.
+_RECENT_CONTRACTS = 8
 
 
 def answer(
@@ -95,23 +99,48 @@ def terms(topic: Topic, broker: str) -> ContractTerms:
 
 
 class ToldContracts:
-    """All contracts as brokers are told them. Made once for all brokers; of a change only what is new, because ten
-    thousand take a second."""
+    """Contracts as brokers are told them: all, or what differs from a version that was in force here lately. Made once
+    for all brokers."""
 
     def __init__(self) -> None:
-        self._contracts, self._told = Contracts(), BrokerContracts(version=0)
+        self._recent: dict[int, Contracts] = {}  # by version, oldest first
+        self._forms: dict[
+            Key, tuple[Versioned, BrokerContract]
+        ] = {}  # of contracts in force: ten thousand take a second
+        self._told: dict[int, BrokerContracts] = {}  # {version of a broker, 0: none: what makes it the latest}
 
-    def of(self, contracts: Contracts) -> BrokerContracts:
-        """``contracts``: those in force."""
-        if contracts is not self._contracts:
-            before = self._contracts.by_key
-            known = {(one.namespace, one.subject): one for one in self._told.contracts}
-            told = [
-                known[one.contract.key] if before.get(one.contract.key) is one else _broker_contract(one.contract)
-                for one in contracts.all()
-            ]
-            self._contracts, self._told = contracts, BrokerContracts(version=contracts.version, contracts=told)
-        return self._told
+    def follow(self, contracts: Contracts) -> None:
+        """Those in force from now on."""
+        if contracts is self._recent.get(contracts.version):
+            return
+        self._recent[contracts.version] = contracts
+        while len(self._recent) > _RECENT_CONTRACTS:
+            del self._recent[next(iter(self._recent))]
+        self._forms = {key: form for key, form in self._forms.items() if contracts.by_key.get(key) is form[0]}
+        self._told.clear()
+
+    def news(self, version: int) -> BrokerContracts:
+        """What a broker lacks that has those of ``version``; 0: all. Everything if that is not known any more."""
+        since = version if version in self._recent else 0
+        if since not in self._told:
+            self._told[since] = self._news(since)
+        return self._told[since]
+
+    def _news(self, since: int) -> BrokerContracts:
+        now = next(reversed(self._recent.values()))
+        before = self._recent[since].by_key if since else {}
+        return BrokerContracts(
+            version=now.version,
+            contracts=[self._form(one) for one in now.all() if before.get(one.contract.key) is not one],
+            since=since,
+            removed=sorted(before.keys() - now.by_key.keys()),
+        )
+
+    def _form(self, one: Versioned) -> BrokerContract:
+        key = one.contract.key
+        if key not in self._forms:
+            self._forms[key] = one, _broker_contract(one.contract)
+        return self._forms[key][1]
 
 
 def _broker_contract(contract: Contract) -> BrokerContract:

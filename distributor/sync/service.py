@@ -353,11 +353,13 @@ class SyncService:
         )
 
     def _news_of_contracts(self, request: SyncRequest) -> BrokerContracts | None:
-        """All contracts, unless the broker has them, or knows none."""
+        """Contracts that the broker has not, or all to one that takes no differences; None: it has all, or knows
+        none."""
         now = self._registry.contracts
+        self._told_contracts.follow(now)
         if request.contracts is None or request.contracts == now.version:
             return None
-        return self._told_contracts.of(now)
+        return self._told_contracts.news(request.contracts if request.takes_contract_differences else 0)
 
     def _news_of_addresses(self, request: SyncRequest) -> dict[str, object]:
         """Where brokers are that live, unless the broker knows or does not ask."""

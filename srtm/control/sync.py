@@ -64,6 +64,7 @@ class SyncRequest(Control, frozen=True):
     peers: dict[str, str] | None = None
     # ``BrokerContracts.version`` in force; -1: what an earlier incarnation left. None: a broker that knows none.
     contracts: int | None = None
+    takes_contract_differences: bool = False  # whether the broker takes ``BrokerContracts.since``
     contract_counts: list[ContractCounts] = []  # without ``reports_since`` all, else those that may differ
     names_peers: bool = False  # whether the broker knows what ``peers`` is
     peer_claims: dict[str, list[str]] = {}  # {broker of ``peers``: its ``claims``}, as told
@@ -125,10 +126,13 @@ class BrokerContract(Control, frozen=True):
 
 
 class BrokerContracts(Control, frozen=True):
-    """All contracts. Made by ``distributor.registry.desired_state``, read by ``broker.leases.contract_holder``."""
+    """All contracts, or those that differ from the ones of ``since``. Made by ``distributor.registry.desired_state``,
+    read by ``broker.leases.contract_holder``."""
 
     version: int  # of the last change of any; 0: there was none
     contracts: list[BrokerContract] = []
+    since: int = 0  # above 0: a version; ``contracts`` has what is new or changed since
+    removed: list[tuple[str, str]] = []  # since then: namespace, pattern
 
 
 class ContractNews(Control, frozen=True):

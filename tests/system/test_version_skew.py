@@ -120,6 +120,40 @@ def test_one_of_the_two_is_newer_and_the_limit_holds(old: Path, tmp_path: Path, 
             assert bucket["rate"] == pytest.approx(place["rate"]), number
 
 
+@pytest.mark.parametrize("newer", ["distributor", "broker"])
+def test_one_of_the_two_is_newer_and_a_change_of_contracts_comes(old: Path, tmp_path: Path, newer: str) -> None:
+    if not (old / "broker" / "leases" / "contract_holder.py").exists():
+        pytest.skip("brokers of that commit know no contracts")
+    of_distributor, of_broker = (ROOT, old) if newer == "distributor" else (old, ROOT)
+    address, tcp, http = pick_addresses(3, {})
+    url, data = f"http://{address}", tmp_path / "b"
+    data.mkdir()
+    flags = ["--name", "b", "--distributor", url, "--data-path", str(data), "--tcp-address", tcp]
+    contracts = [
+        {"namespace": name, "subject": "*", "policies": [{"name": "burst", "rate": 10, "burst": 5}]} for name in "abc"
+    ]
+
+    def in_force(wanted: dict[str, bool]) -> Any:
+        return lambda stats: {one["namespace"]: one["shadow"] for one in stats.get("contracts", [])} == wanted
+
+    with (
+        service(
+            of_distributor,
+            tmp_path,
+            *("distributor", "--http-address", address, "--store", f"sqlite:///{tmp_path / 'store.sqlite3'}"),
+        ),
+        service(of_broker, data, "broker", *flags, "--http-address", http),
+    ):
+        wait_until("no broker", f"{url}/v1/brokers", lambda found: any(one["alive"] for one in found))
+        stats = f"http://{http}/stats?format=json"
+        assert asked(f"{url}/v1/contracts", {"contracts": contracts}) is not None
+        wait_until("no contracts", stats, in_force(dict.fromkeys("abc", False)))
+        assert asked(f"{url}/v1/contracts", {"contracts": [{**contracts[1], "shadow": True}]}) is not None
+        wait_until("no change", stats, in_force({"a": False, "b": True, "c": False}))
+        assert httpx.delete(f"{url}/v1/contracts/c/*", trust_env=False).status_code == 204
+        wait_until("it is there yet", stats, in_force({"a": False, "b": True}))
+
+
 def test_what_the_old_version_wrote_goes_on_under_the_new_one(old: Path, tmp_path: Path) -> None:
     address, tcp, http = pick_addresses(3, {})
     url, data = f"http://{address}", tmp_path / "b"

@@ -7,6 +7,7 @@ import pytest
 
 from broker.leases.contract_holder import ContractHolder
 from srtm.control import BrokerContract, BrokerContracts
+from srtm.errors import PeerError
 from srtm.log import Log
 from tests.support.fake_engine import FakeEngine
 
@@ -38,6 +39,21 @@ def test_only_what_differs_is_told_to_the_engine(holder: ContractHolder, engine:
     holder.apply(BrokerContracts(version=5, contracts=[contract("b", changed), contract("c")]))
     assert engine.calls == [("remove_contract", "a", "*"), ("set_contract", "b", "*"), ("set_contract", "c", "*")]
     assert (holder.version, holder.is_empty) == (5, False)
+
+
+def test_differences_are_put_in_force_and_those_from_other_contracts_are_refused(
+    holder: ContractHolder, engine: FakeEngine
+) -> None:
+    holder.apply(BrokerContracts(version=4, contracts=[contract("a"), contract("b"), contract("c")]))
+    engine.calls.clear()
+    changed = contract("b", {"namespace": "b", "subject": "*", "policies": [{"name": "q"}], "shadow": True})
+    news = BrokerContracts(version=6, since=4, contracts=[changed, contract("d")], removed=[("c", "*"), ("z", "*")])
+    assert holder.all_with(news) == BrokerContracts(version=6, contracts=[contract("a"), changed, contract("d")])
+    holder.apply(news)
+    assert engine.calls == [("remove_contract", "c", "*"), ("set_contract", "b", "*"), ("set_contract", "d", "*")]
+    with pytest.raises(PeerError, match="differences from contracts 4, and 6 are in force"):
+        holder.apply(news)
+    assert (holder.version, len(engine.calls)) == (6, 3)
 
 
 def test_what_an_earlier_incarnation_left_is_enforced_and_asked_for_again(

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 import trio
 from fastapi import FastAPI
 
+from broker.leases.contract_holder import ContractHolder
 from distributor.api.contract_routes import add_contract_routes
 from distributor.registry.contract_requests import missing
 from distributor.storage import cluster_rows
 from distributor.views.topic_view import publishers_view
 from srtm.contracts.contract import Contract, read_contract
 from srtm.contracts.versioned import Contracts, Key, Versioned
-from srtm.control import ContractCounts, ContractTerms, SyncRequest
+from srtm.control import BrokerContracts, ContractCounts, ContractTerms, SyncRequest
 from srtm.errors import BadInput, Conflict, NotFound
+from srtm.log import Log
 from tests.support.distributor_in_process import Distributor, spec
+from tests.support.fake_engine import FakeEngine
 
 pytestmark = pytest.mark.usefixtures("no_threads")
 
@@ -111,6 +114,51 @@ async def test_a_broker_is_told_all_contracts_once_and_an_older_one_none(distrib
     less = (await distributor.syncing.sync("b", msgspec.structs.replace(REQUEST, contracts=told.version))).contracts
     assert less is not None
     assert [each.namespace for each in less.contracts] == ["sensors"]
+
+
+async def test_a_broker_that_takes_differences_is_told_only_what_has_changed(distributor: Distributor) -> None:
+    registry = distributor.registry
+
+    async def told(have: int, *, takes_differences: bool = True) -> BrokerContracts:
+        request = msgspec.structs.replace(REQUEST, contracts=have, takes_contract_differences=takes_differences)
+        news = (await distributor.syncing.sync("b", request)).contracts
+        assert news is not None
+        return news
+
+    def names(news: BrokerContracts) -> list[str]:
+        return [each.namespace for each in news.contracts]
+
+    await registry.put_contracts([contract(f"n{number}") for number in range(5)])
+    first = await told(0)
+    assert (first.since, names(first)) == (0, ["n0", "n1", "n2", "n3", "n4"])
+    await registry.put_contracts([contract("n1", shadow=True), contract("new")])
+    await told(first.version)
+    await registry.remove_contract("n3", "*", None)
+    news = await told(first.version)
+    assert (news.since, names(news), news.removed) == (first.version, ["n1", "new"], [("n3", "*")])
+    assert news.version == registry.contracts.version
+    assert len(names(await told(-1))) == len(names(await told(first.version, takes_differences=False))) == 5
+    holder = ContractHolder("b", cast("Any", FakeEngine()), Log("b", print))
+    holder.apply(first)
+    holder.apply(news)
+    everything = await told(0)
+    assert holder.all_with(BrokerContracts(version=9, since=holder.version)).contracts == [
+        *(each for each in everything.contracts if each.namespace != "new"),
+        *(each for each in everything.contracts if each.namespace == "new"),
+    ]
+
+
+async def test_a_broker_that_has_not_asked_for_long_is_told_all(distributor: Distributor) -> None:
+    await distributor.registry.put_contracts([contract(), contract("other")])
+    request = msgspec.structs.replace(REQUEST, contracts=0, takes_contract_differences=True)
+    first = (await distributor.syncing.sync("b", request)).contracts
+    assert first is not None
+    for number in range(20):
+        await distributor.registry.put_contracts([contract(shadow=number % 2 == 0)])
+        await distributor.syncing.sync("a", request)
+    late = (await distributor.syncing.sync("b", msgspec.structs.replace(request, contracts=first.version))).contracts
+    assert late is not None
+    assert (late.since, len(late.contracts)) == (0, 2)
 
 
 @pytest.mark.parametrize("mode", [{}, {"mode": "replicated"}])
