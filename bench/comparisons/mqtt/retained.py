@@ -121,7 +121,7 @@ def sample_of(system: str, result: RunResult, replays: list[Replay]) -> Sample:
         "lost": result.lost,
         "lateness_p99_ms": result.lateness_p99_ms,
     }
-    return Sample(system, values)
+    return Sample(system, values, result.reasons)
 
 
 ROW = Row(

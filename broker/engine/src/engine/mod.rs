@@ -26,6 +26,7 @@ pub mod turn;
 pub mod watch;
 
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use rustls::ServerConfig;
@@ -82,7 +83,7 @@ pub struct Engine {
 
     pub topic_names: HashMap<Box<str>, TopicKey>,
     pub(crate) kept_limits: HashMap<Box<str>, KeptLimits>, // of limited topics that do not exist now
-    pub(crate) aware: HashMap<Box<str>, Vec<ConnKey>>,     // {client id: its aware connections}
+    pub(crate) aware: HashMap<Rc<str>, Vec<ConnKey>>,      // {client id: its aware connections}
     pub contracts: Contracts,
 
     pub(crate) turn: Turn,
@@ -451,7 +452,7 @@ fn record(topics: &mut SlotMap<TopicKey, Topic>, alike: Option<(TopicKey, Sample
     }
 }
 
-pub(crate) fn forget_aware(aware: &mut HashMap<Box<str>, Vec<ConnKey>>, identity: &Identity, key: ConnKey) {
+pub(crate) fn forget_aware(aware: &mut HashMap<Rc<str>, Vec<ConnKey>>, identity: &Identity, key: ConnKey) {
     let Some(id) = &identity.client_id else { return };
     if let Some(keys) = aware.get_mut(id) {
         keys.retain(|other| *other != key);

@@ -2,9 +2,13 @@
 //!
 //! A level's text is kept once, under a number (`Symbols`); an edge leads from a node and a symbol to a node. A name is
 //! followed along its own levels and, at each node, along `+` and `#`.
+//!
+//! Edges and texts are found by hash tables of numbers, whose keys stand where the numbers lead: a table that is large
+//! enough for all clients costs five bytes a place.
 
-use std::collections::HashMap;
-use std::rc::Rc;
+use std::hash::{BuildHasher, RandomState};
+
+use hashbrown::HashTable;
 
 use crate::keys::{GroupKey, SessionKey};
 use crate::protocol::mqtt::packet::Options;
@@ -56,7 +60,8 @@ struct Node<T> {
 pub struct FilterTrie<T = Subscriber> {
     nodes: Vec<Node<T>>,
     free: Vec<u32>,
-    edges: HashMap<(u32, u32), u32>, // {(node, symbol): node}
+    edges: HashTable<u32>, // nodes, by parent and symbol
+    key: RandomState,
     symbols: Symbols,
     count: usize, // of subscribers
 }
@@ -65,17 +70,33 @@ impl<T> Default for FilterTrie<T> {
     fn default() -> Self {
         let symbols = Symbols::default();
         let root = Node { parent: 0, symbol: 0, children: 0, subscribers: Vec::new() };
-        Self { nodes: vec![root], free: Vec::new(), edges: HashMap::new(), symbols, count: 0 }
+        let key = RandomState::new();
+        Self { nodes: vec![root], free: Vec::new(), edges: HashTable::new(), key, symbols, count: 0 }
     }
+}
+
+fn hash_of(key: &RandomState, node: u32, symbol: u32) -> u64 {
+    key.hash_one(u64::from(node) << 32 | u64::from(symbol))
 }
 
 impl<T: Copy> FilterTrie<T> {
     /// Makes room for so many subscriptions, each with one level of its own and one behind it.
     pub fn reserve(&mut self, subscriptions: usize) {
         self.nodes.reserve(2 * subscriptions);
-        self.edges.reserve(2 * subscriptions);
-        self.symbols.numbers.reserve(subscriptions);
-        self.symbols.texts.reserve(subscriptions);
+        self.edges.reserve(2 * subscriptions, |node| {
+            let Node { parent, symbol, .. } = &self.nodes[*node as usize];
+            hash_of(&self.key, *parent, *symbol)
+        });
+        self.symbols.reserve(subscriptions);
+    }
+
+    /// Where an edge leads.
+    fn next(&self, node: u32, symbol: u32) -> Option<u32> {
+        let is_it = |child: &u32| {
+            let child = &self.nodes[*child as usize];
+            (child.parent, child.symbol) == (node, symbol)
+        };
+        self.edges.find(hash_of(&self.key, node, symbol), is_it).copied()
     }
 
     pub fn len(&self) -> usize {
@@ -90,7 +111,7 @@ impl<T: Copy> FilterTrie<T> {
     pub fn node_of(&self, pattern: &str) -> Option<u32> {
         levels(pattern).try_fold(ROOT, |node, level| {
             let symbol = self.symbols.find(level)?;
-            self.edges.get(&(node, symbol)).copied()
+            self.next(node, symbol)
         })
     }
 
@@ -107,7 +128,7 @@ impl<T: Copy> FilterTrie<T> {
     }
 
     fn child(&mut self, parent: u32, level: &str) -> u32 {
-        let known = self.symbols.find(level).and_then(|symbol| self.edges.get(&(parent, symbol)).copied());
+        let known = self.symbols.find(level).and_then(|symbol| self.next(parent, symbol));
         if let Some(node) = known {
             return node;
         }
@@ -123,7 +144,11 @@ impl<T: Copy> FilterTrie<T> {
                 self.nodes.len() as u32 - 1
             }
         };
-        self.edges.insert((parent, symbol), node);
+        let Self { nodes, edges, key, .. } = self;
+        edges.insert_unique(hash_of(key, parent, symbol), node, |node| {
+            let Node { parent, symbol, .. } = &nodes[*node as usize];
+            hash_of(key, *parent, *symbol)
+        });
         self.nodes[parent as usize].children += 1;
         node
     }
@@ -158,7 +183,9 @@ impl<T: Copy> FilterTrie<T> {
             }
             *subscribers = Vec::new();
             let (parent, symbol) = (*parent, *symbol);
-            self.edges.remove(&(parent, symbol));
+            if let Ok(edge) = self.edges.find_entry(hash_of(&self.key, parent, symbol), |child| *child == node) {
+                edge.remove();
+            }
             self.symbols.give_back(symbol);
             self.free.push(node);
             self.nodes[parent as usize].children -= 1;
@@ -212,7 +239,7 @@ impl<T: Copy> FilterTrie<T> {
         let mut open: Vec<(u32, Option<&str>)> = vec![(ROOT, Some(name))];
         while let Some((node, rest)) = open.pop() {
             let any = wild || node != ROOT;
-            if any && let Some(&all) = self.edges.get(&(node, HASH)) {
+            if any && let Some(all) = self.next(node, HASH) {
                 take(all);
             }
             let Some(rest) = rest else {
@@ -220,11 +247,11 @@ impl<T: Copy> FilterTrie<T> {
                 continue;
             };
             let (level, behind) = rest.split_once('/').map_or((rest, None), |(level, behind)| (level, Some(behind)));
-            if any && let Some(&one) = self.edges.get(&(node, PLUS)) {
+            if any && let Some(one) = self.next(node, PLUS) {
                 open.push((one, behind));
             }
-            let own = self.symbols.find(level).and_then(|symbol| self.edges.get(&(node, symbol)));
-            if let Some(&own) = own {
+            let own = self.symbols.find(level).and_then(|symbol| self.next(node, symbol));
+            if let Some(own) = own {
                 open.push((own, behind));
             }
         }
@@ -235,14 +262,16 @@ impl<T: Copy> FilterTrie<T> {
 /// Texts of levels, each once.
 #[derive(Debug)]
 struct Symbols {
-    numbers: HashMap<Rc<str>, u32>,
-    texts: Vec<(Rc<str>, u32)>, // and how many nodes have each
+    numbers: HashTable<u32>, // of texts, by text
+    key: RandomState,
+    texts: Vec<(Box<str>, u32)>, // and how many nodes have each
     free: Vec<u32>,
 }
 
 impl Default for Symbols {
     fn default() -> Self {
-        let mut symbols = Self { numbers: HashMap::new(), texts: Vec::new(), free: Vec::new() };
+        let (texts, free) = (Vec::new(), Vec::new());
+        let mut symbols = Self { numbers: HashTable::new(), key: RandomState::new(), texts, free };
         symbols.take("+"); // PLUS and HASH stay for good
         symbols.take("#");
         symbols
@@ -250,8 +279,13 @@ impl Default for Symbols {
 }
 
 impl Symbols {
+    fn reserve(&mut self, texts: usize) {
+        self.numbers.reserve(texts, |symbol| self.key.hash_one(&*self.texts[*symbol as usize].0));
+        self.texts.reserve(texts);
+    }
+
     fn find(&self, text: &str) -> Option<u32> {
-        self.numbers.get(text).copied()
+        self.numbers.find(self.key.hash_one(text), |symbol| *self.texts[*symbol as usize].0 == *text).copied()
     }
 
     fn text(&self, symbol: u32) -> &str {
@@ -263,18 +297,18 @@ impl Symbols {
             self.texts[symbol as usize].1 += 1;
             return symbol;
         }
-        let kept: Rc<str> = text.into();
         let symbol = match self.free.pop() {
             Some(free) => {
-                self.texts[free as usize] = (Rc::clone(&kept), 1);
+                self.texts[free as usize] = (text.into(), 1);
                 free
             }
             None => {
-                self.texts.push((Rc::clone(&kept), 1));
+                self.texts.push((text.into(), 1));
                 self.texts.len() as u32 - 1
             }
         };
-        self.numbers.insert(kept, symbol);
+        let Self { numbers, key, texts, .. } = self;
+        numbers.insert_unique(key.hash_one(text), symbol, |symbol| key.hash_one(&*texts[*symbol as usize].0));
         symbol
     }
 
@@ -282,8 +316,10 @@ impl Symbols {
         let (text, users) = &mut self.texts[symbol as usize];
         *users -= 1;
         if *users == 0 {
-            self.numbers.remove(text);
-            *text = "".into();
+            if let Ok(number) = self.numbers.find_entry(self.key.hash_one(&**text), |other| *other == symbol) {
+                number.remove();
+            }
+            *text = Box::default();
             self.free.push(symbol);
         }
     }

@@ -20,8 +20,9 @@ pub mod topic_tally;
 pub mod will;
 
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::hash::{BuildHasher, RandomState};
 
+use hashbrown::HashTable;
 use slotmap::SlotMap;
 
 use crate::keys::{GroupKey, SessionKey};
@@ -42,7 +43,8 @@ use crate::timer::Armed;
 #[derive(Debug, Default)]
 pub struct Hub {
     pub sessions: SlotMap<SessionKey, Session>,
-    pub by_client: HashMap<Rc<str>, SessionKey>,
+    by_client: HashTable<SessionKey>, // by client id
+    client_key: RandomState,
     pub filters: FilterTrie,
     pub names: ManagedNames,
     pub groups: SlotMap<GroupKey, Group>,
@@ -65,9 +67,34 @@ impl Hub {
     /// Makes room for so many clients with a subscription each: tables that grow would be copied while all wait.
     pub fn reserve(&mut self, clients: usize) {
         self.sessions.reserve(clients);
-        self.by_client.reserve(clients);
+        self.by_client.reserve(clients, |key| hash_of(&self.client_key, &self.sessions, *key));
         self.filters.reserve(clients);
     }
+
+    pub fn session_of(&self, client_id: &str) -> Option<SessionKey> {
+        let is_its = |key: &SessionKey| self.sessions.get(*key).is_some_and(|one| *one.client_id == *client_id);
+        self.by_client.find(self.client_key.hash_one(client_id), is_its).copied()
+    }
+
+    /// Adds the session of a client that has none.
+    pub fn add_session(&mut self, session: Session) -> SessionKey {
+        let key = self.sessions.insert(session);
+        let Self { by_client, client_key, sessions, .. } = self;
+        by_client.insert_unique(hash_of(client_key, sessions, key), key, |key| hash_of(client_key, sessions, *key));
+        key
+    }
+
+    pub fn remove_session(&mut self, key: SessionKey) -> Option<Session> {
+        let hash = hash_of(&self.client_key, &self.sessions, key);
+        if let Ok(entry) = self.by_client.find_entry(hash, |other| *other == key) {
+            entry.remove();
+        }
+        self.sessions.remove(key)
+    }
+}
+
+fn hash_of(by: &RandomState, sessions: &SlotMap<SessionKey, Session>, key: SessionKey) -> u64 {
+    by.hash_one(sessions.get(key).map_or("", |session| &*session.client_id))
 }
 
 /// Since the start.

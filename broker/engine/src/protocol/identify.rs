@@ -1,5 +1,7 @@
 //! IDENTIFY: what a client asks for, checked in nsqd's order, and the answer.
 
+use std::rc::Rc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
@@ -58,7 +60,7 @@ impl Features {
 /// The settings of one connection after IDENTIFY.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    pub client_id: Option<Box<str>>,
+    pub client_id: Option<Rc<str>>,
     pub hostname: Option<Box<str>>,
     pub user_agent: Box<str>,
     pub heartbeat_ms: Option<u64>, // None: off

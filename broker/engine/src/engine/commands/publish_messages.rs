@@ -143,7 +143,7 @@ impl Engine {
         let client_id = conn.identity().client_id.clone();
         let declared = match (&topic.publishers, &client_id) {
             (None, _) => true,
-            (Some(assigned), Some(id)) => assigned.contains(id),
+            (Some(assigned), Some(id)) => assigned.contains(&**id),
             (Some(_), None) => false,
         };
         let trace_index = topic.limiter.as_mut().map(|limiter| limiter.trace.publisher(conn.publisher()));
@@ -162,9 +162,9 @@ impl Engine {
         if !declared
             && let Some(id) = client_id
             && topic.unassigned.len() < MAX_UNASSIGNED
-            && topic.unassigned.insert(id.clone())
+            && topic.unassigned.insert((*id).into())
         {
-            self.events.push(Event::UnassignedPublisher { topic: name.into(), publisher_id: id.into() });
+            self.events.push(Event::UnassignedPublisher { topic: name.into(), publisher_id: String::from(&*id) });
         }
         Ok(conn.published.remember(cached, entry))
     }

@@ -50,9 +50,8 @@ impl Engine {
             self.refuse_connect(key, version, Reason::NOT_AUTHORIZED, "the client may not publish its will");
             return Ok(());
         }
-        let by_id = assigned.is_none().then(|| client_id.into());
-        let publisher = identified.and_then(|who| who.publisher).or(by_id).filter(|id| id.len() <= LONGEST_PUBLISHER);
-        let known = self.mqtt.by_client.get(client_id).copied();
+        let publisher = identified.and_then(|who| who.publisher);
+        let known = self.mqtt.session_of(client_id);
         let session = known.and_then(|session| self.mqtt.sessions.get(session));
         let is_there = session.is_some_and(|session| session.conn.is_some());
         if is_there && self.mqtt.takeovers.must_wait(client_id, now) {
@@ -69,12 +68,7 @@ impl Engine {
             self.end_session(session, now);
         }
         let known = known.filter(|_| !connect.clean_start);
-        let session = known.unwrap_or_else(|| self.mqtt.sessions.insert(Session::new(client_id, key)));
-        if known.is_none()
-            && let Some(shared) = self.mqtt.sessions.get(session).map(|session| Rc::clone(&session.client_id))
-        {
-            self.mqtt.by_client.insert(shared, session);
-        }
+        let session = known.unwrap_or_else(|| self.mqtt.add_session(Session::new(client_id, key)));
         let expiry_s = self.agree_on_session(session, key, connect);
         if let Some(session) = self.mqtt.sessions.get_mut(session) {
             (session.access, session.grant) = (access, grant);
@@ -84,6 +78,9 @@ impl Engine {
         self.keep_on_disk(session, now);
         self.note_session(session);
         let keep_alive_s = self.keep_alive_s(connect);
+        let by_id = self.mqtt.sessions.get(session).filter(|_| assigned.is_none());
+        let by_id = by_id.map(|session| Rc::clone(&session.client_id));
+        let publisher = publisher.or(by_id).filter(|id| id.len() <= LONGEST_PUBLISHER);
         let Some(conn) = self.conns.get_mut(key) else { return Ok(()) };
         let mut identity = Identity::unknown(&self.config);
         (identity.client_id, identity.heartbeat_ms) = (publisher, None);
@@ -347,14 +344,11 @@ impl Engine {
         self.give_back_shared(key, now);
         self.unsubscribe_all(key);
         self.save_end(key, now);
-        let Some(mut session) = self.mqtt.sessions.remove(key) else { return };
+        let Some(mut session) = self.mqtt.remove_session(key) else { return };
         if let Some(outgoing) = &mut session.outgoing {
             outgoing.queue.clear();
             self.mqtt.tally.end(&outgoing.owed);
             outgoing.in_flight.iter().for_each(|sent| self.mqtt.tally.end_flight(sent.topic));
-        }
-        if self.mqtt.by_client.get(&session.client_id) == Some(&key) {
-            self.mqtt.by_client.remove(&session.client_id);
         }
     }
 }
@@ -371,7 +365,7 @@ const NOBODY: &str = "user name and password are not those of a user";
 #[derive(Debug)]
 struct Identified {
     user: Option<String>,
-    publisher: Option<Box<str>>, // None: its client id
+    publisher: Option<Rc<str>>, // None: its client id
 }
 
 /// What a CONNECT got that it did not say itself.

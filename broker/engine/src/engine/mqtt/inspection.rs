@@ -84,7 +84,7 @@ impl Engine {
     }
 
     pub fn mqtt_session_key(&self, client_id: &str) -> Option<SessionKey> {
-        self.mqtt.by_client.get(client_id).copied()
+        self.mqtt.session_of(client_id)
     }
 
     /// Views of the sessions that still exist.

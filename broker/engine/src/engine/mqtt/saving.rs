@@ -268,7 +268,7 @@ impl Engine {
         match Saved::decode(message.body()) {
             Some(Saved::Lives(saved)) => self.restore_session(&saved, now),
             Some(Saved::Ended(client_id)) => {
-                if let Some(key) = self.mqtt.by_client.get(&*client_id).copied() {
+                if let Some(key) = self.mqtt.session_of(&client_id) {
                     self.drop_session(key);
                 }
             }
@@ -278,7 +278,7 @@ impl Engine {
     }
 
     fn restore_session(&mut self, saved: &SavedSession, now: Nanos) {
-        if let Some(key) = self.mqtt.by_client.get(&*saved.client_id).copied() {
+        if let Some(key) = self.mqtt.session_of(&saved.client_id) {
             self.drop_session(key);
         }
         let mut session = Session::away(&saved.client_id);
@@ -294,9 +294,7 @@ impl Engine {
             (seconds, 0) => after(seconds),
             (seconds, ends) => (now + (ends - self.clock.wall(now)).max(0)).min(after(seconds)),
         };
-        let client_id = Rc::clone(&session.client_id);
-        let key = self.mqtt.sessions.insert(session);
-        self.mqtt.by_client.insert(client_id, key);
+        let key = self.mqtt.add_session(session);
         for SavedSubscription { filter, id, options } in &saved.subscriptions {
             let Some(filter) = Filter::parse(filter) else { continue };
             match filter.group {
@@ -310,9 +308,7 @@ impl Engine {
     /// Forgets a session without a word, as if it had never been.
     fn drop_session(&mut self, key: SessionKey) {
         self.unsubscribe_all(key);
-        if let Some(session) = self.mqtt.sessions.remove(key) {
-            self.mqtt.by_client.remove(&session.client_id);
-        }
+        self.mqtt.remove_session(key);
     }
 
     /// Queues of sessions go to them; those of others are removed.
