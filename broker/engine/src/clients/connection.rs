@@ -108,7 +108,8 @@ pub struct Connection {
     stream_offset: u64, // of output[0]
     pub marks: VecDeque<Mark>,
     pub blocked_since: Option<Nanos>, // the socket takes nothing
-    pub(crate) held: VecDeque<Held>,  // answers that wait for the disk
+    #[expect(clippy::box_collection, reason = "thousands of idle connections hold nothing")]
+    pub(crate) held: Option<Box<VecDeque<Held>>>, // answers that wait for the disk
     pub armed: Armed,
     pub next_heartbeat: Nanos,
     pub auth: Option<Box<Auth>>,
@@ -154,7 +155,7 @@ impl Connection {
             output_at: 0,
             stream_offset: 0,
             marks: VecDeque::new(),
-            held: VecDeque::new(),
+            held: None,
             dirty: false,
             last_command: now,
             next_heartbeat: Nanos::MAX,
@@ -195,7 +196,7 @@ impl Connection {
     }
 
     pub fn hostname(&self) -> &str {
-        self.identity.hostname.as_deref().unwrap_or_else(|| self.remote_host())
+        self.identity.hostname().unwrap_or_else(|| self.remote_host())
     }
 
     pub fn remote_host(&self) -> &str {
@@ -302,6 +303,11 @@ impl Connection {
         self.note_end(mark);
     }
 
+    /// Whether answers wait for the disk.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
     /// Whether deliveries may be written. What a client leaves unread is bounded; answers have a bound of their own.
     pub fn takes_deliveries(&self) -> bool {
         self.phase == Phase::Open && self.pending() < HIGH_WATER
@@ -395,7 +401,7 @@ impl Connection {
     /// handshake has its own deadline.
     pub fn silence_deadline(&self) -> Option<Nanos> {
         if let Some(layers) = self.layers.as_ref().filter(|layers| self.reads() && layers.is_handshaking()) {
-            return Some(layers.handshake_deadline).filter(|_| self.held.is_empty()); // the answer may wait for the disk
+            return Some(layers.handshake_deadline).filter(|_| !self.is_held()); // the answer may wait for the disk
         }
         if let Some(http) = &self.http {
             return http.deadline(self.blocked_since, self.input_state.waits());

@@ -23,7 +23,7 @@ pub struct MqttClient {
     pub explains: bool,              // reason strings and user properties are wanted (Request Problem Information)
     pub receipts: bool,              // acknowledgements say how long the message waits
     pub leaves: bool,                // it is sent elsewhere soon, and has to send there what is not acknowledged
-    aliases: Vec<Box<str>>,          // that the client has set; "": not set
+    aliases: Option<Box<Aliases>>,   // that the client has set; "": not set
     given: Option<Box<Given>>,       // that the broker sets, if the client takes any
 }
 
@@ -37,6 +37,8 @@ struct Given {
 /// Topic Aliases that a client may set (5.0, section 3.2.2.3.8).
 pub const TOPIC_ALIASES: u16 = 10;
 
+type Aliases = [Box<str>; TOPIC_ALIASES as usize];
+
 impl MqttClient {
     pub fn new() -> Self {
         Self {
@@ -49,7 +51,7 @@ impl MqttClient {
             explains: false,
             receipts: false,
             leaves: false,
-            aliases: Vec::new(),
+            aliases: None,
             given: None,
         }
     }
@@ -58,13 +60,11 @@ impl MqttClient {
     pub fn alias<'a>(&'a mut self, alias: u16, topic: &'a str) -> Option<&'a str> {
         let at = usize::from(alias).checked_sub(1).filter(|at| *at < usize::from(TOPIC_ALIASES))?;
         if topic.is_empty() {
-            return self.aliases.get(at).map(|name| &**name).filter(|name| !name.is_empty());
+            return self.aliases.as_ref().map(|names| &*names[at]).filter(|name| !name.is_empty());
         }
-        if self.aliases.len() <= at {
-            self.aliases.resize_with(at + 1, Box::default);
-        }
-        if *self.aliases[at] != *topic {
-            self.aliases[at] = topic.into();
+        let name = &mut self.aliases.get_or_insert_default()[at];
+        if **name != *topic {
+            *name = topic.into();
         }
         Some(topic)
     }

@@ -299,8 +299,7 @@ impl Engine {
         } else if self.conns.get_mut(key).is_some_and(|conn| conn.note_input(InputEvent::Taken)) {
             self.work.defer(key);
         }
-        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.phase == Phase::Flushing && conn.held.is_empty())
-        else {
+        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.phase == Phase::Flushing && !conn.is_held()) else {
             return false;
         };
         if conn.eof {

@@ -61,21 +61,27 @@ impl Features {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     pub client_id: Option<Rc<str>>,
-    pub hostname: Option<Box<str>>,
-    pub user_agent: Box<str>,
+    about: Option<Box<About>>,
     pub heartbeat_ms: Option<u64>, // None: off
     pub msg_timeout_ms: u64,
     pub output_buffer_size: u32,
-    pub output_buffer_timeout_ms: u64,
+    pub output_buffer_timeout_ms: u32,
     pub sample_rate: u8,
     pub aware: bool,
     pub receipts: bool,
     pub left: bool, // it may ask whether what it has published has left
     pub features: Features,
-    pub topology_region: Box<str>,
-    pub topology_zone: Box<str>,
     pub link: Option<Box<LinkClaim>>,
     negotiated: bool,
+}
+
+/// What a client says of itself and its place, if it does: thousands say nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct About {
+    hostname: Option<Box<str>>,
+    user_agent: Box<str>,
+    topology_region: Box<str>,
+    topology_zone: Box<str>,
 }
 
 /// The parts of an identity that every command or its answer depends on.
@@ -124,21 +130,24 @@ pub fn parse(body: &[u8], config: &Config) -> Result<Identity, WireError> {
         check_length(text)?;
     }
     let aware = srtm.v == Some(1);
-    Ok(Identity {
-        client_id: request.client_id.filter(|id| !id.is_empty()).map(Into::into),
+    let about = About {
         hostname: request.hostname.map(Into::into),
         user_agent: request.user_agent.unwrap_or_default().into(),
+        topology_region: request.topology_region.unwrap_or_default().into(),
+        topology_zone: request.topology_zone.unwrap_or_default().into(),
+    };
+    Ok(Identity {
+        client_id: request.client_id.filter(|id| !id.is_empty()).map(Into::into),
+        about: (about != About::default()).then(|| Box::new(about)),
         heartbeat_ms,
         msg_timeout_ms,
         output_buffer_size: size,
-        output_buffer_timeout_ms: timeout,
+        output_buffer_timeout_ms: short(timeout),
         sample_rate,
         aware,
         receipts: aware && srtm.receipts.unwrap_or(false),
         left: aware && srtm.left.unwrap_or(false),
         features,
-        topology_region: request.topology_region.unwrap_or_default().into(),
-        topology_zone: request.topology_zone.unwrap_or_default().into(),
         link: srtm.link.map(Box::new),
         negotiated: request.feature_negotiation.unwrap_or(false),
     })
@@ -205,6 +214,11 @@ fn buffer_size(asked: i64, timeout_ms: u64, config: &Config) -> Result<(u32, u64
     }
 }
 
+/// Milliseconds in half the room: there is an identity for each of thousands of idle connections.
+fn short(ms: u64) -> u32 {
+    u32::try_from(ms).unwrap_or(u32::MAX)
+}
+
 #[cold]
 fn bad(what: &str, value: i64) -> WireError {
     WireError::new(errors::E_BAD_BODY, format!("IDENTIFY {what} ({value}) is invalid"))
@@ -220,23 +234,36 @@ impl Identity {
         }
     }
 
+    pub fn hostname(&self) -> Option<&str> {
+        self.about.as_ref()?.hostname.as_deref()
+    }
+
+    pub fn user_agent(&self) -> &str {
+        self.about.as_ref().map_or("", |about| &about.user_agent)
+    }
+
+    pub fn topology_region(&self) -> &str {
+        self.about.as_ref().map_or("", |about| &about.topology_region)
+    }
+
+    pub fn topology_zone(&self) -> &str {
+        self.about.as_ref().map_or("", |about| &about.topology_zone)
+    }
+
     /// The identity of a connection before it says IDENTIFY.
     pub fn unknown(config: &Config) -> Self {
         Self {
             client_id: None,
-            hostname: None,
-            user_agent: "".into(),
+            about: None,
             heartbeat_ms: Some(config.heartbeat_interval_ms),
             msg_timeout_ms: config.msg_timeout_ms,
             output_buffer_size: config.output_buffer_size,
-            output_buffer_timeout_ms: config.output_buffer_timeout_ms,
+            output_buffer_timeout_ms: short(config.output_buffer_timeout_ms),
             sample_rate: 0,
             aware: false,
             receipts: false,
             left: false,
             features: Features::default(),
-            topology_region: "".into(),
-            topology_zone: "".into(),
             link: None,
             negotiated: false,
         }
@@ -263,7 +290,7 @@ impl Identity {
             sample_rate: self.sample_rate,
             auth_required: config.auth_required,
             output_buffer_size: self.output_buffer_size,
-            output_buffer_timeout: self.output_buffer_timeout_ms,
+            output_buffer_timeout: self.output_buffer_timeout_ms.into(),
             topology_region: &config.topology_region,
             topology_zone: &config.topology_zone,
             srtm: self.aware.then_some(Version { v: 1, left: self.left.then_some(true) }),
@@ -331,7 +358,7 @@ mod tests {
     #[test]
     fn a_text_of_another_encoding_is_no_reason_to_refuse_a_client() {
         let known = parse(b"{\"hostname\": \"b\xfcro\"}", &Config::default()).expect("accepted");
-        assert_eq!(known.hostname.as_deref(), Some("b\u{fffd}ro"));
+        assert_eq!(known.hostname(), Some("b\u{fffd}ro"));
     }
 
     #[test]

@@ -19,9 +19,9 @@ impl Nearness {
     /// The class of a consumer. Zone and region are compared independently; a consumer without a location is far.
     pub fn of(identity: &Identity, config: &Config) -> Self {
         let same = |theirs: &str, ours: &str| !ours.is_empty() && theirs == ours;
-        if same(&identity.topology_zone, &config.topology_zone) {
+        if same(identity.topology_zone(), &config.topology_zone) {
             Self::Zone
-        } else if same(&identity.topology_region, &config.topology_region) {
+        } else if same(identity.topology_region(), &config.topology_region) {
             Self::Region
         } else {
             Self::Far

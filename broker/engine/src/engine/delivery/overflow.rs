@@ -9,6 +9,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use crate::clients::connection::Connection;
 use crate::clients::reply::{Held, Reply};
 use crate::engine::Engine;
 use crate::keys::{ConnKey, TopicKey};
@@ -124,8 +125,7 @@ impl Engine {
 
     /// Whether an answer must wait: its `publish` has unwritten messages, or earlier answers of the connection wait.
     pub(crate) fn is_held(&self, key: ConnKey, publish: Option<&Publish>) -> bool {
-        publish.is_some_and(|publish| !publish.is_written())
-            || self.conns.get(key).is_some_and(|conn| !conn.held.is_empty())
+        publish.is_some_and(|publish| !publish.is_written()) || self.conns.get(key).is_some_and(Connection::is_held)
     }
 
     /// Give an answer, and the next commands of its connection a chance, when everything before it is written.
@@ -135,8 +135,9 @@ impl Engine {
         if let (Reply::Response(codec::OK), Some(sub)) = (&reply, &mut conn.subscription) {
             sub.unanswered = true;
         }
-        conn.held.push_back(Held { reply, publish });
-        if conn.held.len() == 1 {
+        let is_first = !conn.is_held();
+        conn.held.get_or_insert_default().push_back(Held { reply, publish });
+        if is_first {
             self.defer_for_disk(key, now);
         }
     }
@@ -152,10 +153,14 @@ impl Engine {
     fn give_held(&mut self, key: ConnKey, now: Nanos) {
         let mut gave = false;
         while let Some(conn) = self.conns.get_mut(key) {
-            if conn.held.front().is_some_and(Held::waits) {
+            let Some(held) = &mut conn.held else { break };
+            if held.front().is_some_and(Held::waits) {
                 return;
             }
-            let Some(Held { reply, mut publish }) = conn.held.pop_front() else { break };
+            let Some(Held { reply, mut publish }) = held.pop_front() else { break };
+            if held.is_empty() {
+                conn.held = None;
+            }
             gave = true;
             self.begin_what_it_answers(key, &reply, now);
             if self.give(key, reply, publish.as_mut(), now) {
@@ -183,7 +188,7 @@ impl Engine {
     /// A slice of an MPUB was refused: that is the answer to all of it, and the last one.
     pub(crate) fn end_refused(&mut self, key: ConnKey) {
         let Some(conn) = self.conns.get_mut(key) else { return };
-        conn.held = VecDeque::new();
+        conn.held = None;
         if conn.http.is_some() {
             self.end_requests(key);
         }

@@ -156,7 +156,7 @@ impl Engine {
     /// Output goes through the layers once a write turn.
     pub(crate) fn seal(&mut self, key: ConnKey) {
         let Some(conn) = self.conns.get_mut(key) else { return };
-        let last = conn.phase == Phase::Flushing && conn.held.is_empty();
+        let last = conn.phase == Phase::Flushing && !conn.is_held();
         if conn.seal(last).is_err() {
             self.close(key);
         }

@@ -15,16 +15,12 @@ pub fn run(input: &[u8]) {
     assert!(granted.heartbeat_ms.is_none_or(|ms| (1_000..=config.max_heartbeat_interval_ms).contains(&ms)));
     assert!((1_000..=config.max_msg_timeout_ms).contains(&granted.msg_timeout_ms));
     assert!((1..=config.max_output_buffer_size).contains(&granted.output_buffer_size));
-    assert!(granted.output_buffer_timeout_ms <= config.max_output_buffer_timeout_ms);
+    assert!(u64::from(granted.output_buffer_timeout_ms) <= config.max_output_buffer_timeout_ms);
     assert!(granted.sample_rate < 100);
     assert!(granted.aware || !(granted.receipts || granted.left));
     assert!(!granted.features.tls || !certificate.is_empty());
-    let texts = [
-        granted.client_id.as_deref(),
-        granted.hostname.as_deref(),
-        Some(&*granted.user_agent),
-        Some(&*granted.topology_region),
-    ];
+    let texts =
+        [granted.client_id.as_deref(), granted.hostname(), Some(granted.user_agent()), Some(granted.topology_region())];
     assert!(texts.into_iter().flatten().all(|text| text.len() <= 256));
     let answer = granted.answer(&config);
     if answer != codec::OK {
