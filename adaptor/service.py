@@ -67,7 +67,7 @@ class Adaptor:
             except SrtmError as error:
                 if self._outage.is_news(str(error)):
                     self._log.warning("no histories; shares stay as they are", reason=error)
-                self.topics.disconnected(trio.current_time())
+                self.topics.disconnected()
                 await trio.sleep(backoff.next_s())
             else:
                 if self._outage.ends():

@@ -1,9 +1,8 @@
 """What the adaptor knows of all topics: takes in histories as the distributor tells them, says what to propose. Pure.
 
-Nothing here must survive: a new adaptor is told the last ten seconds. A broker leaves bins out after it said that
-nothing came, so silence after an idle bin counts as idle bins. Any other silence says nothing: after the word that
-traffic is steady it is as it was, else a report was late or lost, and to take that for an end of the traffic would take
-tokens from a broker that is only busy. Nor is silence a word of a time in which the adaptor itself could not hear.
+Nothing here must survive: a new adaptor is told the last ten seconds. Silence says nothing: after the word that traffic
+is steady it is as it was, else a report was late or lost, and to take that for an end of the traffic would take tokens
+from a broker that is only busy. That nothing comes a broker tells.
 """
 
 from __future__ import annotations
@@ -22,13 +21,6 @@ from srtm.units import from_micro
 
 BIN_NS = round(BIN_S * 1e9)
 _KEPT = 100  # bins of a broker, for a policy that begins later
-_SILENCE_S = 1.5  # brokers report about once a second
-# That little traffic is steady they tell with ten seconds of it, which may follow on an idle bin.
-_SILENCE_SELDOM_S = 12.0
-# Msg/s of publishers that fire alone (``broker.history.schedule``: 20 messages in ten bins); where groups fire together
-# clumps come that much more seldom.
-_LITTLE = 20.0
-_RETURN_S = 10.0  # and in so long after the distributor was away
 _OLD_BINS = 100  # a gap as long, of which nothing is known: what was before says nothing
 _SET_BACK_NS = 2_000_000_000  # reports that end so much before those that came first are of a clock that was set back
 
@@ -37,27 +29,9 @@ _SET_BACK_NS = 2_000_000_000  # reports that end so much before those that came 
 class _Broker:
     """What one broker said of one topic."""
 
-    reported_s: float
-    end_ns: int = 0  # wall clock there: up to which bins are known
+    end_ns: int  # wall clock there: up to which bins are known
     bins: deque[Bin] = field(default_factory=lambda: deque(maxlen=_KEPT))
     is_steady: bool = False  # as told last
-    is_lost: bool = False  # since then the adaptor could not hear
-
-    @property
-    def is_idle(self) -> bool:
-        """Nothing came in the last bin that was told, and nothing waited; what is not told is more of that."""
-        return bool(self.bins) and self.bins[-1].demand == 0 and not self.is_steady
-
-    def note_silence(self, at_s: float, patience_s: float) -> int:
-        """How many bins have passed that were left out, for nothing came."""
-        silent_s = at_s - self.reported_s
-        if not self.is_idle or silent_s <= (max(patience_s, _RETURN_S) if self.is_lost else patience_s):
-            return 0
-        silent = int(silent_s / BIN_S)
-        self.is_lost = False
-        self.reported_s += silent * BIN_S
-        self.end_ns += silent * BIN_NS
-        return silent
 
 
 @dataclass
@@ -89,7 +63,6 @@ class TopicStates:
             _note_clocks(topic, histories)
             for report in histories.reports:
                 self._note(topic, histories, report.broker, report.history, at_s)
-            self._note_silence(topic, histories, at_s)
         concerned = {histories.topic for histories in answer.topics} | self._due(at_s)
         proposals = []
         for name in sorted(concerned & self._topics.keys()):
@@ -100,12 +73,10 @@ class TopicStates:
             self._note_due(name, topic.policy)
         return [one for one in proposals if one is not None]
 
-    def disconnected(self, at_s: float) -> None:
-        """Nothing could be heard up to ``at_s``: silence until then was not the brokers'."""
+    def disconnected(self) -> None:
+        """Nothing could be heard until now: silence was not the brokers'."""
         for topic in self._topics.values():
             topic.policy.disconnected()
-            for broker in topic.brokers.values():
-                broker.reported_s, broker.is_lost = at_s, True
 
     def note_answers(self, taken: Mapping[str, bool], at_s: float) -> None:
         """{topic: whether what was proposed for it last is in force}."""
@@ -153,30 +124,17 @@ class TopicStates:
         if bins is None:
             self.ignored[name] += 1
             return
-        broker = topic.brokers.setdefault(name, _Broker(at_s, history.first_ns))
-        broker.reported_s = at_s
+        broker = topic.brokers.setdefault(name, _Broker(history.first_ns))
         gap = (history.first_ns - broker.end_ns) // BIN_NS
-        is_idle, broker.is_lost = broker.is_idle and not broker.is_lost, False
-        if gap > _OLD_BINS and not (is_idle or broker.is_steady):
+        if gap > _OLD_BINS and not broker.is_steady:
             broker.bins.clear()
             topic.policy.forget(name)
-        elif gap > 0 and is_idle:
-            _observe_nothing(topic, histories, name, broker, gap)
         elif gap < 0:  # told before
             bins = bins[-gap:]
         broker.end_ns, broker.is_steady = max(broker.end_ns, history.end_ns), history.steady
         _observe(topic, histories, name, broker, bins)
         if history.change is not None:
             topic.policy.note_change(name, change_of(history.change, broker.end_ns), at_s)
-
-    def _note_silence(self, topic: _Topic, histories: TopicHistories, at_s: float) -> None:
-        policy = topic.policy
-        for name, broker in topic.brokers.items():
-            is_seldom = policy.mode == "fitted" and policy.rate(name) < _LITTLE * _dispersion(histories, name)
-            silent = broker.note_silence(at_s, _SILENCE_SELDOM_S if is_seldom else _SILENCE_S)
-            if silent:
-                _observe_nothing(topic, histories, name, broker, silent)
-                policy.note_change(name, Change(0, silent * BIN_S, mixed=0, known=silent), at_s)
 
     def _propose(self, policy: Policy, histories: TopicHistories, at_s: float) -> ShareProposal | None:
         members = _members(histories)
@@ -202,10 +160,6 @@ class TopicStates:
             },
             reason=f"msg/s: {rates}",
         )
-
-
-def _observe_nothing(topic: _Topic, histories: TopicHistories, name: str, broker: _Broker, bins: int) -> None:
-    _observe(topic, histories, name, broker, [Bin(0)] * min(bins, topic.policy.most_bins))
 
 
 def _observe(topic: _Topic, histories: TopicHistories, name: str, broker: _Broker, bins: Sequence[Bin]) -> None:

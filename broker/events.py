@@ -52,7 +52,7 @@ class RateChanged(msgspec.Struct, frozen=True, tag="rate_changed"):
 
 
 class Unsteady(msgspec.Struct, frozen=True, tag="unsteady"):
-    """The traffic of a watched topic is no longer steady: its rate drifts, or messages waited for some bins."""
+    """Traffic of a watched topic is no longer steady: its rate drifts, or messages wait. It is watched no longer."""
 
     topic: str
 

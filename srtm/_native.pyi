@@ -13,6 +13,7 @@ from typing_extensions import Buffer
 __all__ = [
     "Bucket",
     "ChangeDetector",
+    "DriftDetector",
     "Engine",
     "Flood",
     "Limiter",
@@ -53,6 +54,14 @@ class ChangeDetector:
         """Whether the rate is known well enough to detect a change."""
     def note(self, count: int) -> tuple[int, int] | None:
         """Note the messages of the next slot. If the rate changed, return (messages, slots) since the change."""
+
+@final
+class DriftDetector:
+    """The engine's detector of a rate that drifts from that of the bins from number ``first`` on, likewise."""
+
+    def __new__(cls, first: int) -> DriftDetector: ...
+    def note(self, number: int, count: int) -> bool:
+        """Note the messages of bin ``number``; bins between are empty. Return whether the rate has drifted."""
 
 @final
 class Engine:

@@ -4,6 +4,7 @@ them due, and ``adaptor.topics`` makes of them, and of silence, what it does in 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Sequence
 from functools import partial
 
@@ -16,13 +17,15 @@ from bench.simulation.gdrl_exchange import Exchanging
 from bench.simulation.shifting_traffic import Simulation
 from broker.events import RateChanged
 from broker.history.bins import EngineBins, EngineHistories
-from broker.history.schedule import HistorySchedule
+from broker.history.schedule import HistorySchedule, Poll
+from srtm._native import DriftDetector
 from srtm.control import BrokerHistory, BrokerTraits, HistoryAnswer, Share, TopicHistories, TopicHistory, TopicTraits
 from srtm.topics.adaptation import Adaptation, Mode
 from srtm.units import MICRO
 
 _TOPIC = "demand"
 _VERSION = 1  # of every share
+_KEPT = 128  # bins, by the engine
 
 
 class Reporting(Simulation):
@@ -54,9 +57,7 @@ class Reporting(Simulation):
         self._states = TopicStates()
         self._due_s = math.inf  # when the policy is to be asked without news
         self._traits = _traits(policy.settings, self._names, declared, self._dispersions, batch)
-        self._followed = [HistorySchedule() for _ in start]
-        for followed in self._followed:
-            followed.follow([_TOPIC], [_TOPIC] if self._policy.mode == "fitted" else [])
+        self._reporters = [_Reporter(may_be_seldom=self._policy.mode == "fitted") for _ in start]
 
     @property
     def messages(self) -> int:
@@ -68,8 +69,8 @@ class Reporting(Simulation):
             return
         reports = [
             BrokerHistory(broker=name, history=report)
-            for name, followed, one, broker in zip(self._names, self._followed, bins, self.brokers, strict=True)
-            for report in followed.due_reports(_as_read(now_ns, one, broker.share), now_ns)
+            for name, reporter, one, broker in zip(self._names, self._reporters, bins, self.brokers, strict=True)
+            for report in reporter.bin_over(now_ns, one, broker.share)
         ]
         if self._tells_all:
             reports = [
@@ -83,13 +84,13 @@ class Reporting(Simulation):
         if self._policy.mode == "static":
             return
         moved = RateChanged(_TOPIC, _VERSION, now_ns - span_ns, span_ns, arrivals, waiting)
-        report = self._followed[self._names.index(name)].rate_changed(moved, now_ns)
+        report = self._reporters[self._names.index(name)].rate_changed(moved, now_ns)
         if report is not None:
             self._tell(now_ns, [BrokerHistory(broker=name, history=report)])
 
     def _set(self, broker: SimulatedBroker, share: tuple[int, int]) -> None:
         if share != broker.share:
-            self._followed[self.brokers.index(broker)].unsteady(_TOPIC)
+            self._reporters[self.brokers.index(broker)].share_changed(self._now_ns)
         super()._set(broker, share)
 
     def _tell(self, now_ns: int, reports: list[BrokerHistory]) -> None:
@@ -164,18 +165,62 @@ def under_mode(
     return Reporting(arrivals_ns, envelope, Policy(mode, settings), start, declared=declared, batch=batch)
 
 
-def _as_read(now_ns: int, one: Bin, share: tuple[int, int]) -> EngineHistories:
-    """What the engine says once the bin is over that ends at ``now_ns``. Of delays only whether there were any."""
-    until = now_ns // BIN_NS
-    told = EngineBins(
-        topic=_TOPIC,
-        version=_VERSION,
-        first=until - 1,
-        arrivals=[one.arrivals],
-        waiting=[one.waiting],
-        unfinished=[one.work],
-        delay_ns=[int(one.work > share[1] / MICRO)],
-        supply=[],
-    )
-    nothing = not (one.arrivals or one.waiting or one.work)
-    return EngineHistories(until=until, bin_ns=BIN_NS, wall_offset_ns=0, topics=[] if nothing else [told])
+class _Reporter:
+    """One broker: what its engine keeps and tells, and what is reported of that."""
+
+    def __init__(self, *, may_be_seldom: bool) -> None:
+        self._schedule = HistorySchedule()
+        self._schedule.follow([_TOPIC], [_TOPIC] if may_be_seldom else [])
+        self._kept: deque[tuple[Bin, bool]] = deque(maxlen=_KEPT)  # with whether a message waited
+        self._drift: DriftDetector | None = None  # None: not watched
+        self._schedule.take_watch_change()
+
+    def bin_over(self, now_ns: int, one: Bin, share: tuple[int, int]) -> list[TopicHistory]:
+        """The reports that are due as the bin ends at ``now_ns``."""
+        waits = one.waiting > 0 or one.work > share[1] / MICRO
+        self._kept.append((one, waits))
+        if self._drift is not None and (waits | self._drift.note(now_ns // BIN_NS - 1, one.arrivals)):
+            self._move(now_ns)
+        poll, reports = self._schedule.poll(), []
+        if poll.topics:
+            reports += self._schedule.due_reports(self._histories(now_ns, poll), now_ns)
+        if (whole := self._schedule.whole()) is not None:
+            reports += self._schedule.whole_reports(self._histories(now_ns, whole), now_ns)
+        change = self._schedule.take_watch_change()
+        if change is not None and change.added:
+            self._drift = DriftDetector(now_ns // BIN_NS)
+        return reports
+
+    def rate_changed(self, moved: RateChanged, now_ns: int) -> TopicHistory | None:
+        """The report of that."""
+        self._move(now_ns)
+        return self._schedule.rate_changed(moved, now_ns)
+
+    def share_changed(self, now_ns: int) -> None:
+        """Whoever moved it goes by what comes."""
+        self._move(now_ns)
+
+    def _move(self, now_ns: int) -> None:
+        """It is not steady now."""
+        if (resting := self._schedule.resting([_TOPIC])) is not None:
+            self._schedule.move(self._histories(now_ns, resting), resting.topics)
+            self._schedule.take_watch_change()
+            self._drift = None
+        self._schedule.disturb(_TOPIC)
+
+    def _histories(self, now_ns: int, poll: Poll) -> EngineHistories:
+        """The answer of the engine. Of delays only whether there were any."""
+        until = now_ns // BIN_NS
+        bins = list(self._kept)[-(until - poll.since) :] if poll.since < until else []
+        told = EngineBins(
+            topic=_TOPIC,
+            version=_VERSION,
+            first=until - len(bins),
+            arrivals=[one.arrivals for one, _ in bins],
+            waiting=[one.waiting for one, _ in bins],
+            unfinished=[one.work for one, _ in bins],
+            delay_ns=[int(waits) for _, waits in bins],
+            supply=[],
+        )
+        nothing = not any(one.demand or one.work for one, _ in bins)
+        return EngineHistories(until=until, bin_ns=BIN_NS, wall_offset_ns=0, topics=[] if nothing else [told])

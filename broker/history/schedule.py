@@ -1,383 +1,308 @@
 """Decides which bins of which topics a broker reports, and when. Pure.
 
-A topic reports once a second. If its rate of arrivals changes it reports at once, and then four times a second for
-three seconds; so it does while messages wait for tokens, and for a second afterwards. A topic without messages is left
-out once the end of its traffic was reported. A report that was lost is replaced by one of the present state
-(``reports_lost``).
+A topic *moves* for twelve seconds after the engine told something of it: its rate has changed or drifts, or messages
+wait. So it does where its share has changed, for whoever moved the share goes by what comes there. Moving topics are
+polled ten times a second and report once a second, also that nothing comes. They report at once when the rate changes,
+and then four times a second for three seconds; so they do while messages wait, and for a second afterwards.
 
-A topic that may report seldom says once that its traffic is steady, and then only renews this (``steadiness``). If few
-messages arrive, it is not polled meanwhile: the engine watches it (``polling``) and tells of changes, drift and waiting
-messages. If many arrive, the bins tell drift (``drift``) and waiting messages. Where messages wait another split may be
-better: such traffic is not steady. Nor is it where a share has changed: whoever moved it goes by what comes there.
+Then a topic says that its traffic is steady, and the engine watches it. Nothing is polled or reported until the engine
+tells something, but that all steady topics still are, every five minutes: the distributor drops what was not confirmed.
+A report that was lost is replaced by one of the present state (``reports_lost``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Sequence
+
+import msgspec
 
 from broker.events import RateChanged
 from broker.history.bins import Columns, EngineBins, EngineHistories
-from broker.history.drift import Drift
-from broker.history.phase import TRANSITIONS, Event, Phase
-from broker.history.polling import CATCH_UP_BINS, PERIOD_NS, RARE_BINS, Pace, Poll, Polling
-from broker.history.steadiness import Steadiness, next_turn_ns
 from srtm.control import RateChange, TopicHistory
 
+POLL_NS = 100_000_000  # between polls of moving topics; also the length of a bin
 _PERIOD_NS = 1_000_000_000  # between reports
-_CHANGE_PERIOD_NS = 250_000_000  # between reports after a change
-_RENEWAL_RETRY_NS = 5_000_000_000  # after renewals were lost
-_STEADY_BINS = 10  # in a report of steady traffic; ``RARE_BINS`` if messages are rare
-# Messages in those bins. With as many, the topic is polled often: the engine notices an end of traffic only when it is
-# polled. With fewer, it takes longer anyway to tell an end from chance.
-_FREQUENT_MESSAGES = 20
-_CHANGE_BINS = 30  # after a change, reported at the shorter period
-_ENGINE_BINS = 128  # kept by the engine: a longer gap means that the broker stood still
+_QUICK_PERIOD_NS = 250_000_000  # after a change, or where messages wait
+_QUICK_BINS = 30  # after a change
 _LATE_BINS = 10  # after one in which messages waited, likewise (bench figures split-study)
+_MOVING_BINS = 120  # no estimate of the adaptor rests on more
+_WHOLE_BINS = 100  # told of a topic that was not polled; the engine keeps 128
+_RENEWAL_NS = 300_000_000_000
+_RENEWAL_RETRY_NS = 5_000_000_000  # after renewals were lost
+
+
+class Poll(msgspec.Struct, frozen=True):
+    """A request for the bins of ``topics`` from number ``since`` on; 0: all bins that are kept."""
+
+    topics: Sequence[str]
+    since: int
+
+
+class WatchChange(msgspec.Struct, frozen=True):
+    """Topics that the engine is to watch from now on, and topics that it is not to watch any more."""
+
+    added: list[str]
+    removed: list[str]
 
 
 class _TopicSchedule:
-    """One topic: its bins since the latest report, and what the distributor knows of it."""
+    """One topic, and its bins since the latest report."""
 
-    def __init__(self, known_until: int, steadiness: Steadiness | None) -> None:
-        self.phase = Phase.ACTIVE
-        self.version = 0  # of the share in force
-        self.known_until = known_until  # number of the first bin that was not added; 0: it was never polled
-        self.is_frequent = False  # while it is steady: many messages arrive
-        self._steadiness = steadiness  # None: it reports every second
+    def __init__(self, until: int, *, may_be_seldom: bool) -> None:
+        self.may_be_seldom = may_be_seldom  # it need not report steady traffic
+        self.is_steady = False  # as told last
+        self._version = 0  # of the share in force
+        self._known_until = until  # number of the first bin that was not added
+        self._moving_until = -math.inf  # number of a bin, as is the next; it was not polled yet
+        self._quick_until = 0
         self._bins = Columns()
-        self._drift = Drift()
-        self._change_until = 0  # number of a bin
-        self._reported_ns = 0
+        self._reported_ns = -_PERIOD_NS
 
-    def add(self, bins: EngineBins) -> None:
-        if bins.first != self.known_until:  # the engine does not have the bins between
-            self._bins.clear()
-        self._bins.add(bins)
-        self.version = bins.version
-        self.known_until = bins.first + len(bins.arrivals)
-        for at, waiting in enumerate(bins.waiting):
-            if waiting or bins.delay_ns[at]:
-                self._change_until = max(self._change_until, bins.first + at + _LATE_BINS)
-                self.disturb(bins.first + at)
+    def disturb(self, bin_number: int | None = None) -> None:
+        """Traffic is not steady in this bin; None: in the one that is open."""
+        number = self._known_until if bin_number is None else bin_number
+        self._moving_until = max(self._moving_until, number + _MOVING_BINS) if self.may_be_seldom else math.inf
+        self.is_steady = False
 
-    def add_empty(self, until: int) -> None:
-        """Add bins without messages for the missing ones before ``until``."""
-        bins = until - self.known_until
-        if bins <= 0:
-            return
-        if bins > _ENGINE_BINS:
+    def add(self, bins: EngineBins | None, until: int) -> None:
+        """Add the bins up to number ``until``. None: nothing came, nor waited."""
+        if bins is not None and bins.arrivals:
+            bins = bins.from_bin(self._known_until)
+            self._add_empty(bins.first)
+            self._add(bins)
+        self._add_empty(until)
+        if self._moving_until < 0:
+            self.disturb()
+
+    def add_whole(self, bins: EngineBins | None, until: int) -> None:
+        """The same after a time in which it was not polled."""
+        self._bins.clear()
+        self._known_until = max(until - _WHOLE_BINS, 0)
+        self.add(bins, until)
+
+    def _add_empty(self, until: int) -> None:
+        missing = until - self._known_until
+        if missing > _WHOLE_BINS:  # the broker stood still
             self._bins.clear()
-            self.known_until = until
-            return
-        zeros = [0] * bins
-        self.add(
-            EngineBins(
-                topic="",
-                version=self.version,
-                first=self.known_until,
-                arrivals=zeros,
-                waiting=zeros,
-                unfinished=[0.0] * bins,
-                delay_ns=zeros,
-                supply=[],
+            self._known_until = until
+        elif missing > 0:
+            zeros = [0] * missing
+            nothing = [0.0] * missing
+            self._add(
+                EngineBins(
+                    topic="",
+                    version=self._version,
+                    first=self._known_until,
+                    arrivals=zeros,
+                    waiting=zeros,
+                    unfinished=nothing,
+                    delay_ns=zeros,
+                    supply=[],
+                )
             )
-        )
 
-    def add_pause(self, first: int) -> None:
-        """Messages arrive again in bin ``first``. The length of the pause tells how rare they are."""
-        if self.is_steady(first):
-            self.known_until = max(self.known_until, first - RARE_BINS)
-            self.add_empty(first)
+    def _add(self, bins: EngineBins) -> None:
+        self._bins.add(bins)
+        self._version = bins.version
+        self._known_until = bins.first + len(bins.arrivals)
+        for at, (waiting, delay_ns) in enumerate(zip(bins.waiting, bins.delay_ns, strict=True), bins.first):
+            if waiting or delay_ns:
+                self._quick_until = max(self._quick_until, at + _LATE_BINS)
+                self.disturb(at)
 
-    def expect(self, first: int) -> None:
-        """The topic was polled from bin ``first`` on: earlier bins that are not here are lost."""
-        if not (self._bins.arrivals and self._bins.first <= first <= self.known_until):
-            self._bins.clear()
-            self._bins.first = self.known_until = first
-
-    # Steadiness
-
-    @property
-    def may_be_seldom(self) -> bool:
-        """Whether it need not report steady traffic."""
-        return self._steadiness is not None
-
-    def use(self, steadiness: Steadiness | None) -> None:
-        """It may report seldom from now on, or (None) it may not."""
-        self._steadiness = steadiness
-        self._enter(Event.DISTURBED)
-
-    def update_steadiness(self, until: int) -> None:
-        """Judge the bins, which are complete up to ``until``."""
-        steadiness, bins = self._steadiness, self._bins
-        if steadiness is None:
-            return
-        if (at := next((at for at, count in enumerate(bins.arrivals) if count), None)) is not None:
-            steadiness.begin(bins.first + at)
-        if steadiness.is_steady(until) and len(bins.arrivals) >= _STEADY_BINS:
-            self.is_frequent = sum(bins.arrivals[-_STEADY_BINS:]) >= _FREQUENT_MESSAGES
-            bins.drop(max(len(bins.arrivals) - self._steady_bins, 0))
-            if self.phase is Phase.STEADY and self._drift.note(bins.arrivals[-_STEADY_BINS:]):
-                self.disturb(until)
-
-    def disturb(self, bin_number: int) -> None:
-        """Traffic is not steady in this bin."""
-        if self._steadiness is not None:
-            self._steadiness.disturb(bin_number)
-        self._enter(Event.DISTURBED)
-
-    def is_steady(self, until: int) -> bool:
-        return self._steadiness is not None and self._steadiness.is_steady(until)
-
-    def needs_no_report(self, until: int) -> bool:
-        """The distributor knows that traffic is steady, and nothing says otherwise."""
-        return self.phase is Phase.STEADY and self._change_until <= until
+    def change(self, version: int) -> None:
+        """The rate has changed under the share of ``version``."""
+        self._version = version
+        self._quick_until = self._known_until + _QUICK_BINS
+        self.disturb()
 
     @property
-    def _steady_bins(self) -> int:
-        return _STEADY_BINS if self.is_frequent else RARE_BINS
+    def may_rest(self) -> bool:
+        """Nothing was told of it for so long that its traffic is steady."""
+        return self._known_until >= self._moving_until
 
-    def renew(self, now_ns: int) -> bool:
-        """Whether a renewal is due; it counts as sent."""
-        steadiness = self._steadiness
-        if steadiness is None or self.phase is not Phase.STEADY or not steadiness.is_renewal_due(now_ns):
-            return False
-        steadiness.note_sent(now_ns)
-        return True
-
-    def renewal_lost(self) -> None:
-        if self._steadiness is not None and self.phase is Phase.STEADY:
-            self._steadiness.note_renewal_lost()
-
-    # Reports
-
-    def rate_changed(self, version: int, until: int) -> None:
-        """The rate changed in a bin not before ``until``, under the share of ``version``."""
-        self.version = version
-        self.known_until = max(self.known_until, until)  # it may not have been polled
-        self._bins.first = self._bins.first if self._bins.arrivals else self.known_until
-        self._change_until = until + _CHANGE_BINS
-        self.disturb(until)
-
-    def is_due(self, until: int, now_ns: int) -> bool:
-        if self.is_steady(until):
-            return len(self._bins.arrivals) >= self._steady_bins and self.phase is not Phase.STEADY
-        if not self._bins.arrivals:
-            return False
-        is_changing = until < self._change_until
-        return now_ns - self._reported_ns >= (_CHANGE_PERIOD_NS if is_changing else _PERIOD_NS)
+    def is_due(self, now_ns: int) -> bool:
+        period_ns = _QUICK_PERIOD_NS if self._known_until < self._quick_until else _PERIOD_NS
+        return bool(self._bins.arrivals) and now_ns - self._reported_ns >= period_ns
 
     def report(
         self,
         topic: str,
-        bin_ns: int,
         wall_offset_ns: int,
         now_ns: int,
         *,
         steady: bool = False,
         change: RateChange | None = None,
-    ) -> TopicHistory | None:
-        """The report of the bins, which are then removed. None: it says nothing that the distributor does not know."""
+    ) -> TopicHistory:
+        """The report of the bins, which are then removed."""
         bins = self._bins
+        first = bins.first if bins.arrivals else self._known_until
         report = TopicHistory(
             topic=topic,
-            share_version=self.version,
-            first_ns=bins.first * bin_ns + wall_offset_ns,
+            share_version=self._version,
+            first_ns=first * POLL_NS + wall_offset_ns,
             arrivals=bins.arrivals,
             waiting=bins.waiting,
             unfinished=bins.unfinished,
             delay_ns=bins.delay_ns if any(bins.delay_ns) else [],
             supply=bins.supply(),
-            bin_ns=bin_ns,
+            bin_ns=POLL_NS,
             change=change,
             steady=steady,
         )
         bins.clear()
         self._reported_ns = now_ns
-        is_empty = not (change or any(report.arrivals) or any(report.waiting) or any(report.unfinished))
-        if is_empty and (steady or self.phase is Phase.IDLE):
-            return None
-        self._enter(_sent(report, is_empty))
-        if steady and self._steadiness is not None:
-            self._steadiness.note_sent(now_ns)
-            self._drift = Drift()
+        self.is_steady = steady
         return report
-
-    def report_lost(self) -> None:
-        self._enter(Event.LOST)
-
-    def _enter(self, event: Event) -> None:
-        self.phase = TRANSITIONS[event][self.phase]
-
-
-def _sent(report: TopicHistory, is_empty: bool) -> Event:
-    if is_empty:
-        return Event.SENT_END
-    if report.steady:
-        return Event.SENT_STEADY
-    goes_on = report.change is not None or report.arrivals[-1] + report.waiting[-1] > 0
-    return Event.SENT_TRAFFIC if goes_on else Event.SENT_END
 
 
 class HistorySchedule:
-    """All topics whose histories are reported. ``polling`` says what the engine is asked for."""
+    """All topics whose histories are reported. Ask the engine for ``poll`` and give the answer to ``due_reports``, ten
+    times a second while topics ``are_moving``; then for the ``whole`` ones and ``whole_reports``."""
 
     def __init__(self) -> None:
-        self.polling = Polling()
-        self._wall_offset_ns: int | None = None
-        self._bin_ns = PERIOD_NS
         self._topics: dict[str, _TopicSchedule] = {}
-        self._renewed_ns = self._renewals_due_ns = 0  # the latest renewals, the next
-        self._judged_until = 0  # number of a bin: all active topics were judged
-        self._active: dict[str, None] = {}  # topics with something to report, in order
+        self._moving: dict[str, None] = {}  # in order
+        self._whole: dict[str, None] = {}  # steady topics to be told from what the engine keeps
+        self._watched: set[str] = set()  # as the engine was told last
+        self._watch_changed = False
+        self._until = 0  # the bin that was open at the latest poll
+        self._wall_offset_ns: int | None = None
+        self._renewals_due_ns = -1  # not set
 
     @property
     def names(self) -> list[str]:
         return list(self._topics)
 
+    @property
+    def are_moving(self) -> bool:
+        """Whether any topic has to be polled."""
+        return bool(self._moving or self._whole)
+
     def follow(self, topics: Collection[str], seldom: Collection[str] = ()) -> None:
         """Report ``topics`` from now on, and no others. Those in ``seldom`` need not report steady traffic."""
         for gone in self._topics.keys() - set(topics):
-            del self._topics[gone]
-            self._active.pop(gone, None)
-            self.polling.remove(gone)
+            for known in (self._topics, self._moving, self._whole):
+                known.pop(gone, None)
+        self._watch_changed = True
         seldom_names = set(seldom)
         for name in topics:
             topic, may_be_seldom = self._topics.get(name), name in seldom_names
-            if topic is not None and topic.may_be_seldom == may_be_seldom:
-                continue
-            steadiness = Steadiness(name) if may_be_seldom else None
-            if topic is None:
-                self._topics[name] = _TopicSchedule(self.polling.until, steadiness)
-            else:
-                topic.use(steadiness)
-                if self.polling.is_watched(name):
-                    topic.known_until = 0  # it was not polled
-            self._active[name] = None
-            self._place(name)
+            if topic is None or topic.may_be_seldom != may_be_seldom:
+                self._topics[name] = _TopicSchedule(self._until, may_be_seldom=may_be_seldom)
+                self._moving[name] = None
+                self._whole.pop(name, None)
 
-    def due_reports(self, histories: EngineHistories, now_ns: int, poll: Poll | None = None) -> list[TopicHistory]:
-        """Take the answer to ``poll`` (None: to one for all topics) and return the reports that are due at ``now_ns``,
-        of any clock that does not go back."""
-        poll = poll or Poll(self.names, self.polling.until)
-        offset_ns = self.add(histories, poll)
-        if poll.since > histories.until:
-            return []
+    def take_watch_change(self) -> WatchChange | None:
+        """The change since the last call; None: there is none."""
+        if not self._watch_changed:
+            return None
+        self._watch_changed = False
+        before, self._watched = self._watched, self._topics.keys() - self._moving.keys()
+        return WatchChange(sorted(self._watched - before), sorted(before - self._watched))
+
+    # What is due
+
+    def poll(self) -> Poll:
+        """Of the moving topics."""
+        return Poll(list(self._moving), self._until)
+
+    def due_reports(self, histories: EngineHistories, now_ns: int) -> list[TopicHistory]:
+        """Take the answer to ``poll`` and return the reports that are due at ``now_ns``, of any clock that does not go
+        back."""
+        offset_ns = self._steady_offset(histories)
+        found = {bins.topic: bins for bins in histories.topics}
+        self._until = histories.until
         reports = []
-        judges_all = histories.until >= self._judged_until + CATCH_UP_BINS
-        if judges_all:
-            self._judged_until = histories.until
-        for name in [name for name in poll.topics if name in self._active]:
+        for name in list(self._moving):
             topic = self._topics[name]
-            if topic.needs_no_report(histories.until) and topic.is_frequent and not judges_all:
-                continue
-            topic.add_empty(histories.until)  # nothing where the answer has bins
-            topic.update_steadiness(histories.until)
-            if topic.is_due(histories.until, now_ns):
-                steady = topic.is_steady(histories.until)
-                report = topic.report(name, histories.bin_ns, offset_ns, now_ns, steady=steady)
-                if report is None:
-                    del self._active[name]
-                else:
-                    reports.append(report)
-            self._place(name)
+            topic.add(found.get(name), histories.until)
+            if topic.may_rest:
+                del self._moving[name]
+                self._whole[name] = None
+                self._watch_changed = True
+            elif topic.is_due(now_ns):
+                reports.append(topic.report(name, offset_ns, now_ns))
         return reports
 
-    def add(self, histories: EngineHistories, poll: Poll) -> int:
-        """Take the answer to ``poll`` without reporting. Returns the offset of the wall clock, ns."""
-        self.polling.until, self._bin_ns = histories.until, histories.bin_ns
+    def whole(self) -> Poll | None:
+        """Of steady topics that have to be told from what the engine keeps; None: of none."""
+        return Poll(list(self._whole), 0) if self._whole else None
+
+    def whole_reports(self, histories: EngineHistories, now_ns: int) -> list[TopicHistory]:
+        """Take the answer to ``whole`` and return the reports that those topics are steady."""
+        names, self._whole = self._whole, {}
+        self._add_whole(histories, names)
         offset_ns = self._steady_offset(histories)
-        if poll.since > histories.until:
-            return offset_ns
-        for name in poll.topics:
-            if self.polling.is_watched(name):
-                self._topics[name].expect(poll.since)
-        for bins in histories.topics:
-            self._add(bins)
-        for topic in self._topics.values() if not poll.since else ():
-            topic.known_until = topic.known_until or histories.until
-        return offset_ns
+        return [self._topics[name].report(name, offset_ns, now_ns, steady=True) for name in names]
+
+    def renewals(self, now_ns: int) -> list[str]:
+        """Topics that are to be named as still steady at ``now_ns``, of the clock of ``due_reports``."""
+        if self._renewals_due_ns < 0:
+            self._renewals_due_ns = now_ns + _RENEWAL_NS
+        if now_ns < self._renewals_due_ns:
+            return []
+        self._renewals_due_ns = now_ns + _RENEWAL_NS
+        return [name for name, topic in self._topics.items() if topic.is_steady]
+
+    # What the engine tells
+
+    def resting(self, topics: Collection[str]) -> Poll | None:
+        """What to ask the engine for before those of ``topics`` are moved that rest; None: nothing."""
+        names = [name for name in dict.fromkeys(topics) if name in self._topics and name not in self._moving]
+        return Poll(names, 0) if names else None
+
+    def move(self, histories: EngineHistories, topics: Sequence[str]) -> None:
+        """``topics`` are not steady any more: take the answer to ``resting``."""
+        self._steady_offset(histories)
+        self._add_whole(histories, topics)
+        for name in topics:
+            self._whole.pop(name, None)
+            self._moving[name] = None
+            self._watch_changed = True
+            self.disturb(name)
+
+    def disturb(self, name: str) -> None:
+        """Traffic of a topic is not steady now. ``move`` it before."""
+        if (topic := self._topics.get(name)) is not None:
+            topic.disturb()
 
     def rate_changed(self, event: RateChanged, now_ns: int) -> TopicHistory | None:
-        """The report of a change, to be sent at once; None: the topic is not followed. Answer ``polling.catch_up`` of
-        the topic before."""
+        """The report of a change, to be sent at once; None: the topic is not followed. ``move`` it before."""
         topic = self._topics.get(event.topic)
         if topic is None or self._wall_offset_ns is None:
             return None
-        if event.topic in self._active:
-            topic.add_empty(self.polling.until)  # it is not judged at every poll while it is steady
-        self._active[event.topic] = None
-        topic.rate_changed(event.version, self.polling.until)
-        self._place(event.topic)
+        topic.change(event.version)
         change = RateChange(
             since_ns=event.since_ns + self._wall_offset_ns,
             span_ns=event.span_ns,
             arrivals=event.arrivals,
             waiting=event.waiting,
         )
-        return topic.report(event.topic, self._bin_ns, self._wall_offset_ns, now_ns, change=change)
+        return topic.report(event.topic, self._wall_offset_ns, now_ns, change=change)
 
-    def unsteady(self, name: str) -> None:
-        """The engine tells that a watched topic drifts, or that messages wait; or its share has changed. Answer
-        ``polling.catch_up`` of the topic before."""
-        topic = self._topics.get(name)
-        if topic is None or not topic.may_be_seldom:
-            return
-        self._active[name] = None
-        topic.disturb(self.polling.until)
-        self._place(name)
-
-    def renewals(self, now_ns: int) -> list[str]:
-        """Topics to be renewed at ``now_ns``, of the clock of ``due_reports``."""
-        if now_ns < self._renewals_due_ns:
-            return []
-        self._renewed_ns, self._renewals_due_ns = now_ns, next_turn_ns(now_ns)
-        return [name for name, topic in self._topics.items() if topic.renew(now_ns)]
-
-    def renewals_lost(self, topics: Collection[str]) -> None:
-        """The renewals of ``topics`` were not taken: they are due again."""
-        if topics:
-            self._renewals_due_ns = min(self._renewals_due_ns, self._renewed_ns + _RENEWAL_RETRY_NS)
-        for name in topics:
-            if (topic := self._topics.get(name)) is not None:
-                topic.renewal_lost()
+    # What was not taken
 
     def reports_lost(self, topics: Collection[str]) -> None:
         """The latest reports of ``topics`` were not taken, or are forgotten there: report their present state."""
         for name in topics:
-            if (topic := self._topics.get(name)) is not None:
-                topic.report_lost()
-                self._active[name] = None  # its pace follows with the next answer, which has no gap
-        self.polling.poll_watched()
+            if (topic := self._topics.get(name)) is not None and topic.is_steady:
+                self._whole[name] = None
 
-    def _add(self, bins: EngineBins) -> None:
-        topic = self._topics.get(bins.topic)
-        if topic is None:
-            return
-        if bins.topic not in self._active:
-            self._active[bins.topic] = None
-            topic.add_pause(bins.first)
-        elif topic.known_until:
-            topic.add_empty(bins.first)
-            bins = bins.from_bin(topic.known_until)
-        if bins.arrivals:
-            topic.add(bins)
+    def renewals_lost(self, now_ns: int) -> None:
+        """The latest renewals were not taken: they are due again."""
+        self._renewals_due_ns = min(self._renewals_due_ns, now_ns + _RENEWAL_RETRY_NS)
 
-    def _place(self, name: str) -> None:
-        topic = self._topics[name]
-        if not topic.may_be_seldom:
-            pace = Pace.OFTEN
-        elif name not in self._active:
-            pace = Pace.SELDOM
-        else:
-            is_quiet = topic.needs_no_report(self.polling.until) and not topic.is_frequent
-            pace = Pace.WATCHED if is_quiet else Pace.OFTEN
-        self.polling.place(name, pace)
+    def _add_whole(self, histories: EngineHistories, names: Collection[str]) -> None:
+        found = {bins.topic: bins for bins in histories.topics}
+        for name in names:
+            self._topics[name].add_whole(found.get(name), histories.until)
 
     def _steady_offset(self, histories: EngineHistories) -> int:
         """The offset of the wall clock, the same until that clock is set: so the bins of two reports follow one another
         to the nanosecond."""
         told_ns, known_ns = histories.wall_offset_ns, self._wall_offset_ns
-        if known_ns is None or abs(told_ns - known_ns) > histories.bin_ns // 2:
+        if known_ns is None or abs(told_ns - known_ns) > POLL_NS // 2:
             self._wall_offset_ns = known_ns = told_ns
         return known_ns

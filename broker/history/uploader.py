@@ -19,8 +19,7 @@ import trio
 
 from broker.events import RateChanged, Unsteady
 from broker.history.bins import EngineHistories
-from broker.history.polling import Poll
-from broker.history.schedule import HistorySchedule
+from broker.history.schedule import POLL_NS, HistorySchedule, Poll
 from broker.runtime.wakeup import Wakeup
 from srtm.concurrency.background import background_nursery
 from srtm.control import HistoryReport, TopicHistory
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from srtm._native import Engine
 
 _ANSWER_TIMEOUT_S = 1.0
+_REST_S = 5.0  # between looks for renewals, while nothing is polled
 _DECODER = msgspec.json.Decoder(EngineHistories)
 
 
@@ -53,9 +53,8 @@ class HistoryUploader:
         self._distributors = distributors
         self._log = log
         self._schedule = HistorySchedule()
-        self._has_topics = trio.Event()
         self._changes: list[RateChanged] = []  # not reported yet
-        self._unsteady: list[str] = []  # topics to be polled
+        self._unsteady: list[str] = []  # topics that are not steady any more
         self._shares: dict[str, int] = {}  # {topic: version of its share}
         self._has_news = Wakeup()  # something may have to be polled before the next polls are due
         self._due: list[TopicHistory] = []  # of the last second at most, unless the report before was refused
@@ -68,10 +67,6 @@ class HistoryUploader:
         self._schedule.follow(topics, seldom)
         self._update_watch()
         self._has_news.set()
-        if topics:
-            self._has_topics.set()
-        elif self._has_topics.is_set():
-            self._has_topics = trio.Event()
 
     def note_rate_change(self, event: RateChanged) -> None:
         """The rate of a topic has changed: report it at once."""
@@ -79,7 +74,7 @@ class HistoryUploader:
         self._has_news.set()
 
     def note_unsteady(self, event: Unsteady) -> None:
-        """A watched topic is not steady any more: poll it."""
+        """A topic is not steady any more: poll it."""
         self._unsteady.append(event.topic)
         self._has_news.set()
 
@@ -106,14 +101,17 @@ class HistoryUploader:
 
     async def _poll_engine(self) -> None:
         while True:
-            await self._has_topics.wait()
             began_s = trio.current_time()
             self._add_due(self._polled_reports())
             self._add_renewals()
-            while trio.current_time() < (next_s := began_s + self._schedule.polling.period_ns / 1e9):
+            while trio.current_time() < (next_s := began_s + self._period_s):
                 with trio.move_on_at(next_s):
                     await self._has_news.wait()
                 self._add_due(self._change_reports())
+
+    @property
+    def _period_s(self) -> float:
+        return POLL_NS / 1e9 if self._schedule.are_moving else _REST_S
 
     def _add_due(self, due: list[TopicHistory]) -> None:
         if due:
@@ -133,8 +131,8 @@ class HistoryUploader:
             due, self._due = self._due, []
             renewals, self._renewals = self._renewals, []
             outcome = await self._send(due, renewals)
-            if outcome is not _Outcome.TAKEN:
-                self._schedule.renewals_lost(renewals)
+            if renewals and outcome is not _Outcome.TAKEN:
+                self._schedule.renewals_lost(_now_ns())
             if outcome is _Outcome.UNKNOWN and unanswered is None:
                 unanswered = [report for report in due if report.steady]
                 self._reports_lost([report.topic for report in due if not report.steady])
@@ -151,23 +149,26 @@ class HistoryUploader:
     def _polled_reports(self) -> list[TopicHistory]:
         now_ns = _now_ns()
         due = []
-        for poll in self._schedule.polling.polls(now_ns):
-            due += self._schedule.due_reports(self._ask(poll), now_ns, poll)
+        if (poll := self._schedule.poll()).topics:
+            due += self._schedule.due_reports(self._ask(poll), now_ns)
         self._update_watch()
+        if (whole := self._schedule.whole()) is not None:
+            due += self._schedule.whole_reports(self._ask(whole), now_ns)
         return due
 
     def _update_watch(self) -> None:
-        if (change := self._schedule.polling.take_watch_change()) is not None:
+        if (change := self._schedule.take_watch_change()) is not None:
             self._engine.watch(change.added, change.removed)
 
     def _change_reports(self) -> list[TopicHistory]:
         changes, self._changes = self._changes, []
         unsteady, self._unsteady = self._unsteady, []
-        for poll in self._schedule.polling.catch_up([*(change.topic for change in changes), *unsteady]):
-            self._schedule.add(self._ask(poll), poll)
+        resting = self._schedule.resting([*(change.topic for change in changes), *unsteady])
+        if resting is not None:
+            self._schedule.move(self._ask(resting), resting.topics)
+            self._update_watch()
         for topic in unsteady:
-            self._schedule.unsteady(topic)
-        self._update_watch()
+            self._schedule.disturb(topic)
         now_ns = _now_ns()
         return [report for change in changes if (report := self._schedule.rate_changed(change, now_ns)) is not None]
 

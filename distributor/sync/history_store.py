@@ -29,7 +29,7 @@ from srtm.control import BrokerHistory, HistoryAnswer, HistoryReport, Share, Top
 from srtm.errors import Conflict, NotLeader
 
 _RETENTION_S = 10.0
-_STEADY_RETENTION_S = 330.0  # brokers renew steady reports every 300 s (``broker.history.steadiness``)
+_STEADY_RETENTION_S = 330.0  # brokers renew steady reports every 300 s (``broker.history.schedule``)
 _REMOVED_RETENTION_S = 600.0  # of removed names, for an adaptor that could not ask for a while
 _CLEAN_PERIOD_S = 60.0
 _LAST_BINS = 10  # that the figures for people cover

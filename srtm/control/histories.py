@@ -20,8 +20,8 @@ class RateChange(Control, frozen=True):
 class TopicHistory(Control, frozen=True, omit_defaults=True):
     """One topic on one broker, in consecutive bins. Made by ``broker.history.schedule``.
 
-    All columns but ``supply`` have the same length; bins without messages count. Between two reports, times may be left
-    out in which no message arrived or waited. Demand is arrivals plus waiting messages.
+    All columns but ``supply`` have the same length; bins without messages count. Between two reports only what was lost
+    is left out, and the time after a report of steady traffic. Demand is arrivals plus waiting messages.
     """
 
     topic: str
@@ -50,8 +50,9 @@ class HistoryReport(Control, frozen=True):
     """The histories that a broker has to report. Made by ``broker.history.uploader``, read by
     ``distributor.sync.history_store`` (``POST /v1/brokers/NAME/history``).
 
-    Sent about once a second; at once when a rate has changed, then four times a second for some seconds; once when a
-    topic that may be seldom has become steady. A lost report is not repeated: the next one has the present state.
+    Sent about once a second, also where nothing comes; at once when a rate has changed, then four times a second for
+    some seconds; once when a topic that may be seldom has become steady. A lost report is not repeated: the next one
+    has the present state.
     """
 
     incarnation: str

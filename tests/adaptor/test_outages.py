@@ -1,38 +1,13 @@
-"""What the adaptor makes of times in which it heard nothing, of brokers that go, and of clocks that are set back."""
+"""What the adaptor makes of brokers that go, of times of which it heard nothing, and of clocks that are set back."""
 
 from __future__ import annotations
 
 import re
 
-import pytest
-
 from adaptor.topics import TopicStates
-from tests.adaptor.test_topics import SHARES, after, counts, history, told
+from tests.adaptor.test_topics import SHARES, counts, history, told
 
 BEFORE = ("b1", history(0, counts(500, 50, 1))), ("b2", history(0, [*counts(500, 49, 2), 0]))
-
-
-@pytest.mark.parametrize("is_lost", [False, True])
-def test_silence_while_the_distributor_was_away_is_no_end_of_traffic(is_lost: bool) -> None:
-    book = TopicStates()
-    book.take(told(*BEFORE), 5.0)
-    if is_lost:
-        for at_s in (5.1, 8.0, 12.0):
-            book.disconnected(at_s)
-    found = book.take(told(("b1", history(50, counts(500, 140, 3), waiting=[500] * 140))), 19.1)
-    assert (re.search("b2 4,[89]", found[0].reason) is not None) == is_lost
-
-
-def test_who_stays_silent_once_the_distributor_is_back_has_no_traffic_after_a_while() -> None:
-    book, shares, got = TopicStates(), dict(SHARES), []
-    book.take(told(("b1", history(0, counts(500, 100, 1))), ("b2", history(0, [*counts(500, 99, 2), 0]))), 10.0)
-    book.disconnected(13.0)
-    for second in range(25):
-        news = ("b1", history(130 + 10 * second, counts(500, 10, 3), waiting=[50] * 10))
-        found = book.take(told(news, shares=shares), 14.0 + second)
-        shares = after(found) if found else shares
-        got.append(shares["b2"][0])
-    assert min(got[:9]) > 4_500 > got[-1]
 
 
 def test_a_broker_that_has_no_part_any_more_is_forgotten() -> None:

@@ -90,57 +90,27 @@ def test_a_share_that_its_broker_can_process_no_more_shrinks_though_traffic_is_a
     assert book.take(told(mode=mode, shares=after(found), capacity=5_400.0), 14.5) == []
 
 
-def test_what_was_told_before_counts_once_and_what_was_left_out_was_idle() -> None:
+def test_what_was_told_before_counts_once_and_what_was_lost_does_not_count() -> None:
     book = TopicStates()
-    first, idle = history(0, [100] * 30), history(0, [100] * 29 + [0])
-    book.take(told(("b1", first), ("b2", idle), mode="proportional"), 3.0)
+    first, ending = history(0, [100] * 30), history(0, [100] * 10 + [0] * 20)
+    book.take(told(("b1", first), ("b2", ending), mode="proportional"), 3.0)
     book.take(told(("b1", first), ("b2", history(60, [100] * 30)), mode="proportional"), 9.0)
     found = book.take(told(("b1", history(30, [100] * 60)), ("b2", history(90, [100])), mode="proportional"), 10.0)
     rate = after(found)["b1"][0]
-    assert round(rate / 11_000, 2) == 0.6  # b1 100 in each bin, b2 in 60 of 90
+    assert round(rate / 11_000, 2) == 0.6  # b1 100 in each bin, b2 in 41 of 61
 
 
-def test_a_broker_that_falls_silent_after_an_idle_bin_has_no_traffic() -> None:
-    book, shares = TopicStates(), dict(SHARES)
-    both = [("b1", history(0, counts(500, 50, 1))), ("b2", history(0, [*counts(500, 49, 2), 0]))]
-    book.take(told(*both), 5.0)
-    for second in range(20):
-        waits = history(50 + 10 * second, counts(500, 10, 3), waiting=[50] * 10)
-        found = book.take(told(("b1", waits), shares=shares), 6.0 + second)
-        shares = after(found) if found else shares
-    assert shares["b1"][0] == 9_500.0  # all that it can process
-
-
-def test_traffic_that_left_a_broker_takes_its_tokens_along_within_two_seconds_of_its_end() -> None:
+def test_traffic_that_left_a_broker_takes_its_tokens_along_once_that_is_told() -> None:
     book = TopicStates()
-    both = [("b1", history(0, counts(100, 50, 1))), ("b2", history(0, [*counts(400, 49, 2), 0]))]
+    both = [("b1", history(0, counts(100, 50, 1))), ("b2", history(0, counts(400, 50, 2)))]
     book.take(told(*both), 5.0)
-    (found,) = book.take(told(("b1", history(50, counts(500, 18, 3), waiting=[900] * 18))), 6.8)
-    assert found.reason.endswith("b2 0")
+    ended = history(50, [0] * 10)
+    (found,) = book.take(told(("b1", history(50, counts(500, 10, 3), waiting=[900] * 10)), ("b2", ended)), 6.0)
     assert found.shares["b1"].rate == 9_500.0
 
 
-def test_a_short_silence_where_groups_fire_together_is_not_the_end_of_their_traffic() -> None:
-    def rate_of_b2(dispersion: float) -> str:
-        traits = TopicTraits(brokers={"b2": BrokerTraits(dispersion=dispersion, rate=24.0)})
-
-        def groups(answer: HistoryAnswer) -> HistoryAnswer:
-            topics = [msgspec.structs.replace(answer.topics[0], traits=traits)]
-            return msgspec.structs.replace(answer, topics=topics)
-
-        book = TopicStates()
-        clumps = history(0, [60, *[0] * 23, 60, *[0] * 25])
-        book.take(groups(told(("b1", history(0, counts(100, 50, 1))), ("b2", clumps))), 5.0)
-        waits = history(50, counts(500, 18, 3), waiting=[900] * 18)
-        (found,) = book.take(groups(told(("b1", waits))), 6.8)
-        return found.reason.rsplit(" ", 1)[-1]
-
-    assert rate_of_b2(1.0) == "0"
-    assert rate_of_b2(60.0) == "24"
-
-
 @pytest.mark.parametrize("steady", [False, True])
-def test_a_broker_that_falls_silent_after_it_said_that_its_traffic_is_steady_keeps_its_share(steady: bool) -> None:
+def test_silence_is_no_end_of_traffic_whether_it_was_said_to_be_steady_or_reports_are_lost(steady: bool) -> None:
     book, shares = TopicStates(), dict(SHARES)
     last = history(0, [*counts(500, 99, 2), 0], steady=steady)
     book.take(told(("b1", history(0, counts(500, 100, 1))), ("b2", last)), 10.0)
@@ -148,7 +118,7 @@ def test_a_broker_that_falls_silent_after_it_said_that_its_traffic_is_steady_kee
         waits = history(100 + 10 * second, counts(500, 10, 3), waiting=[50] * 10)
         found = book.take(told(("b1", waits), shares=shares), 11.0 + second)
         shares = after(found) if found else shares
-    assert (shares["b2"][0] > 4_500) == steady
+    assert shares["b2"][0] > 4_500
 
 
 def test_a_night_without_traffic_is_no_traffic_however_long_the_window_is() -> None:

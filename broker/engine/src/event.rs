@@ -37,7 +37,7 @@ pub enum Event {
         arrivals: u64,
         waiting: usize,
     },
-    /// A topic that is watched does not rest: its rate has drifted since, or messages have waited for some bins.
+    /// A topic that was watched is not steady: its rate has drifted since, or messages wait. It is not watched any more.
     Unsteady {
         topic: String,
     },

@@ -26,7 +26,7 @@ mod _native {
     #[pymodule_export]
     use super::bucket::Bucket;
     #[pymodule_export]
-    use super::change::ChangeDetector;
+    use super::change::{ChangeDetector, DriftDetector};
     #[pymodule_export]
     use super::engine::Engine;
     #[pymodule_export]

@@ -47,6 +47,19 @@ def test_traffic_that_changes_is_reported_more_often_and_moves_the_shares() -> N
     assert moved.messages >= moved.reports + len(moved.proposed) + 2 * moved.told > moved.reports
 
 
+def test_the_end_of_traffic_is_told_and_takes_the_tokens_along() -> None:
+    moved = run("fitted", [regular(500, 0, 10), np.concatenate([regular(200, 0, 10), regular(2_100, 10, 20)])], 20)
+    assert moved.brokers[1].share[0] > 2_100 * MICRO
+
+
+@pytest.mark.slow
+def test_little_traffic_that_stays_as_it_is_keeps_its_share() -> None:
+    dice = np.random.default_rng(1)
+    little = np.sort(dice.integers(0, 40 * SECOND_NS, 12 * 40))
+    found = run("fitted", [little, regular(500, 0, 40)], 40)
+    assert found.proposed == []
+
+
 def test_under_static_nobody_says_anything() -> None:
     still = run("static", [regular(500, 0, 3), regular(1_600, 0, 3)], 3)
     assert still.messages == 0

@@ -1,5 +1,7 @@
 """Which bins of which topics are due, and when that is at once."""
 
+from __future__ import annotations
+
 from itertools import pairwise
 
 import msgspec
@@ -9,63 +11,107 @@ from hypothesis import strategies as st
 
 from broker.events import RateChanged
 from broker.history.bins import EngineBins, EngineHistories
-from broker.history.schedule import HistorySchedule
+from broker.history.schedule import HistorySchedule, Poll
 from srtm.control import RateChange, TopicHistory
 
 BIN_NS = 100_000_000
 WALL_NS = 1_790_000_000_000_000_000
 FIRST = 1_000  # number of the first bin
+STEADY_BINS = 120  # without news
 
 
 class Engine:
     """A step is a bin: what came in it, what waited when it began. The clock is the engine's."""
 
-    def __init__(self, *topics):
+    def __init__(self, *topics, seldom=()):
         self.schedule = HistorySchedule()
-        self.schedule.follow(topics)
         self.until = FIRST
         self.offset_ns = WALL_NS
         self.delay_ns, self.rate = 0, 100.0
+        self.kept = {}  # {topic: {bin: (arrivals, waiting, delay, rate)}}
+        self.watched = set()
+        self.asked = []
         self.said = []  # (bins since the first, report)
+        self.follow(topics, seldom)
+
+    def follow(self, topics, seldom=()):
+        self.schedule.follow(topics, seldom)
+        self._watch()
 
     def step(self, bins=1, **came):
         """``came``: {topic: messages, or (messages, waiting)}; the others got nothing."""
-        since, self.until = self.until, self.until + bins
-        counts = {topic: one if isinstance(one, tuple) else (one, 0) for topic, one in came.items()}
-        topics = [
-            EngineBins(
-                topic=topic,
-                version=7,
-                first=since,
-                arrivals=[count] * bins,
-                waiting=[waiting] * bins,
-                unfinished=[0.5 + waiting] * bins,
-                delay_ns=[self.delay_ns] * bins,
-                supply=[(since, self.rate)],
-            )
-            for topic, (count, waiting) in counts.items()
-        ]
-        told = EngineHistories(until=self.until, bin_ns=BIN_NS, wall_offset_ns=self.offset_ns, topics=topics)
-        due = self.schedule.due_reports(told, self.until * BIN_NS)
-        self.said += [(self.until - FIRST, report) for report in due]
+        for topic, one in came.items():
+            count, waiting = one if isinstance(one, tuple) else (one, 0)
+            for number in range(self.until, self.until + bins):
+                self.kept.setdefault(topic, {})[number] = (count, waiting, self.delay_ns, self.rate)
+        self.until += bins
+        now_ns = self.until * BIN_NS
+        if (poll := self.schedule.poll()).topics:
+            self._say(self.schedule.due_reports(self.answer(poll), now_ns))
+            self._watch()
+        if (whole := self.schedule.whole()) is not None:
+            self._say(self.schedule.whole_reports(self.answer(whole), now_ns))
 
     def run(self, bins, **came):
         for _ in range(bins):
             self.step(**came)
 
-    def move(self, topic="t", waiting=7):
-        """Its rate has changed: 180 messages in the 20 ms that ended with the last bin."""
+    def answer(self, poll: Poll) -> EngineHistories:
+        """As the engine answers: topics without messages are left out, bins are kept for 12.8 s."""
+        self.asked.append(poll)
+        first = max(poll.since, self.until - 128)
+        found = []
+        for topic in poll.topics:
+            kept = self.kept.get(topic, {})
+            if not any(number in kept for number in range(first, self.until)):
+                continue
+            bins = [kept.get(number, (0, 0, 0, self.rate)) for number in range(first, self.until)]
+            rates = [(number, rate) for number, (*_, rate) in enumerate(bins, first)]
+            found.append(
+                EngineBins(
+                    topic=topic,
+                    version=7,
+                    first=first,
+                    arrivals=[one[0] for one in bins],
+                    waiting=[one[1] for one in bins],
+                    unfinished=[0.5 + one[1] if one[0] or one[1] else 0.0 for one in bins],
+                    delay_ns=[one[2] for one in bins],
+                    supply=rates[:1] + [now for before, now in pairwise(rates) if now[1] != before[1]],
+                )
+            )
+        return EngineHistories(until=self.until, bin_ns=BIN_NS, wall_offset_ns=self.offset_ns, topics=found)
+
+    def rate_changes(self, topic="t", waiting=7):
+        """180 messages in the 20 ms that ended with the last bin."""
+        self.unsteady(topic)
         since_ns = self.until * BIN_NS - 20_000_000
         moved = RateChanged(
             topic=topic, version=7, since_ns=since_ns, span_ns=20_000_000, arrivals=180, waiting=waiting
         )
         report = self.schedule.rate_changed(moved, self.until * BIN_NS)
-        if report is not None:
-            self.said.append((self.until - FIRST, report))
+        self._say([report] if report is not None else [])
+
+    def unsteady(self, topic="t"):
+        if (resting := self.schedule.resting([topic])) is not None:
+            self.schedule.move(self.answer(resting), resting.topics)
+            self._watch()
+        self.schedule.disturb(topic)
+
+    def _say(self, reports):
+        self.said += [(self.until - FIRST, report) for report in reports]
+
+    def _watch(self):
+        if (change := self.schedule.take_watch_change()) is not None:
+            assert self.watched.isdisjoint(change.added)
+            assert self.watched.issuperset(change.removed)
+            self.watched = self.watched.union(change.added).difference(change.removed)
 
     @property
     def times(self):
         return [at for at, _ in self.said]
+
+
+# Topics that move
 
 
 def test_every_bin_is_reported_once_a_second_without_gaps():
@@ -73,28 +119,28 @@ def test_every_bin_is_reported_once_a_second_without_gaps():
     engine.run(40, t=500)
     assert engine.times == [1, 11, 21, 31]
     reports = [report for _, report in engine.said]
-    assert [len(report.arrivals) for report in reports] == [1, 10, 10, 10]
-    assert reports[0].first_ns == WALL_NS + FIRST * BIN_NS
+    assert [len(report.arrivals) for report in reports[1:]] == [10, 10, 10]
     assert all(now.first_ns == before.end_ns for before, now in pairwise(reports))
+    assert reports[0].end_ns == WALL_NS + (FIRST + 1) * BIN_NS
     assert (reports[1].topic, reports[1].share_version, reports[1].change) == ("t", 7, None)
     assert (reports[1].arrivals[0], reports[1].unfinished[0]) == (500, 0.5)
 
 
 def test_delay_and_the_rate_of_the_share_are_told_where_there_is_something_to_tell():
     engine = Engine("t")
-    engine.run(1, t=500)
-    engine.run(10, t=500)
+    engine.run(11, t=500)
     engine.delay_ns = 7_000
-    engine.run(5, t=500)
+    engine.run(2, t=500)
     engine.rate = 250.0
     engine.run(5, t=500)
     plain, *delayed = [report for _, report in engine.said[1:]]
     assert (plain.delay_ns, plain.supply) == ([], [(0, 100.0)])
     assert {delay_ns for report in delayed for delay_ns in report.delay_ns} == {7_000}
-    assert [report.supply for report in delayed] == [[(0, 100.0)], [(0, 100.0), (2, 250.0)], [(0, 250.0)]]
+    rates = [rate for report in delayed for _, rate in report.supply]
+    assert (rates[0], rates[-1]) == (100.0, 250.0)
 
 
-def test_a_report_of_steady_traffic_is_no_longer_than_what_it_says():
+def test_a_report_is_no_longer_than_what_it_says():
     engine = Engine("t")
     engine.run(11, t=500)
     *_, (_, report) = engine.said
@@ -108,7 +154,7 @@ def test_a_change_is_reported_at_once_with_the_bins_so_far_and_then_four_times_a
     engine = Engine("t")
     engine.run(45, t=500)
     engine.said.clear()
-    engine.move()
+    engine.rate_changes()
     engine.run(60, t=900)
     at, told = engine.said[0]
     since_ns = WALL_NS + (FIRST + 45) * BIN_NS - 20_000_000
@@ -121,25 +167,12 @@ def test_a_change_is_reported_at_once_with_the_bins_so_far_and_then_four_times_a
     assert engine.times[-1] - engine.times[-2] == 10
 
 
-def test_a_change_on_a_topic_that_slept_is_told_without_bins_and_those_that_follow_are_told_once():
-    engine = Engine("t", "u")
-    engine.run(30, u=100)
-    engine.said.clear()
-    engine.move()
-    engine.run(10, t=900, u=100)
-    reports = [report for _, report in engine.said if report.topic == "t"]
-    assert (reports[0].arrivals, reports[0].end_ns) == ([], WALL_NS + (FIRST + 30) * BIN_NS)
-    assert reports[0].share_version == 7  # though no bin said so yet
-    assert sum(sum(report.arrivals) for report in reports) == 9 * 900
-    assert all(now.first_ns == before.end_ns for before, now in pairwise(reports))
-
-
 def test_a_change_is_not_told_of_a_topic_that_nobody_follows_nor_before_the_clock_is_known():
     engine = Engine("t")
-    engine.move()
+    engine.rate_changes()
     engine.run(3, t=1)
     engine.said.clear()
-    engine.move("u")
+    engine.rate_changes("u")
     assert engine.said == []
 
 
@@ -161,54 +194,13 @@ def test_after_one_burst_that_waits_it_reports_often_for_a_second():
     assert engine.times == [44, 47, 50, 60, 70]
 
 
-def test_a_topic_to_which_nothing_was_is_left_out_and_its_quiet_bins_count_for_the_next():
-    engine = Engine("t", "u")
-    engine.run(21, u=100)
-    assert [report.topic for _, report in engine.said if any(report.arrivals)] == ["u"] * 3
-    engine.said.clear()
-    engine.run(5, t=100, u=100)
-    (first, *_) = [report for _, report in engine.said if report.topic == "t"]
-    assert first.arrivals == [100]
-
-
-def test_that_nothing_comes_is_told_once():
+def test_that_nothing_comes_is_told_each_second_too():
     engine = Engine("t")
     engine.run(41, t=500)
     engine.said.clear()
-    engine.run(100)
-    assert [(at, any(report.arrivals)) for at, report in engine.said] == [(51, False)]
-    engine.said.clear()
-    engine.run(1, t=500)
-    engine.run(15)
-    assert [sum(report.arrivals) for _, report in engine.said] == [500, 0]
-
-
-def test_a_topic_that_begins_to_be_followed_says_that_nothing_comes():
-    engine = Engine("t")
-    engine.run(50)
-    ((at, report),) = engine.said
-    assert (at, report.arrivals, report.end_ns) == (2, [0], WALL_NS + (FIRST + 2) * BIN_NS)
-
-
-def test_the_end_of_traffic_is_told_until_it_is_taken():
-    engine = Engine("t")
-    engine.run(41, t=500)
-    engine.run(20)
-    for _ in range(3):
-        engine.said.clear()
-        engine.schedule.reports_lost(["t"])
-        engine.run(20)
-        assert [any(report.arrivals) for _, report in engine.said] == [False]
-
-
-def test_a_change_to_nothing_is_followed_by_a_report_of_nothing():
-    engine = Engine("t")
-    engine.run(41, t=500)
-    engine.said.clear()
-    engine.move()
-    engine.run(50)
-    assert [report.change is None for _, report in engine.said] == [False, True]
-    assert not any(engine.said[-1][1].arrivals)
+    engine.run(30)
+    assert [sum(report.arrivals) for _, report in engine.said] == [0, 0, 0]
+    assert engine.times == [51, 61, 71]
 
 
 def test_bins_that_came_late_are_one_report():
@@ -228,7 +220,7 @@ def test_every_message_is_told_once_whatever_the_pauses(steps):
     engine.run(11)
     assert sum(sum(report.arrivals) for _, report in engine.said) == sum(bins * count for bins, count in steps)
     ends = [(report.first_ns, report.end_ns) for _, report in engine.said]
-    assert all(end <= begin for (_, end), (begin, _) in pairwise(ends))
+    assert all(end == begin for (_, end), (begin, _) in pairwise(ends))
 
 
 def test_a_broker_that_stood_still_begins_again_with_what_its_engine_still_has():
@@ -239,7 +231,7 @@ def test_a_broker_that_stood_still_begins_again_with_what_its_engine_still_has()
     engine.step(t=500)
     engine.run(10, t=500)
     reports = [report for _, report in engine.said if report.topic == "t"]
-    assert reports[0].first_ns == WALL_NS + (FIRST + 15 + 36_000) * BIN_NS
+    assert reports[-1].end_ns == WALL_NS + engine.until * BIN_NS
     assert max(len(report.arrivals) for _, report in engine.said) <= 128
 
 
@@ -258,7 +250,121 @@ def test_bins_follow_one_another_to_the_nanosecond_until_the_wall_clock_is_set()
 @pytest.mark.parametrize("gone", [[], ["u"]])
 def test_what_is_no_longer_followed_is_forgotten(gone):
     engine = Engine("t", *gone)
-    engine.schedule.follow(["u"])
+    engine.follow(["u"])
     assert engine.schedule.names == ["u"]
     engine.run(11, u=1)
+    assert {report.topic for _, report in engine.said} == {"u"}
+
+
+def test_a_topic_that_must_tell_all_is_never_steady():
+    engine = Engine("t")
+    engine.run(1_000)
+    assert len(engine.said) == 100
+    assert not any(report.steady for _, report in engine.said)
+    assert engine.watched == set()
+
+
+# Steady topics
+
+
+def steady(**came):
+    """A topic that has said so."""
+    engine = Engine("t", seldom=["t"])
+    engine.run(STEADY_BINS + 1, **came)
+    assert [report.steady for _, report in engine.said] == [False] * 12 + [True]
+    engine.said.clear()
+    engine.asked.clear()
+    return engine
+
+
+@pytest.mark.parametrize("came", [{"t": 500}, {}])
+def test_after_twelve_seconds_without_news_it_says_so_and_is_watched_and_left_alone(came):
+    engine = steady(**came)
+    assert engine.watched == {"t"}
+    engine.run(1_000, **came)
+    assert (engine.said, engine.asked, engine.schedule.are_moving) == ([], [], False)
+
+
+def test_that_report_tells_ten_seconds_so_that_an_adaptor_can_begin_with_it():
+    engine = Engine("t", seldom=["t"])
+    engine.run(STEADY_BINS + 1, t=3)
+    *_, (_, report) = engine.said
+    assert report.arrivals == [3] * 100
+    assert report.end_ns == WALL_NS + engine.until * BIN_NS
+
+
+def test_what_the_engine_tells_of_a_steady_topic_is_told_with_the_ten_seconds_before_until_it_is_steady_again():
+    engine = steady(t=500)
+    engine.run(300, t=500)
+    engine.unsteady()
+    assert engine.watched == set()
+    engine.run(STEADY_BINS + 1, t=500)
+    (at, first), *_, (_, last) = engine.said
+    assert (at, len(first.arrivals), first.steady) == (STEADY_BINS + 302, 101, False)
+    assert last.steady
+    assert [report.steady for _, report in engine.said].count(True) == 1
+
+
+def test_a_change_of_a_steady_topic_is_told_at_once_with_the_ten_seconds_before():
+    engine = steady(t=500)
+    engine.run(50, t=500)
+    engine.rate_changes()
+    ((_, report),) = engine.said
+    assert (report.arrivals, report.change is None) == ([500] * 100, False)
+    assert report.end_ns == WALL_NS + engine.until * BIN_NS
+
+
+def test_what_waits_in_a_topic_that_moves_begins_the_twelve_seconds_anew():
+    engine = Engine("t", seldom=["t"])
+    for _ in range(5):
+        engine.run(100, t=500)
+        engine.step(t=(500, 1))
+    assert not any(report.steady for _, report in engine.said)
+
+
+def test_steady_topics_are_renewed_every_five_minutes_and_those_that_move_are_not():
+    engine = Engine("t", "u", seldom=["t", "u"])
+    renewed = []
+    for _ in range(6_200):
+        engine.step(t=5, u=(5, 1))
+        names = engine.schedule.renewals(engine.until * BIN_NS)
+        renewed += [(engine.until - FIRST, names)] if names else []
+    assert renewed == [(3_001, ["t"]), (6_001, ["t"])]
+
+
+def test_renewals_that_were_lost_are_due_again_soon():
+    engine = steady(t=5)
+    now_ns = engine.until * BIN_NS
+    assert engine.schedule.renewals(now_ns) == []
+    assert engine.schedule.renewals(now_ns + 300 * 10**9) == ["t"]
+    engine.schedule.renewals_lost(now_ns + 300 * 10**9)
+    assert engine.schedule.renewals(now_ns + 304 * 10**9) == []
+    assert engine.schedule.renewals(now_ns + 305 * 10**9) == ["t"]
+
+
+def test_a_word_of_steady_traffic_that_was_lost_is_said_again_as_things_are_now():
+    engine = steady(t=500)
+    engine.run(200, t=490)
+    engine.schedule.reports_lost(["t", "nowhere"])
+    engine.step(t=490)
+    ((_, report),) = engine.said
+    assert (report.steady, report.arrivals) == (True, [490] * 100)
+    engine.run(100, t=490)
+    assert len(engine.said) == 1
+
+
+def test_a_topic_that_must_tell_all_from_now_on_moves_again():
+    engine = steady(t=500)
+    engine.follow(["t"])
+    assert engine.watched == set()
+    engine.run(200, t=500)
+    assert len(engine.said) == 20
+
+
+def test_a_topic_that_is_followed_after_a_rest_has_its_twelve_seconds():
+    engine = steady(t=500)
+    engine.run(80, t=500)
+    engine.follow(["t", "u"], ["t", "u"])
+    engine.run(STEADY_BINS, t=500)
+    assert not any(report.steady for _, report in engine.said)
     assert {report.topic for _, report in engine.said} == {"u"}

@@ -104,7 +104,7 @@ async def test_while_nothing_is_followed_the_engine_is_left_alone(rig, autojump_
     assert rig.engine.asked == []
     rig.histories.follow(["t"])
     await trio.sleep(1.05)
-    assert len(rig.engine.asked) == 11
+    assert 10 <= len(rig.engine.asked) <= 11
     rig.histories.follow([])
     await trio.sleep(10)
     assert len(rig.engine.asked) <= 12
@@ -204,7 +204,7 @@ async def test_the_engine_is_asked_ten_times_a_second_while_the_distributor_is_a
     rig.leader.silent = True
     rig.histories.follow(["t"])
     await trio.sleep(10.05)
-    assert len(rig.engine.asked) == 101
+    assert 100 <= len(rig.engine.asked) <= 101
 
 
 async def test_what_becomes_steady_while_the_distributor_is_away_is_told_when_it_is_back(rig, autojump_clock):

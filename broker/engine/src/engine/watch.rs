@@ -7,7 +7,6 @@ use crate::engine::Engine;
 use crate::keys::{ConnKey, TopicKey, VISITS_A_TURN};
 use crate::telemetry::arrival_bins::{BIN_NS, open_at, opens_at};
 use crate::telemetry::measurement::Network;
-use crate::telemetry::steady_watch::QUEUE_BINS;
 use crate::time::Nanos;
 use crate::timer::Timer;
 
@@ -63,8 +62,7 @@ impl Engine {
     fn plan_look(&mut self, key: TopicKey, now: Nanos) {
         let longest = self.watch_list.longest_pause();
         let Some(limiter) = self.topics.get_mut(key).and_then(|topic| topic.limiter.as_mut()) else { return };
-        let pause = if limiter.backlog.is_empty() { longest } else { Nanos::from(QUEUE_BINS) * BIN_NS };
-        let number = open_at(limiter.history.speaks_at().min(now + pause)).max(open_at(now)) + 1;
+        let number = open_at(limiter.history.speaks_at().min(now + longest)).max(open_at(now)) + 1;
         limiter.history.set_look_due(opens_at(number));
         self.watch_list.due.push(Reverse((opens_at(number), key)));
         self.arm_watch_list(now + 1);
@@ -85,7 +83,7 @@ impl Engine {
         {
             limiter.history.watch(now);
             limiter.turn_history(edge);
-            self.events.extend(limiter.take_event(&topic.name));
+            self.events.extend(limiter.take_event(&topic.name, now));
         }
     }
 

@@ -211,10 +211,10 @@ impl Limiter {
         self.history.came(count);
     }
 
-    /// The word that the rate of arrivals of this topic has changed, once for each change, or that it does not rest any
-    /// more.
-    pub fn take_event(&mut self, topic: &str) -> Option<Event> {
-        let is_unsteady = self.history.take_unsteady();
+    /// The word that the rate of arrivals of this topic has changed, once for each change, or that its traffic is not
+    /// steady any more.
+    pub fn take_event(&mut self, topic: &str, now: Nanos) -> Option<Event> {
+        let is_unsteady = self.history.take_unsteady(now);
         let Some(change) = self.history.take_rate_change() else {
             return is_unsteady.then(|| Event::Unsteady { topic: topic.into() });
         };

@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use crate::limiter::bucket::TOKEN;
 use crate::telemetry::change_detector::ChangeDetector;
+use crate::telemetry::drift_detector::DriftDetector;
 use crate::telemetry::share_rates::ShareRates;
-use crate::telemetry::steady_watch::SteadyWatch;
 use crate::time::{NS_PER_S, Nanos};
 
 pub const BIN_NS: Nanos = 100_000_000;
@@ -72,8 +72,15 @@ pub struct History {
     detector: ChangeDetector,
     watched_until: Nanos,
     rate_change: Option<RateChange>,
-    steady: Option<Box<SteadyWatch>>, // it is watched, whoever asks
+    steady: Option<Box<SteadyWatch>>, // it is watched, whoever asks, until it is no longer steady
     unsteady: bool,
+}
+
+/// Of a topic whose traffic is steady, as far as is known.
+#[derive(Debug)]
+struct SteadyWatch {
+    due: Nanos, // when to look at it
+    drift: DriftDetector,
 }
 
 /// A change of the rate of arrivals: what came since, until a moment ago.
@@ -135,7 +142,8 @@ impl History {
         }
         self.watch(now);
         self.watched_until = Nanos::MAX;
-        self.steady = Some(Box::new(SteadyWatch::new(self.present.number + 1)));
+        let drift = DriftDetector::new(self.present.number + 1);
+        self.steady = Some(Box::new(SteadyWatch { due: Nanos::MAX, drift }));
         true
     }
 
@@ -162,9 +170,18 @@ impl History {
         self.detector.calm_slots().map_or(Nanos::MAX, |slots| self.slot_end + Nanos::from(slots) * SLOT_NS)
     }
 
-    /// Whether it was steady and, by the bins that are over, is so no longer; true once.
-    pub fn take_unsteady(&mut self) -> bool {
-        std::mem::take(&mut self.unsteady)
+    /// Note that messages wait: another split may be better, so traffic is not steady.
+    pub fn waits(&mut self) {
+        self.unsteady |= self.steady.is_some();
+    }
+
+    /// Whether it was steady until `now`; true once. Then it is watched no longer than if somebody had asked.
+    pub fn take_unsteady(&mut self, now: Nanos) -> bool {
+        let is_unsteady = std::mem::take(&mut self.unsteady);
+        if is_unsteady {
+            self.end_steady(now);
+        }
+        is_unsteady
     }
 
     /// The change of the rate, once for each.
@@ -194,7 +211,7 @@ impl History {
             }
         }
         self.end = (last + 1) * BIN_NS;
-        self.unsteady |= self.steady.as_mut().is_some_and(|steady| steady.ends_before(last));
+        self.unsteady |= self.steady.as_mut().is_some_and(|steady| steady.drift.pass(last));
         while self.over.front().is_some_and(|bin| bin.number < last - KEPT) {
             self.over.pop_front();
         }
@@ -239,7 +256,7 @@ impl History {
     fn close(&mut self) {
         self.present.unfinished = thousandths(self.largest);
         if let Some(steady) = &mut self.steady {
-            steady.note(self.present.number, self.present.arrivals, self.present.waiting);
+            self.unsteady |= steady.drift.note(self.present.number, self.present.arrivals) || self.present.waiting > 0;
         }
         if !self.present.is_empty() {
             self.over.push_back(self.present);

@@ -12,5 +12,4 @@ pub mod latency_buckets;
 pub mod measurement;
 pub mod network_delay;
 mod share_rates;
-pub mod steady_watch;
 pub mod watch_list;

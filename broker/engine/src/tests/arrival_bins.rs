@@ -278,6 +278,22 @@ fn a_queue_that_stands_in_a_topic_that_is_watched_is_told_of_although_its_traffi
 }
 
 #[test]
+fn the_first_message_that_waits_in_a_topic_that_is_watched_is_told_of_at_once_and_only_once() {
+    let mut pair = Pair::new();
+    let publisher = at_rest(&mut pair, limit(100, 5, 1), 5);
+    pair.ask(publisher, mpub("t", &["x"; 5]));
+    assert!(said(&mut pair).is_empty(), "there was a token for each");
+    pair.ask(publisher, mpub("t", &["x"; 5]));
+    assert_eq!(said(&mut pair), [false]);
+    pair.ask(publisher, mpub("t", &["x"; 5]));
+    assert!(said(&mut pair).is_empty(), "it is watched no longer");
+    pair.engine.watch(Vec::new(), &["t".into()], pair.now);
+    pair.engine.watch(vec!["t".into()], &[], pair.now);
+    pair.ask(publisher, pub_("t", "x"));
+    assert_eq!(said(&mut pair), [false], "it is watched anew");
+}
+
+#[test]
 fn the_end_of_traffic_in_a_topic_that_is_watched_shows_as_soon_as_silence_says_so() {
     for (apart, bins) in [(1, 7), (2, 12), (5, 30)] {
         let mut pair = Pair::new();

@@ -101,7 +101,7 @@ impl Engine {
         topic.counters.received += u64::from(count);
         if let Some(limiter) = &mut topic.limiter {
             limiter.note_arrivals(count, effective);
-            self.events.extend(limiter.take_event(&topic.name));
+            self.events.extend(limiter.take_event(&topic.name, now));
         }
         let undeclared = u64::from(count) * u64::from(!source.declared);
         topic.counters.undeclared += undeclared;
@@ -155,7 +155,7 @@ impl Engine {
         stamp: Nanos,
         now: Nanos,
     ) -> Outcome {
-        let mut last_due = Some(stamp);
+        let (mut last_due, mut waits) = (Some(stamp), false);
         for index in messages {
             let Some(message) = self.turn.messages[index].take() else { continue };
             let Some(topic) = self.topics.get_mut(key) else { continue };
@@ -167,13 +167,20 @@ impl Engine {
             last_due = due;
             match released {
                 Some(message) => self.release(key, message, now),
-                None => topic.counters.delayed += 1,
+                None => {
+                    topic.counters.delayed += 1;
+                    waits = true;
+                }
             }
         }
         self.arm_release(key);
         let Some(topic) = self.topics.get_mut(key) else { return Outcome::Failed("exiting".into()) };
         let Some(limiter) = topic.limiter.as_mut() else { return Outcome::Failed("exiting".into()) };
         limiter.note_unfinished(stamp, now);
+        if waits {
+            limiter.history.waits();
+            self.events.extend(limiter.take_event(&topic.name, now));
+        }
         if last_due.is_none() && !limiter.starved_sent {
             limiter.starved_sent = true;
             self.events.push(Event::Starved { topic: topic.name.to_string(), waiting: limiter.backlog.len() });
