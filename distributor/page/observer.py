@@ -11,14 +11,15 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 import msgspec
 import trio
 
-from distributor.model.cluster import Topic
+from distributor.model.cluster import Decision, Topic
 from distributor.page.latency_history import STEP_S, LatencyHistory
 from distributor.page.rows import BrokerRow, Reports, TopicRow, broker_row, topic_row
 from distributor.registry.registry import Registry
 from distributor.sync.penalty import utc
 from distributor.sync.service import SyncService
-from distributor.verdict.kept import Verdict, latest, promise_verdict
+from distributor.verdict.kept import latest, promise_verdict
 from distributor.views.broker_view import broker_word
+from distributor.views.topic_why import topic_why
 
 EVENTS_S = 1.0
 EVENTS_KEPT = 200
@@ -51,7 +52,10 @@ class Observer:
         }
         self._words: Mapping[str, str] = {}
         self._broken: dict[str, int] = {}  # {broker: topics whose promise it broke at the latest look}
-        self._since: dict[str, tuple[Verdict, str]] = {}  # {topic: its latest verdict, when it became so}
+        self._since: dict[str, tuple[str, str]] = {}  # {topic: its latest verdict, when it became so}
+        for name, entries in registry.decisions.items():
+            for entry in entries:
+                self._note_turn(name, entry)
         self._number = 0
         self._changed = trio.Event()
         self._over = False
@@ -119,7 +123,8 @@ class Observer:
         if verdict != promise.verdict:
             since = utc(self._registry.state.wall_ns())
             self._since[topic.name] = promise.verdict, since
-        row = topic_row(topic, promise, since, reports, demand, self._syncing.layouts.states.get(topic.name))
+        why = topic_why(topic, self._registry, self._syncing) if promise.verdict == "broken" else None
+        row = topic_row(topic, promise, why, since, reports, demand, self._syncing.layouts.states.get(topic.name))
         now = latest(topic.spec.slo, reports)
         in_force = sum(report.rate for report in reports.values())
         delays = (now.access_ms, now.processing_ms, now.network_ms, now.consumer_wait_ms)
@@ -138,6 +143,7 @@ class Observer:
             if entries and entries[-1].number > told:
                 for entry in entries:
                     if entry.number > told:
+                        self._note_turn(name, entry)
                         self._add(utc(entry.wall_ns), entry.lines, topic=name)
                 self._told[name] = entries[-1].number
         words = {
@@ -152,6 +158,12 @@ class Observer:
         has_changed = words != self._words
         self._words = words
         return has_changed
+
+    def _note_turn(self, topic: str, decision: Decision) -> None:
+        """Take the time at which a promise turned from the log, as the topic's page does."""
+        subject, _, rest = decision.lines[0].partition(" ")
+        if subject == "promise":
+            self._since[topic] = rest.partition(":")[0], utc(decision.wall_ns)
 
     def _add(self, at: str, lines: Sequence[str], topic: str = "", broker: str = "") -> None:
         self._number += 1

@@ -13,6 +13,7 @@ from distributor.model.cluster import Topic
 from distributor.registry.registry import Registry
 from distributor.sync.service import SyncService
 from distributor.verdict.kept import PromiseVerdict, Verdict
+from distributor.verdict.why import Why
 from distributor.views.broker_view import BrokerWord, broker_word, capacity_view
 from srtm.control import TopicReport
 from srtm.errors import BadInput
@@ -27,8 +28,9 @@ class TopicRow(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     promise: Verdict
-    since: str  # when this leader first saw it so
-    reason: str
+    since: str  # by the decision log, else when this leader first saw it so
+    reason: str  # why a promise is broken; else what the verdict rests on
+    remedy: str  # what would mend it; "": nothing to mend, or nothing is known
     percentile: float
     slo_ms: float
     latency_ms: float | None  # of the broker that decides, over the period that decides; null: not known
@@ -80,14 +82,22 @@ Reports = Mapping[str, TopicReport]  # {broker: its latest}
 
 
 def topic_row(
-    topic: Topic, promise: PromiseVerdict, since: str, reports: Reports, demand: float, layout: str | None
+    topic: Topic,
+    promise: PromiseVerdict,
+    why: Why | None,
+    since: str,
+    reports: Reports,
+    demand: float,
+    layout: str | None,
 ) -> TopicRow:
+    """``why``: of a promise that is broken."""
     spec = topic.spec
     return TopicRow(
         name=topic.name,
         promise=promise.verdict,
         since=since,
-        reason=promise.reason,
+        reason=promise.reason if why is None or why.cause == "nothing" else why.sentence,
+        remedy="" if why is None else why.remedy,
         percentile=spec.slo.percentile,
         slo_ms=spec.slo.latency_ms,
         latency_ms=promise.decides.latency_ms,

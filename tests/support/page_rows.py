@@ -7,7 +7,8 @@ from distributor.page.rows import BrokerRow, TopicRow
 
 def topic(name: str, **given: object) -> TopicRow:
     usual = {
-        "promise": "kept", "since": "", "reason": "", "percentile": 99.0, "slo_ms": 5.0, "latency_ms": 1.0,
+        "promise": "kept", "since": "", "reason": "", "remedy": "", "percentile": 99.0,
+        "slo_ms": 5.0, "latency_ms": 1.0,
         "rate": 10.0, "burst": 5.0, "demand": 1.0, "backlog": 0, "publishers": 1, "brokers": 1,
         "state": "placed", "layout": None,
     }  # fmt: skip

@@ -2,7 +2,7 @@
 
 import { ask, get } from "/page/api.js";
 import { confirmed, working } from "/page/forms.js";
-import { ago, bar, facts, h, milliseconds, number, right, row, show, table, whole, word } from "/page/dom.js";
+import { ago, bar, facts, h, number, p99, right, row, show, table, whole, word } from "/page/dom.js";
 import { refusal } from "/page/lists.js";
 import { brokerPath, topicLink } from "/page/paths.js";
 
@@ -50,7 +50,7 @@ function drawFigures(place, view) {
     h("p", null, `Load: ${number(view.allocated)} of ${number(view.mcap)} msg/s${view.mcap_assumed ? " (assumed: nobody stated or measured it)" : ""}`),
     bar(part, `load ${Math.round(part * 100)} per cent`, part > 0.95 ? "over" : ""),
     held && h("p", null, "Still to deliver: ", Object.entries(held).map(([what, count]) => `${whole(count)} ${what.replace("_", " ")}`).join(", ")),
-    view.throttling && (view.throttling.throttled_share > 0.005 || view.throttling.steal_share > 0.005) && h("p", { class: "over" }, "The machine gives it less CPU than it needs: ", Object.entries(view.throttling).map(([what, value]) => `${what.replaceAll("_", " ")} ${number(value)}`).join(", ")),
+    heldBack(view.throttling).map((sentence) => h("p", { class: "over" }, sentence)),
     facts([
       ["NSQ", view.tcp_address],
       ["HTTP", view.http_address],
@@ -64,6 +64,15 @@ function drawFigures(place, view) {
   );
 }
 
+// Why the processor did not give the broker the time that it asked for, over the last 10 s.
+function heldBack(throttling) {
+  const { throttled_share: quota, steal_share: steal, quota_cores: cores } = throttling || {};
+  return [
+    quota > 0.005 && `Its control group's quota of ${number(cores)} processors was used up in ${number(100 * quota)} % of the quota's periods.`,
+    steal > 0.005 && `The host gave ${number(100 * steal)} % of the processor time to other machines.`,
+  ].filter(Boolean);
+}
+
 function drawTopics(place, view) {
   const rows = view.reports.map((report) =>
     row(
@@ -71,9 +80,9 @@ function drawTopics(place, view) {
       right(number(report.rate)),
       right(whole(report.received)),
       right(whole(report.backlog)),
-      right(milliseconds(report.last_60s.access.p99_ms)),
-      right(milliseconds(report.last_60s.processing.p99_ms)),
-      right(milliseconds(report.last_60s.consumer_wait.p99_ms)),
+      right(p99(report.last_60s.access)),
+      right(p99(report.last_60s.processing)),
+      right(p99(report.last_60s.consumer_wait)),
       h("td", null, report.channels.map((channel) => {
         const queue = report.queues.find((one) => one.channel === channel);
         const idle = !report.consumed.includes(channel);

@@ -8,6 +8,8 @@ const HEIGHT = 220;
 const LEFT = 56;
 const BOTTOM = 22;
 const TOP = 10;
+const NARROW = 480;  // px below which five times of day do not fit
+const SHORT_S = 600;  // below it minutes alone would repeat
 
 // Steps of 1, 2 or 5 times a power of ten, at most `most` of them.
 function ticks(top, most = 5) {
@@ -29,10 +31,12 @@ function frame(at, top, label, text) {
     s("line", { class: "grid", x1: LEFT, x2: WIDTH - 8, y1: y(value), y2: y(value) }),
     s("text", { class: "tick", x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, text(value)),
   ]);
-  const times = [0, 0.25, 0.5, 0.75, 1].map((part) => {
+  const parts = WIDTH < NARROW ? [0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1];
+  const style = { hour: "2-digit", minute: "2-digit", second: at[at.length - 1] - at[0] < SHORT_S ? "2-digit" : undefined };
+  const times = parts.map((part) => {
     const index = Math.round(part * (at.length - 1));
     const anchor = part === 0 ? "start" : part === 1 ? "end" : "middle";
-    const when = new Date(at[index] * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+    const when = new Date(at[index] * 1000).toLocaleTimeString([], style);
     return s("text", { class: "tick", x: x(index), y: HEIGHT - 5, "text-anchor": anchor }, when);
   });
   const root = s("svg", { class: "chart", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label }, lines, times);

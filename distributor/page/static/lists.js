@@ -2,11 +2,12 @@
 
 import { get } from "/page/api.js";
 import {
-  ago, bar, clock, h, milliseconds, number, right, row, show, table, whole, word,
+  ago, bar, clock, h, milliseconds, number, prose, right, row, show, table, whole, word,
 } from "/page/dom.js";
 import { brokerLink, topicLink } from "/page/paths.js";
 
 const SCREEN = 50;
+const EXTRA = ["Publishers", "Brokers"];  // columns that make room for why a promise is broken; a topic's page has both
 
 // A list at `path`. `columns`: [heading, order or null, cell(row), is a number].
 function list(main, what, path, columns, kinds, first) {
@@ -44,7 +45,7 @@ function list(main, what, path, columns, kinds, first) {
   }
 
   function head([name, order, , isNumber]) {
-    const scope = { scope: "col", class: isNumber ? "right" : null };
+    const scope = { scope: "col", class: `${isNumber ? "right" : ""} ${EXTRA.includes(name) ? "extra" : ""}` };
     if (!order) return h("th", scope, name);
     const here = asked.sort === order;
     if (here) scope["aria-sort"] = asked.descending ? "descending" : "ascending";
@@ -65,9 +66,12 @@ function list(main, what, path, columns, kinds, first) {
       );
     show(counts, kinds.filter((kind) => found.counts[kind] || kind === kinds[0] || asked.only === kind).map(chip));
     const rows = found.rows.map((one) =>
-      h("tr", { class: one.promise || one.state }, columns.map(([, , cell, isNumber]) => {
+      h("tr", { class: one.promise || one.state }, columns.map(([name, , cell, isNumber]) => {
         const made = cell(one);
-        return made instanceof Node && made.nodeName === "TD" ? made : h("td", { class: isNumber ? "right" : null }, made);
+        const td = made instanceof Node && made.nodeName === "TD" ? made : h("td", { class: isNumber ? "right" : null }, made);
+        td.dataset.name = name;  // what a phone shows in front of it
+        if (EXTRA.includes(name)) td.classList.add("extra");
+        return td;
       })),
     );
     const end = Math.min(asked.offset + SCREEN, found.total);
@@ -147,7 +151,7 @@ export const topics = (main) =>
     ["Waiting", "backlog", (one) => whole(one.backlog), true],
     ["Publishers", "publishers", (one) => whole(one.publishers), true],
     ["Brokers", "brokers", (one) => whole(one.brokers), true],
-    ["Why", null, (one) => h("td", { class: "why" }, one.reason)],
+    ["Why", null, (one) => h("td", { class: "why" }, prose(one.reason), one.remedy && h("span", { class: "remedy" }, h("strong", null, "Mend: "), prose(one.remedy)))],
   ], ["broken", "unknown", "kept"], "promise");
 
 function load(one) {

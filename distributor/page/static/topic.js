@@ -5,21 +5,22 @@ import { lines, stacked } from "/page/charts.js";
 import { confirmed, field, working } from "/page/forms.js";
 import { map } from "/page/map.js";
 import {
-  ago, bar, clock, facts, h, milliseconds, number, right, row, show, table, whole, word,
+  ago, bar, clock, facts, h, milliseconds, number, p99, prose, right, row, show, table, whole, word,
 } from "/page/dom.js";
 import { refusal } from "/page/lists.js";
 import { brokerLink, topicPath } from "/page/paths.js";
 
-const PUBLISHERS = 100;  // of one screen
+const PUBLISHERS = 25;  // of one screen
 
 export function topic(main, name) {
   const parts = Object.fromEntries(
-    ["verdict", "charts", "shares", "publishers", "decisions", "actions"].map((part) => [part, h("section", { class: `card ${part}` })]),
+    ["verdict", "charts", "shares", "actions", "decisions", "publishers"].map((part) => [part, h("section", { class: `card ${part}` })]),
   );
   show(main, h("h1", null, "Topic ", name), Object.values(parts));
   let closed = false;
   let look = null;
   let version = null;
+  let form = null;
 
   async function load() {
     try {
@@ -28,7 +29,7 @@ export function topic(main, name) {
       ]);
       if (closed) return;
       const decisions = await get(topicPath(name, "/decisions"));
-      drawVerdict(parts.verdict, view, why, turned(decisions));
+      drawVerdict(parts.verdict, view, why, turned(decisions), (changes) => form.plan(changes));
       drawCharts(parts.charts, view, history);
       drawShares(parts.shares, view);
       drawDecisions(parts.decisions, decisions);
@@ -36,7 +37,7 @@ export function topic(main, name) {
         version = view.placement_version;
         loadPublishers(parts.publishers, name);
       }
-      if (!parts.actions.hasChildNodes()) drawActions(parts.actions, view, load);
+      if (!form) form = drawActions(parts.actions, view, load);
     } catch (error) {
       if (!closed) show(parts.verdict, refusal(error));
     }
@@ -57,7 +58,14 @@ export function topic(main, name) {
 // When the decision log said last that the promise turned.
 const turned = (decisions) => decisions.find((decision) => decision.lines[0].startsWith("promise "));
 
-function drawVerdict(place, view, why, since) {
+// What of a remedy stands in the form below: {field: value}.
+function remedyFields({ figures }) {
+  const named = { rate: figures.enough_rate, burst: figures.enough_burst };
+  const known = Object.entries(named).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(known.map(([name, value]) => [name, Number(value.toPrecision(6))]));
+}
+
+function drawVerdict(place, view, why, since, plan) {
   const judged = view.promise_last_60s.verdict === "unknown" ? view.promise_since_start : view.promise_last_60s;
   show(
     place,
@@ -68,8 +76,9 @@ function drawVerdict(place, view, why, since) {
       since && since.lines[0].startsWith(`promise ${view.promise}`) && [" since ", clock(since.at)],
     ),
     h("p", null, view.promise_reason),
-    why.cause !== "nothing" && h("p", { class: "why-sentence" }, h("strong", null, "Why: "), why.sentence),
-    why.remedy && h("p", { class: "remedy" }, h("strong", null, "What would mend it: "), why.remedy),
+    why.cause !== "nothing" && h("p", { class: "why-sentence" }, h("strong", null, "Why: "), prose(why.sentence)),
+    why.remedy && h("p", { class: "remedy" }, h("strong", null, "What would mend it: "), prose(why.remedy), " ",
+      Object.keys(remedyFields(why)).length > 0 && h("button", { type: "button", onclick: () => plan(remedyFields(why)) }, "Plan it")),
     view.state !== "placed" && h("p", { class: "over" }, `${view.state}: ${view.reason}`),
     facts([
       ["Latency", milliseconds(judged.latency_ms)],
@@ -133,8 +142,8 @@ function drawShares(place, view) {
       h("td", { class: "right" }, `${number(part.demand)} of ${number(rate)}`, bar(over, `demand ${number(part.demand)} of ${number(rate)} msg/s`, over > 1 ? "over" : "")),
       right(number(part.burst_in_force === null ? part.burst : part.burst_in_force)),
       right(`${whole(part.publishers)}${part.rate_astray ? ` (+${number(part.rate_astray)} msg/s astray)` : ""}`),
-      right(report ? milliseconds(report.last_60s.access.p99_ms) : "–"),
-      right(report ? milliseconds(report.last_60s.processing.p99_ms) : "–"),
+      right(report ? p99(report.last_60s.access) : "–"),
+      right(report ? p99(report.last_60s.processing) : "–"),
       right(report ? whole(report.backlog) : "–"),
       right(part.share_version === part.applied_version ? "in force" : "not acknowledged"),
       right(ago(part.report_s_ago)),
@@ -254,6 +263,15 @@ function drawActions(place, view, again) {
       },
     }),
   );
+  return {
+    // Fills the fields with `changes`, and shows what that would do.
+    plan(changes) {
+      if (changes.rate !== undefined) rate.value = changes.rate;
+      if (changes.burst !== undefined) burst.value = changes.burst;
+      place.scrollIntoView({ block: "start" });
+      return plan();
+    },
+  };
 }
 
 // What a plan says, or a submission with its view around it.

@@ -42,6 +42,9 @@ export function milliseconds(value) {
   return value < 1 && value > 0 ? `${number(value * 1000)} µs` : `${number(value)} ms`;
 }
 
+// The 99th percentile of delays; of no message there is none.
+export const p99 = (delays) => (delays.count ? milliseconds(delays.p99_ms) : "–");
+
 export const ago = (seconds) => (seconds === null || seconds === undefined ? "–" : `${seconds < 10 ? seconds.toFixed(1) : whole(seconds)} s ago`);
 
 export const clock = (utc) => h("time", { datetime: utc, title: utc }, new Date(utc).toLocaleTimeString());
@@ -64,6 +67,9 @@ export function bar(part, label, kind = "") {
     s("rect", { class: "part", width, height: 8 }),
   );
 }
+
+// A sentence in which commands stand between backticks.
+export const prose = (text) => text.split("`").map((part, at) => (at % 2 ? h("code", null, part) : part));
 
 // Names and values, for figures that no table needs.
 export const facts = (pairs) =>

@@ -16,6 +16,9 @@ export function field(text, { list, value, ...rest }) {
     get value() {
       return input.value;
     },
+    set value(text) {
+      input.value = text;
+    },
   };
 }
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
 from playwright.sync_api import Browser, expect
 
 from srtm.cluster.token_files import issue
+from srtm.control import LatencyMs, TopicLatency, TopicReport
 from tests.support.chromium import MARKS, PATIENCE_MS, PHONE, browser, page, served
 
 __all__ = ["browser"]  # a fixture
@@ -132,6 +135,53 @@ def test_publishers_that_say_where_they_are_are_points_on_a_map(browser: Browser
         it.goto(f"{url}/#/topics/cars")
         expect(it.get_by_role("heading", name="Publishers")).to_be_visible()
         expect(it.locator("figure.map")).to_have_count(0)
+        assert said == []
+
+
+@contextmanager
+def reporting(url: str, report: TopicReport) -> Iterator[None]:
+    """A broker of ``url`` that says the same again and again, so that it is not silent."""
+    told = {**BROKER, "topics": [msgspec.to_builtins(report)]}
+    over = threading.Event()
+
+    def sync() -> None:
+        while not over.wait(0.5):
+            httpx.post(f"{url}/v1/brokers/b1/sync", json=told).raise_for_status()
+
+    thread = threading.Thread(target=sync)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("viewport", [{"width": 1280, "height": 800}, PHONE], ids=["desk", "phone"])
+def test_a_stranger_reads_what_is_broken_since_when_why_and_what_would_mend_it(
+    browser: Browser, tmp_path: Path, viewport: dict[str, int]
+) -> None:
+    late = LatencyMs(count=10_000, p50_ms=1, p95_ms=5, p99_ms=40, p999_ms=60, max_ms=80)
+    period = TopicLatency(access=late, processing=LatencyMs(count=10_000))
+    report = TopicReport(
+        topic="cars", share_version=1, rate=50, burst=5, largest_backlog=12.5, last_60s=period, since_start=period
+    )
+    with running(tmp_path) as url, page(browser, viewport=viewport) as (it, said):
+        httpx.post(f"{url}/v1/brokers/b1/sync", json=BROKER).raise_for_status()
+        httpx.put(f"{url}/v1/topics/cars", json=TOPIC).raise_for_status()
+        with reporting(url, report):
+            it.goto(url)
+            row = it.get_by_role("row").filter(has_text="cars")
+            expect(row).to_contain_text("broken", timeout=PATIENCE_MS)
+            expect(row).to_contain_text("since")
+            for text in ("up to 12.5 messages more came there", "Mend: raise burst to 12.2"):
+                expect(row).to_contain_text(text)
+                expect(row.get_by_text(text)).to_be_in_viewport()
+            row.get_by_role("link", name="cars").click()
+            it.get_by_role("button", name="Plan it").click()
+            expect(it.get_by_text("What it would do")).to_be_visible(timeout=PATIENCE_MS)
+            expect(it.get_by_label("Burst b, or auto")).to_have_value("12.25")
+            assert httpx.get(f"{url}/v1/topics/cars").json()["burst"] == 5, "a plan changes nothing"
         assert said == []
 
 

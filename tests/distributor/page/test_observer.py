@@ -17,6 +17,7 @@ import trio.testing
 from distributor.api.app import make_app
 from distributor.page.observer import Observer
 from distributor.page.routes import News, _stream
+from distributor.sync.penalty import utc
 from distributor.verdict.kept import Verdict
 from srtm.control import LatencyMs, TopicLatency, TopicReport
 from tests.support.distributor_in_process import Distributor, FakeBroker, spec
@@ -62,6 +63,27 @@ async def test_a_look_goes_into_the_history(distributor: Distributor) -> None:
     observer, _ = await looked(distributor, 1.0)
     columns = observer.history.view("cars").columns
     assert (columns["access_ms"], columns["processing_ms"], columns["rate_in_force"]) == ([1.0], [1.0], [100.0])
+
+
+async def test_a_broken_promise_has_its_cause_its_remedy_and_the_time_of_the_decision_log(
+    distributor: Distributor,
+) -> None:
+    observer, _ = await looked(distributor, 4.0)
+    await distributor.registry.note("cars", "promise broken: last 60 s: p99 8 ms")
+    [*_, noted] = distributor.registry.decisions["cars"]
+    for watching in (observer, Observer(distributor.registry, distributor.syncing)):
+        watching._note_events()
+        await watching._look()
+        (row,) = watching.topics
+        assert row.since == utc(noted.wall_ns)
+        assert row.reason.startswith("messages wait 4 ms for tokens at b1")
+        assert row.remedy
+
+
+async def test_a_kept_promise_says_what_that_rests_on(distributor: Distributor) -> None:
+    observer, _ = await looked(distributor, 1.0)
+    (row,) = observer.topics
+    assert (row.reason.partition(":")[0], row.remedy) == ("last 60 s", "")
 
 
 async def test_what_comes_into_a_decision_log_is_an_event_once(distributor: Distributor) -> None:
