@@ -13,6 +13,7 @@ WORKERS ?= 3
 PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 # Where `make wheels` puts them.
 DIST ?= dist
+ARM := aarch64-unknown-linux-gnu
 PEERS := .peers/nsqd .peers/nsqlookupd .peers/nsqadmin
 
 .PHONY: build wheels check demo test test-full test-pg lint peers floor bench-nsqd figures calibrate figures-real interop interop-mqtt soak model fuzz clean
@@ -36,10 +37,13 @@ build: .venv/built
 	@source $(BIN)/activate && PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1 maturin develop --quiet --release --locked
 	@touch $@
 
-# What `pip install` takes: the client, and the server for machines of this kind.
+# What `pip install` takes: the client, and the server for machines of this kind; for aarch64 where Rust and zig can build for it.
 wheels: .venv/installed
 	@$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir $(DIST) wheels/client
 	@source $(BIN)/activate && maturin build --quiet --release --locked --strip --out $(DIST)
+	@test -d "$$(rustc --print sysroot)/lib/rustlib/$(ARM)" || { echo "no wheel for aarch64: Rust's standard library for it is missing (rustup target add $(ARM))"; exit 0; }; \
+	$(BIN)/python -c 'import ziglang' 2>/dev/null || { echo "no wheel for aarch64: a linker for it is missing ($(BIN)/pip install ziglang)"; exit 0; }; \
+	source $(BIN)/activate && maturin build --quiet --release --locked --strip --zig --target $(ARM) --out $(DIST)
 
 demo: build
 	@$(BIN)/srtm demo
