@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.shown_sessions import ROOT, Step, has_namespaces, played, shell_lines
 
-UP = "srtm up --brokers 3 --mcap 1300 --data up --ports 4150-4170 --mqtt > up.log 2>&1 &\nsrtm wait --data up\n"
+UP = "srtm up --brokers 3 --mcap 1300 --data up --ports 4150-4170 --mqtt > up.log 2>&1 &\nsrtm wait --timeout 240 --data up\n"
 CLUSTER = f"{UP}srtm topic submit examples/sensors.toml > /dev/null\n"
 TOPIC = """cat > t.toml <<END
 name = "t"
