@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 import trio
 
-from limiting.contract_database import ContractDatabase, Row
+from limiting.database import Database, Row
 from limiting.nodes.decisions import Decisions
 from srtm.contracts.contract import Contract, read_contracts
 from srtm.contracts.versioned import Versioned, check_tag
@@ -32,11 +31,11 @@ def _with_document(contract: Contract, version: int) -> Kept:
 
 
 class ContractStore:
-    """All contracts. ``data``: the directory of their file; None: they are not kept."""
+    """All contracts. ``database``: keeps them; None: they end with the process."""
 
-    def __init__(self, decisions: Decisions, data: Path | None = None) -> None:
+    def __init__(self, decisions: Decisions, database: Database | None = None) -> None:
         self._decisions = decisions
-        self._database = None if data is None else ContractDatabase(data)
+        self._database = database
         self._all: dict[tuple[str, str], Kept] = {}
         self._namespaces: set[str] = set()
         self._kept: dict[tuple[str, str], Kept] = {}  # with those that are not in force yet
@@ -45,7 +44,7 @@ class ContractStore:
         if self._database is not None:
             self._load(self._database)
 
-    def _load(self, database: ContractDatabase) -> None:
+    def _load(self, database: Database) -> None:
         self._version, rows = database.load()
         contracts = read_contracts([decoded(row.document, object) for row in rows])
         for contract, row in zip(contracts, rows, strict=True):
@@ -179,11 +178,6 @@ class ContractStore:
     def knows(self, namespace: str) -> bool:
         """Whether a namespace has contracts."""
         return namespace in self._namespaces
-
-    def close(self) -> None:
-        """Close the file, after the last change."""
-        if self._database is not None:
-            self._database.close()
 
 
 def _rows(made: Iterable[Kept]) -> Iterator[Row]:

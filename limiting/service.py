@@ -1,14 +1,14 @@
 """The limit service: contracts, the limiter, and HTTP, the Redis protocol and gRPC around them.
 
 When it is cancelled it takes no new requests and gives those under way a second to end. What subjects have used ends
-with the process.
+with the process, but for policies with ``persist``.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from functools import partial
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from limiting.api.app import make_app
 from limiting.api.parts import Parts
 from limiting.config import LimitConfig
 from limiting.contract_store import ContractStore
+from limiting.database import Database
 from limiting.envoy.rate_limits import RateLimitRequest, RateLimitResponse
 from limiting.envoy_checks import should_rate_limit
 from limiting.grpc_server import GrpcServer
@@ -26,6 +27,7 @@ from limiting.nodes.decisions import Decisions
 from limiting.nodes.links import Links, nodes_of
 from limiting.redis_server import TOO_MANY, RedisServer
 from limiting.store.shared import SharedStore
+from limiting.usage import Usage
 from srtm.concurrency.background import background_nursery
 from srtm.contracts.contract_file import read_contract_file
 from srtm.contracts.subject_plans import Plans
@@ -63,9 +65,21 @@ async def serve(
         add_renewals(renewals, certificate, config.tokens)
         if config.plans is not None:
             renewals.add("plans", plans.renew)
-    limiter = Limiter(max_subjects=config.max_subjects)
-    async with _shared_store(config, limiter) as store:
-        await _serve(config, certificate, limiter, store, plans, task_status)
+    with _database(config) as database:
+        limiter = Limiter(
+            max_subjects=config.max_subjects, subjects_key=None if database is None else database.subjects_key()
+        )
+        async with _shared_store(config, limiter) as store:
+            await _serve(config, certificate, limiter, store, database, plans, task_status)
+
+
+@contextmanager
+def _database(config: LimitConfig) -> Iterator[Database | None]:
+    if config.data is None:
+        yield None
+        return
+    with closing(Database(config.data)) as database:
+        yield database
 
 
 @asynccontextmanager
@@ -86,6 +100,7 @@ async def _serve(
     certificate: Certificate,
     limiter: Limiter,
     store: SharedStore | None,
+    database: Database | None,
     plans: Plans,
     task_status: trio.TaskStatus[BoundAddresses],
 ) -> None:
@@ -101,9 +116,13 @@ async def _serve(
         plans=plans,
     )
     redis = RedisServer(config.max_subjects, config.tokens)
-    with closing(ContractStore(decisions, config.data)) as contracts, bound(config.http_address) as listener:
-        if config.contracts is not None:
-            contracts.put_all(read_contract_file(config.contracts))
+    contracts = ContractStore(decisions, database)
+    usage = None if database is None else Usage(limiter, contracts, database, Log("limit"))
+    if usage is not None:
+        usage.restore()  # under the contracts of then: those of the file may change them
+    if config.contracts is not None:
+        contracts.put_all(read_contract_file(config.contracts))
+    with _saved_at_the_end(usage), bound(config.http_address) as listener:
         http = format_address(*listener.getsockname()[:2])
         async with background_nursery() as nursery:
             resp = grpc = None
@@ -116,11 +135,22 @@ async def _serve(
             if links is not None and decisions.mesh is not None:
                 await nursery.start(links.serve, decisions.mesh)
             nursery.start_soon(decisions.run)
+            if usage is not None:
+                nursery.start_soon(usage.run)
             nursery.start_soon(_sweep, [limiter.sweep, redis.sweep])
             app = make_app(Parts(decisions, contracts, config))
             _collect_seldom()
             ready = partial(_ready, BoundAddresses(http, resp, grpc), config, task_status)
             await serve_app(app, listener, certificate, Log("limit"), ready)
+
+
+@contextmanager
+def _saved_at_the_end(usage: Usage | None) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        if usage is not None:
+            usage.save()
 
 
 def _ready(addresses: BoundAddresses, config: LimitConfig, task_status: trio.TaskStatus[BoundAddresses]) -> None:

@@ -348,8 +348,17 @@ class Limiter:
     Raises ValueError (a rule is broken) and LookupError (no contract is for the subject).
     """
 
-    def __new__(cls, key: bytes, max_subjects: int) -> Limiter:
-        """``key``: 16 bytes, of the hash of subjects and of grants. ``max_subjects``: of a namespace."""
+    def __new__(cls, key: bytes, max_subjects: int, subjects_key: bytes | None = None) -> Limiter:
+        """``key``: 16 bytes, of the hash of subjects and of grants. ``max_subjects``: of a namespace.
+
+        ``subjects_key``: of the hash of subjects, where that is another one.
+        """
+    def keep(self, contract: int, policies: int) -> None:
+        """Note from now on what subjects use of these policies of a contract. ``policies``: their bits."""
+    def changed(self, most: int) -> list[tuple[int, bytes, bytes | None]]:
+        """Return news: a contract's number, a subject's hash, what it has used; None: nothing. Each is given once."""
+    def restore(self, contract: int, hash: bytes, words: bytes, saved: _Clocks, clocks: _Clocks) -> bool:
+        """Give a subject what ``changed`` said at ``saved``. False: it is there, or the contract is another one."""
     def put_contract(self, contract: bytes, clocks: _Clocks) -> int:
         """Put a contract (JSON of ``limiting/core``) in force, and return its number."""
     def remove_contract(self, namespace: str, subject: str) -> bool:

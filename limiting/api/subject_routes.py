@@ -13,7 +13,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from limiting.api.bodies import verdict_json
 from limiting.api.parts import Parts
 from limiting.contract_store import PORTION
-from srtm.limiting.limiter import MOST_COST, PolicyCounts
+from limiting.watching import Second
+from srtm.limiting.limiter import PolicyCounts
 from srtm.version import __version__
 from srtm.web.bodies import in_portions, json_answer
 from srtm.web.exposition import family_text, left_out, service_metrics
@@ -28,10 +29,31 @@ def add_subject_routes(app: FastAPI, parts: Parts) -> None:
 
     @app.get("/limit/v1/subjects/{namespace}")
     async def heaviest(namespace: str, most: _Most = 20) -> Response:
-        """The most checked subjects, by a sample, with what they have left."""
-        found = limiter.heaviest(namespace, most)
-        known = decisions.subjects().get(namespace, 0)
-        return json_answer({"namespace": namespace, "in_memory": known, "heaviest": [each._asdict() for each in found]})
+        """The most checked subjects by a sample; the watched, with their last minute; those whose bans hold."""
+        found = {
+            "namespace": namespace,
+            "in_memory": decisions.subjects().get(namespace, 0),
+            "heaviest": [each._asdict() for each in limiter.heaviest(namespace, most)],
+            "watched": [_watched(*each) for each in decisions.watched.of(namespace, decisions.second)],
+            "banned": [
+                {**verdict_json(subject, verdict), "banned_at": at_s}
+                for subject, at_s, verdict in (await decisions.banned(namespace))[:most]
+            ],
+        }
+        return json_answer(found)
+
+    @app.put("/limit/v1/watched/{namespace}/{subject:path}", status_code=204)
+    async def watch_subject(namespace: str, subject: str) -> Response:
+        """Count what is asked of a subject, a minute long, from now on."""
+        await decisions.peek(namespace, subject, 1)  # refuses what can be none
+        decisions.watched.watch((namespace, subject))
+        return Response(status_code=204)
+
+    @app.delete("/limit/v1/watched/{namespace}/{subject:path}", status_code=204)
+    async def unwatch_subject(namespace: str, subject: str) -> Response:
+        """Watch a subject no more."""
+        decisions.watched.unwatch((namespace, subject))
+        return Response(status_code=204)
 
     @app.get("/limit/v1/subjects/{namespace}/{subject:path}")
     async def show_subject(namespace: str, subject: str) -> Response:
@@ -41,7 +63,7 @@ def add_subject_routes(app: FastAPI, parts: Parts) -> None:
     @app.put("/limit/v1/subjects/{namespace}/{subject:path}")
     async def ban_subject(namespace: str, subject: str) -> Response:
         """Ban a subject: windows are full, and buckets owe their `max_debt`. Time pays it, or `DELETE`."""
-        await decisions.charge(namespace, subject, MOST_COST)
+        await decisions.ban(namespace, subject)
         return json_answer(verdict_json(subject, await decisions.peek(namespace, subject, 1)))
 
     @app.delete("/limit/v1/subjects/{namespace}/{subject:path}", status_code=204)
@@ -77,6 +99,13 @@ def add_subject_routes(app: FastAPI, parts: Parts) -> None:
         return Response(
             metrics_text(parts, await in_portions(counts_of(parts), PORTION)), media_type=CONTENT_TYPE_LATEST
         )
+
+
+def _watched(subject: str, seconds: list[Second]) -> dict[str, Any]:
+    """Sums of the last minute, and each of its seconds, the oldest first."""
+    columns = zip(("allowed", "refused", "cost"), zip(*seconds, strict=True), strict=True)
+    each = {name: list(values) for name, values in columns}
+    return {"subject": subject, **{name: sum(values) for name, values in each.items()}, "seconds": each}
 
 
 def counts_of(parts: Parts) -> Iterator[Counted]:

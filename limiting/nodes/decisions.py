@@ -20,13 +20,15 @@ from limiting.replication.refill import Verdict as Said
 from limiting.replication.replicated import NEVER_NS
 from limiting.store.rules import rules_of
 from limiting.store.shared import SharedStore
+from limiting.watching import Bans, Watched
 from limiting.wire.cluster_key import ClusterKey, number_of
 from limiting.wire.codec import decode, encode
 from srtm.contracts.contract import Contract, Mode, contract_for
+from srtm.contracts.policy import persists
 from srtm.contracts.subject_plans import Plans
 from srtm.contracts.verdict import Verdict
 from srtm.errors import BadInput, NotFound, Unavailable
-from srtm.limiting.limiter import Limiter, PolicyCounts, checked_cost, checked_subject, system_clocks
+from srtm.limiting.limiter import MOST_COST, Limiter, PolicyCounts, checked_cost, checked_subject, system_clocks
 from srtm.log import Log
 
 TAG_BYTES = 8
@@ -73,6 +75,8 @@ class Decisions:
     ) -> None:
         self.limiter = limiter
         self._plans = plans or Plans()
+        self.watched = Watched()
+        self.bans = Bans()
         self._store = store
         self._mode = mode if nodes is None else nodes.mode
         self._nodes = nodes
@@ -105,6 +109,10 @@ class Decisions:
     def check_served(self, contract: Contract) -> None:
         """Raises BadInput for a contract that this service cannot decide by."""
         mode = self.mode_of(contract)
+        for policy in filter(persists, contract.policies):
+            if mode != "local" or not self.limiter.keeps:
+                rule = 'needs the mode "local" and a directory (--data): peers and stores remember the others'
+                raise BadInput(f"policies.{policy.name}.persist", True, rule)
         if mode == "local":
             return
         if mode == "store":
@@ -241,6 +249,20 @@ class Decisions:
         Where every subject is decided here, no other task runs in between.
         """
         subjects = [self._plans.named(namespace, subject) for subject in subjects]
+        checked = await self._check(namespace, subjects, cost, peek=peek)
+        if self.watched and not peek:
+            for subject, tokens in each_cost(subjects, cost):
+                self.watched.note((namespace, subject), self.second, allowed=checked.allowed, cost=tokens)
+        return checked
+
+    @property
+    def second(self) -> int:
+        """The second of now, for ``watched``."""
+        return self._clocks()[0] // SECOND_NS
+
+    async def _check(
+        self, namespace: str, subjects: Sequence[str], cost: int | Sequence[int], *, peek: bool
+    ) -> Checked:
         stored = [self._stored_contract(namespace, subject) for subject in subjects]
         costs = each_cost(subjects, cost)
         if stored[0] is not None and len(subjects) == 1:
@@ -332,7 +354,32 @@ class Decisions:
 
     async def charge(self, namespace: str, subject: str, cost: int) -> None:
         """Charge a subject without a check; below 0: give back. Raises BadInput, NotFound, Unavailable."""
+        await self._charge(namespace, self._plans.named(namespace, subject), cost)
+
+    async def ban(self, namespace: str, subject: str) -> None:
+        """Charge a subject all that can be: time pays it, or ``reset``. Raises BadInput, NotFound, Unavailable."""
         subject = self._plans.named(namespace, subject)
+        await self._charge(namespace, subject, MOST_COST)
+        self.bans.ban((namespace, subject), self._clocks()[1] // SECOND_NS)
+
+    async def banned(self, namespace: str) -> list[tuple[str, int, Verdict]]:
+        """The subjects whose bans hold, when they were banned (wall clock, s), and what their contracts say now."""
+        found = []
+        for subject, at_s in self.bans.of(namespace):
+            try:
+                verdict = await self.peek(namespace, subject)
+            except NotFound:
+                self.bans.lift((namespace, subject))
+                continue
+            except Unavailable:
+                continue  # the store is away, and nobody can say
+            if verdict.allowed and not verdict.shadowed:
+                self.bans.lift((namespace, subject))
+            else:
+                found.append((subject, at_s, verdict))
+        return found
+
+    async def _charge(self, namespace: str, subject: str, cost: int) -> None:
         stored = self._stored_contract(namespace, subject)
         if stored is not None:
             await self._stored.charge(stored, subject, cost)
@@ -347,6 +394,7 @@ class Decisions:
     async def reset(self, namespace: str, subject: str) -> None:
         """Make a subject a new one, with nothing used. Raises BadInput, Unavailable."""
         subject = self._plans.named(namespace, subject)
+        self.bans.lift((namespace, subject))
         stored = self._stored_contract(namespace, subject)
         if stored is not None:
             await self._stored.reset(stored, subject)

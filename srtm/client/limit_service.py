@@ -108,6 +108,11 @@ class LimitClient:
         """Make a subject a new one."""
         await self._call("DELETE", _subject(namespace, subject), Any)
 
+    async def watch(self, namespace: str, subject: str, *, stop: bool = False) -> None:
+        """Watch a subject, or do not any more. Raises NotFound."""
+        path = _subject(namespace, subject).replace("/subjects/", "/watched/", 1)
+        await self._call("DELETE" if stop else "PUT", path, Any)
+
     async def usage(self) -> list[Json]:
         """Return what was allowed and refused, by namespace."""
         return await self._call("GET", "/limit/v1/usage", list[Json])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -126,9 +127,21 @@ def list_subjects(
     token: TokenOption = None,
     json_file: JsonOption = None,
 ) -> None:
-    """List the most checked subjects of a namespace, by a sample of one check in 16."""
+    """List the most checked subjects of a namespace (by one check in 16), the watched, and those whose bans hold."""
     found = ask(url, token, lambda client: client.heaviest(namespace, most))
     show("limit subjects", found, json_file, partial(_show_heaviest, found))
+
+
+@app.command()
+def watch(
+    namespace: Namespace,
+    subject: Subject,
+    stop: Annotated[bool, typer.Option("--stop", help="Watch it no more.")] = False,
+    url: UrlOption = None,
+    token: TokenOption = None,
+) -> None:
+    """Watch a subject: `srtm limit subjects` shows what was asked of it within the last minute."""
+    ask(url, token, lambda client: client.watch(namespace, subject, stop=stop))
 
 
 @app.command()
@@ -313,6 +326,16 @@ def _show_heaviest(found: Json, console: Console) -> None:
     console.print(table(title, ["subject", "checks", "at most too many"], rows))
     if not rows:
         console.print("one check in 16 is looked at: none yet")
+    if found["watched"]:
+        watched = [[each["subject"], each["allowed"], each["refused"], each["cost"]] for each in found["watched"]]
+        console.print(table("watched, the last minute", ["subject", "allowed", "refused", "tokens"], watched))
+    if found["banned"]:
+        banned = [[each["subject"], _when(each["banned_at"]), each["wait_s"]] for each in found["banned"]]
+        console.print(table("banned", ["subject", "since", "may pass in s"], banned, left=2))
+
+
+def _when(at_s: int) -> str:
+    return datetime.fromtimestamp(at_s, UTC).isoformat(sep=" ").removesuffix("+00:00") + " UTC"
 
 
 def _show_contracts(found: list[Json], console: Console) -> None:

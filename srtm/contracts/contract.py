@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 from pydantic import AfterValidator, Field
 
-from srtm.contracts.policy import MOST_POLICIES, Json, Policy
+from srtm.contracts.policy import MOST_POLICIES, Json, Policy, persists
 from srtm.contracts.policy_tables import read_policy
 from srtm.errors import BadInput
 from srtm.topics.schema import Schema, parsed
@@ -73,6 +73,8 @@ def check_for_brokers(contract: Contract) -> None:
         if policy.kind != "bucket":
             raise BadInput(f"policies.{policy.name}.kind", policy.kind, "must be bucket: others are not replicated")
     for policy in contract.policies:
+        if persists(policy):
+            raise BadInput(f"policies.{policy.name}.persist", True, "must be left out: brokers keep no use on disk")
         if policy.kind not in KINDS_OF_BROKERS:
             rule = f"must be {', '.join(KINDS_OF_BROKERS)}: a message has no end, and is accepted or refused at once"
             raise BadInput(f"policies.{policy.name}.kind", policy.kind, rule)

@@ -25,12 +25,13 @@ class _Named:
     name: str
 
     def to_core(self) -> Json:
-        """Return the policy as the core reads it."""
-        return {"kind": self.kind, **asdict(self)}
+        """Return the policy as the core reads it. What is kept on disk is not its business."""
+        return {"kind": self.kind, **{name: value for name, value in asdict(self).items() if name != "persist"}}
 
     def to_json(self) -> Json:
         """Return the table of a contract file that gives this policy."""
-        return {"name": self.name, "kind": self.kind, **self._table()}
+        kept: Json = {"persist": True} if persists(self) else {}
+        return {"name": self.name, "kind": self.kind, **self._table(), **kept}
 
     def _table(self) -> Json:
         raise NotImplementedError
@@ -40,6 +41,7 @@ class _Named:
 class _Refilled(_Named):
     rate_micro: int
     burst_micro: int
+    persist: bool = False  # what subjects have used is there after a restart of the limit service
 
     @property
     def quota(self) -> int:
@@ -94,6 +96,7 @@ class Window(_Named):
     slices: int
     weighted: bool
     aligned: bool
+    persist: bool = False  # as of a bucket
 
     def _table(self) -> Json:
         switches = {"slices": self.slices, "weighted": self.weighted, "aligned": self.aligned}
@@ -127,6 +130,11 @@ class Concurrency(_Named):
     def window_ns(self) -> None:
         """None: it is there again when requests end."""
         return None
+
+
+def persists(policy: _Named) -> bool:
+    """Whether what subjects have used of a policy is kept on disk."""
+    return getattr(policy, "persist", False) is True
 
 
 Policy = Bucket | Pace | Window | Log | Concurrency

@@ -76,6 +76,7 @@ class BucketTable(Schema):
     burst: Burst | None = None
     max_in: MaxInTable | None = None
     max_debt: Annotated[float, Field(ge=0, le=LARGEST)] | None = None
+    persist: bool = False
 
 
 class PaceTable(Schema):
@@ -84,6 +85,7 @@ class PaceTable(Schema):
     rate: Amount
     burst: Burst = 1.0
     max_wait: Wait
+    persist: bool = False
 
 
 class WindowTable(Schema):
@@ -94,6 +96,7 @@ class WindowTable(Schema):
     slices: Annotated[int, Field(ge=1, le=MOST_SLICES)] = _SLICES
     weighted: bool = True
     aligned: bool = False
+    persist: bool = False
 
 
 class LogTable(Schema):
@@ -128,7 +131,7 @@ def _bucket(value: Any, place: str) -> Policy:
     if debt * 10**9 > rate * LONGEST_NS:
         rule = f"must be paid within 366 days: at most {rate * LONGEST_NS / 1e15:.0f} at this rate"
         raise BadInput(f"{place}.max_debt", debt / MICRO, rule)
-    return Bucket(name=table.name, rate_micro=rate, burst_micro=burst, max_debt_micro=debt)
+    return Bucket(name=table.name, rate_micro=rate, burst_micro=burst, max_debt_micro=debt, persist=table.persist)
 
 
 def _rate_and_burst(table: BucketTable, place: str) -> tuple[int, int]:
@@ -152,7 +155,7 @@ def _rate_and_burst(table: BucketTable, place: str) -> tuple[int, int]:
 def _pace(value: Any, place: str) -> Policy:
     table = parsed(PaceTable, value, place)
     rate, burst = to_micro(table.rate, f"{place}.rate"), to_micro(table.burst, f"{place}.burst")
-    return Pace(name=table.name, rate_micro=rate, burst_micro=burst, max_wait_ns=table.max_wait)
+    return Pace(name=table.name, rate_micro=rate, burst_micro=burst, max_wait_ns=table.max_wait, persist=table.persist)
 
 
 def _window(value: Any, place: str) -> Policy:
@@ -170,6 +173,7 @@ def _window(value: Any, place: str) -> Policy:
         slices=table.slices,
         weighted=table.weighted,
         aligned=table.aligned,
+        persist=table.persist,
     )
 
 

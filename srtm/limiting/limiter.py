@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from srtm.contracts.contract import LONGEST_SUBJECT, Contract
+from srtm.contracts.policy import persists
 from srtm.contracts.verdict import PolicyVerdict, Verdict
 from srtm.errors import NATIVE, BadInput, NotFound, shown
 
@@ -56,10 +57,20 @@ class Heavy(NamedTuple):
     error: int
 
 
+class Used(NamedTuple):
+    """What a subject, by its hash, has used of a contract. The words are for ``Limiter.restore``; None: nothing."""
+
+    namespace: str
+    pattern: str
+    subject: bytes
+    words: bytes | None
+
+
 class Limiter:
     """Contracts, and what their subjects have used.
 
     ``key``: 16 secret bytes, of the hash of subjects and of grants; the same on nodes that share grants.
+    ``subjects_key``: of the hash of subjects alone, where what they use is to outlive the process: ``changed``.
     """
 
     def __init__(
@@ -69,9 +80,12 @@ class Limiter:
         key: bytes | None = None,
         max_subjects: int = MOST_SUBJECTS,
         clocks: Clocks = system_clocks,
+        subjects_key: bytes | None = None,
     ) -> None:
-        self._core = Core(key or secrets.token_bytes(16), max_subjects)
-        self._clocks = clocks
+        own = key or secrets.token_bytes(16)
+        self.keeps = subjects_key is not None
+        self._core = Core(own, max_subjects) if subjects_key is None else Core(own, max_subjects, subjects_key)
+        self.clocks = self._clocks = clocks
         self._contracts: dict[int, Contract] = {}  # by the core's number
         self._numbers: dict[tuple[str, str], int] = {}
         for contract in contracts:
@@ -93,6 +107,8 @@ class Limiter:
             raise BadInput("contract", contract.subject, str(error)) from None
         self._contracts[number] = contract
         self._numbers[contract.key] = number
+        if self.keeps:
+            self._core.keep(number, sum(persists(policy) << bit for bit, policy in enumerate(contract.policies)))
 
     def remove(self, namespace: str, pattern: str) -> None:
         """Remove a contract and its subjects. Raises NotFound."""
@@ -155,6 +171,19 @@ class Limiter:
         """Make a subject a new one, with nothing used. False: it was. Raises BadInput."""
         checked_subject(subject)
         return self._core.reset(namespace, subject)
+
+    def changed(self, most: int) -> list[Used]:
+        """What subjects have used of policies with ``persist``: at most ``most`` that changed. Each is told once."""
+        news = self._core.changed(most)
+        return [Used(*self._contracts[number].key, subject, words) for number, subject, words in news]
+
+    def restore(self, namespace: str, pattern: str, subject: bytes, words: bytes, saved: tuple[int, int]) -> bool:
+        """Give a subject what it had used when ``changed`` told it, at ``saved`` by the clocks of then.
+
+        False: it is there, or the contract is another one.
+        """
+        number = self._numbers.get((namespace, pattern))
+        return number is not None and self._core.restore(number, subject, words, saved, self._clocks())
 
     def sweep(self) -> None:
         """Forget some of the subjects that have nothing used. Call it often: it looks at 4,096 slots."""

@@ -12,8 +12,8 @@ import trio
 import trio.lowlevel
 import trio.testing
 
-from limiting.contract_database import FILE
 from limiting.contract_store import ContractStore
+from limiting.database import FILE, Database
 from limiting.nodes.decisions import Decisions
 from srtm.contracts.contract import Contract, read_contract
 from srtm.errors import BadInput, Conflict, NotFound, Unavailable
@@ -26,12 +26,12 @@ def contract(burst: float = 2, pattern: str = "*", **others: object) -> Contract
 
 
 async def test_what_was_put_is_in_force_after_a_restart(tmp_path: Path) -> None:
-    store = ContractStore(Decisions(Limiter()), tmp_path / "data")
+    store = ContractStore(Decisions(Limiter()), Database(tmp_path / "data"))
     store.put_all([contract(), contract(9, "user:*")])
     await store.put(contract(3))
     await store.remove("api", "user:*")
     limiter = Limiter()
-    again = ContractStore(Decisions(limiter), tmp_path / "data")
+    again = ContractStore(Decisions(limiter), Database(tmp_path / "data"))
     assert again.all() == store.all()
     assert limiter.peek("api", "x").policies[0].remaining == 3
     assert (await again.put(contract(4))).version > store.get("api", "*").version
@@ -41,7 +41,7 @@ def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for data in (tmp_path / "file", tmp_path / "file" / "data"):
         with pytest.raises(BadInput, match=r"data: .*must be a directory that can be written"):
-            ContractStore(Decisions(Limiter()), data)
+            ContractStore(Decisions(Limiter()), Database(data))
 
 
 async def test_the_same_contract_again_changes_nothing() -> None:
@@ -75,7 +75,7 @@ def test_one_contract_that_cannot_be_served_leaves_all_as_they_were() -> None:
 
 
 async def test_a_change_that_cannot_be_kept_is_none(tmp_path: Path) -> None:
-    store = ContractStore(Decisions(Limiter()), tmp_path)
+    store = ContractStore(Decisions(Limiter()), Database(tmp_path))
     await store.put(contract())
     with closing(sqlite3.connect(tmp_path / FILE)) as other:
         other.execute("alter table latest rename to gone")
@@ -87,22 +87,22 @@ async def test_a_change_that_cannot_be_kept_is_none(tmp_path: Path) -> None:
             await store.remove("api", "*")
         other.execute("alter table gone rename to latest")
     assert store.get("api", "*").contract == contract()
-    assert ContractStore(Decisions(Limiter()), tmp_path).all() == store.all()
+    assert ContractStore(Decisions(Limiter()), Database(tmp_path)).all() == store.all()
 
 
 async def test_the_file_of_an_earlier_service_is_taken_over_once(tmp_path: Path) -> None:
     saved = {"version": 7, "contracts": [[3, contract().to_json()], [7, contract(9, "user:*").to_json()]]}
     (tmp_path / "contracts.json").write_bytes(msgspec.json.encode(saved))
-    store = ContractStore(Decisions(Limiter()), tmp_path)
+    store = ContractStore(Decisions(Limiter()), Database(tmp_path))
     assert [(each.contract, each.version) for each in store.all()] == [(contract(), 3), (contract(9, "user:*"), 7)]
     assert (await store.put(contract(4))).version == 8
-    assert ContractStore(Decisions(Limiter()), tmp_path).all() == store.all()
+    assert ContractStore(Decisions(Limiter()), Database(tmp_path)).all() == store.all()
 
 
 def test_a_database_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"not a database, but long enough" * 100)
-    with pytest.raises(BadInput, match=r"contracts\.sqlite3.*must hold the contracts of a limit service"):
-        ContractStore(Decisions(Limiter()), tmp_path)
+    with pytest.raises(BadInput, match=r"limits\.sqlite3.*must hold the contracts of a limit service"):
+        ContractStore(Decisions(Limiter()), Database(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -117,11 +117,11 @@ def test_a_database_that_is_none_is_refused(tmp_path: Path) -> None:
 def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "contracts.json").write_text(text)
     with pytest.raises(BadInput):
-        ContractStore(Decisions(Limiter()), tmp_path)
+        ContractStore(Decisions(Limiter()), Database(tmp_path))
 
 
 async def test_many_are_put_in_force_between_the_turns_of_others(tmp_path: Path, nursery: trio.Nursery) -> None:
-    store, turns = ContractStore(Decisions(Limiter()), tmp_path), 0
+    store, turns = ContractStore(Decisions(Limiter()), Database(tmp_path)), 0
 
     async def count() -> None:
         nonlocal turns
@@ -136,14 +136,14 @@ async def test_many_are_put_in_force_between_the_turns_of_others(tmp_path: Path,
     assert turns >= 90, "once while they are checked, once while they are put in force"
     assert {each.version for each in kept} == {1}
     assert store.all() == sorted(kept, key=lambda each: each.contract.key)
-    assert ContractStore(Decisions(Limiter()), tmp_path).all() == store.all()
+    assert ContractStore(Decisions(Limiter()), Database(tmp_path)).all() == store.all()
     assert await store.submit(wanted) == kept
     assert (await store.put(contract(3))).version == 2, "what is the same makes no version"
 
 
 async def test_a_change_while_many_are_submitted_stays(tmp_path: Path, nursery: trio.Nursery) -> None:
     limiter = Limiter()
-    store = ContractStore(Decisions(limiter), tmp_path)
+    store = ContractStore(Decisions(limiter), Database(tmp_path))
     wanted = [contract(pattern=f"user:{number}") for number in range(300)]
     nursery.start_soon(store.submit, wanted)
     with trio.fail_after(30):
@@ -159,20 +159,20 @@ async def test_a_change_while_many_are_submitted_stays(tmp_path: Path, nursery: 
     assert limiter.peek("api", "user:299").policies[0].remaining == 9
     with pytest.raises(NotFound):
         limiter.peek("api", "user:297")
-    assert ContractStore(Decisions(Limiter()), tmp_path).all() == store.all()
+    assert ContractStore(Decisions(Limiter()), Database(tmp_path)).all() == store.all()
 
 
 async def test_a_change_while_a_submission_is_written_comes_after_it(tmp_path: Path, nursery: trio.Nursery) -> None:
-    store = ContractStore(Decisions(Limiter()), tmp_path)
+    store = ContractStore(Decisions(Limiter()), Database(tmp_path))
     nursery.start_soon(store.submit, [contract(), contract(pattern="other")])
     await trio.testing.wait_all_tasks_blocked()
     assert (await store.put(contract(9, pattern="other"))).version == 2
-    again = ContractStore(Decisions(Limiter()), tmp_path)
+    again = ContractStore(Decisions(Limiter()), Database(tmp_path))
     assert [(each.contract, each.version) for each in again.all()] == [(contract(), 1), (contract(9, "other"), 2)]
 
 
 async def test_a_submission_that_cannot_be_served_changes_nothing(tmp_path: Path) -> None:
-    store = ContractStore(Decisions(Limiter()), tmp_path)
+    store = ContractStore(Decisions(Limiter()), Database(tmp_path))
     with pytest.raises(BadInput, match="mode"):
         await store.submit([contract(), contract(pattern="user:*", mode="store")])
     assert store.all() == []

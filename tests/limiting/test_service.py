@@ -63,6 +63,26 @@ async def test_it_answers_http_and_redis_clients_and_keeps_contracts(tmp_path: P
                 nursery.cancel_scope.cancel()
 
 
+async def test_what_was_used_of_a_policy_that_persists_outlives_the_service(tmp_path: Path) -> None:
+    settings = config(tmp_path, resp_address=None, contracts=persisting(tmp_path))
+    with trio.fail_after(30):
+        for allowed in ([True, True, True], [True, False, False]):
+            async with trio.open_nursery() as nursery:
+                bound: BoundAddresses = await nursery.start(serve, settings)
+                async with LimitClient(f"http://{bound.http}") as client:
+                    said = [(await client.check("api", ["user:1"]))["allowed"] for _ in range(3)]
+                    assert said == allowed
+                nursery.cancel_scope.cancel()
+    with pytest.raises(BadInput, match=r"policies\[?.*persist.*--data"):
+        await serve(config(tmp_path, data=None, contracts=persisting(tmp_path)))
+
+
+def persisting(tmp_path: Path) -> Path:
+    file = tmp_path / "persisting.toml"
+    file.write_text(FILE.replace("burst = 2", "burst = 4, persist = true"))
+    return file
+
+
 async def throttled(address: str) -> None:
     host, _, port = address.rpartition(":")
     stream = await trio.open_tcp_stream(host, int(port))

@@ -149,8 +149,10 @@ ARROWS = {
     "limiting": "",
     "limiting.config": "limiting.store srtm.contracts srtm.limiting srtm.net",
     "limiting.checks": "srtm.contracts srtm.limiting",
-    "limiting.contract_database": "srtm.net",
-    "limiting.contract_store": "limiting.contract_database limiting.nodes srtm.contracts srtm.web",
+    "limiting.database": "srtm.net",
+    "limiting.watching": "",
+    "limiting.usage": "limiting.contract_store limiting.database srtm.limiting",
+    "limiting.contract_store": "limiting.database limiting.nodes srtm.contracts srtm.web",
     "limiting.envoy": "srtm.contracts srtm.limiting",
     "limiting.envoy_checks": "limiting.contract_store limiting.envoy limiting.nodes srtm.limiting",
     "limiting.grpc_server": "limiting.envoy srtm.net",
@@ -158,16 +160,16 @@ ARROWS = {
     "limiting.redis_server": "srtm._native srtm.limiting srtm.net",
     "limiting.api": (
         "limiting.checks limiting.config limiting.contract_store limiting.envoy limiting.envoy_checks limiting.nodes "
-        "srtm.contracts srtm.limiting srtm.net srtm.web"
+        "limiting.watching srtm.contracts srtm.limiting srtm.net srtm.web"
     ),
     "limiting.service": (
-        "limiting.api limiting.config limiting.contract_store limiting.envoy limiting.envoy_checks "
-        "limiting.grpc_server limiting.listeners limiting.nodes limiting.redis_server limiting.store "
+        "limiting.api limiting.config limiting.contract_store limiting.database limiting.envoy limiting.envoy_checks "
+        "limiting.grpc_server limiting.listeners limiting.nodes limiting.redis_server limiting.store limiting.usage "
         "srtm.concurrency srtm.contracts srtm.limiting srtm.net srtm.web"
     ),
     "limiting.nodes": (
         "limiting.checks limiting.config limiting.replication limiting.replication.gossiped limiting.store "
-        "limiting.wire srtm.concurrency srtm.contracts srtm.limiting srtm.net srtm.token_bucket srtm.web"
+        "limiting.watching limiting.wire srtm.concurrency srtm.contracts srtm.limiting srtm.net srtm.token_bucket srtm.web"
     ),
     "limiting.replication": "srtm.token_bucket",
     "limiting.replication.gossiped": "limiting.replication srtm.token_bucket",

@@ -188,6 +188,7 @@ export function contract(main, namespace = null, subject = null) {
   });
 
   const heaviest = h("div");
+  const bans = h("div");
 
   async function drawSubjects() {
     const found = await get(`/limit/v1/subjects/${encodeURIComponent(namespace)}?most=100`);
@@ -195,10 +196,12 @@ export function contract(main, namespace = null, subject = null) {
     const views = await Promise.all(his.map((each) => get(subjectPath(namespace, each.subject))));
     show(heaviest, table("The most checked subjects", HEADS, views.map((view, at) => subjectRow(view, his[at].checks)), "none was checked here"),
       h("p", { class: "note" }, `${whole(found.in_memory)} subjects of ${namespace} are in memory.`));
+    const banned = found.banned.filter((each) => isOf(subject, each.subject));
+    show(bans, banned.length > 0 && table("Banned subjects", HEADS, banned.map((view) => subjectRow(view, null))));
   }
 
   if (isNew) take({ namespace: "api", subject: "user:*", mode: null, shadow: false, starts: "full", policies: [fresh("bucket", "burst")] });
-  else show(subjects, lookAt, looked, heaviest);
+  else show(subjects, lookAt, looked, bans, heaviest);
 
   return {
     async look() {

@@ -1,6 +1,6 @@
 //! The limiter: contracts, the subjects under them, and what may be asked of both.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hasher;
 
 use siphasher::sip128::{Hasher128, SipHasher24};
@@ -78,10 +78,20 @@ struct Namespace {
     heaviest: Heaviest,
 }
 
+/// What a subject has used of a contract some of whose policies are kept on disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Used {
+    pub contract: u32,
+    pub hash: Hash,
+    /// Of all its policies. None: it has nothing used any more.
+    pub words: Option<Vec<u32>>,
+}
+
 /// Limits of any number of subjects. `key`: of the hash, and of grants; the same on all nodes of a cluster.
 #[derive(Debug)]
 pub struct Limiter {
     key: (u64, u64),
+    subjects_key: (u64, u64),
     max_subjects: u64, // a namespace
     contracts: Contracts,
     tables: BTreeMap<usize, Table>, // by the words of a contract's policies
@@ -90,12 +100,15 @@ pub struct Limiter {
     counts: HashMap<u32, Vec<PolicyCounts>>,
     corrected: Corrected,
     granted: u64,
+    kept: HashMap<u32, u8>, // by contract: bits of the policies that are kept on disk
+    changed: BTreeSet<(u32, Hash)>, // subjects of these contracts whose use is news to the disk
 }
 
 impl Limiter {
     pub fn new(key: (u64, u64), max_subjects: u64) -> Self {
         Self {
             key,
+            subjects_key: key,
             max_subjects,
             contracts: Contracts::default(),
             tables: BTreeMap::new(),
@@ -104,6 +117,80 @@ impl Limiter {
             counts: HashMap::new(),
             corrected: Corrected::default(),
             granted: 0,
+            kept: HashMap::new(),
+            changed: BTreeSet::new(),
+        }
+    }
+
+    /// Hashes subjects by another key: one that outlives the process, as what is kept on disk does.
+    #[must_use]
+    pub fn with_subjects_key(self, subjects_key: (u64, u64)) -> Self {
+        Self { subjects_key, ..self }
+    }
+
+    fn hash(&self, namespace: &str, subject: &str) -> Hash {
+        hash_of(self.subjects_key, namespace.as_bytes(), subject.as_bytes())
+    }
+
+    /// From now on what subjects use of these policies of a contract is noted for the disk. `policies`: their bits.
+    pub fn keep(&mut self, number: u32, policies: u8) {
+        let Some(contract) = self.contracts.all.get(&number) else { return };
+        if policies == 0 {
+            self.kept.remove(&number);
+            return;
+        }
+        self.kept.insert(number, policies);
+        let Some(table) = self.tables.get(&words_of(contract)) else { return };
+        let live = table.places().filter(|place| table.contract(*place) == number);
+        self.changed.extend(live.map(|place| (number, table.hash(place))));
+    }
+
+    /// At most `most` subjects whose use has changed since they were last given out here.
+    pub fn changed(&mut self, most: usize) -> Vec<Used> {
+        let mut found = Vec::new();
+        while found.len() < most
+            && let Some((contract, hash)) = self.changed.pop_first()
+        {
+            let Some(known) = self.contracts.all.get(&contract) else { continue };
+            let table = self.tables.get(&words_of(known));
+            let words = table.and_then(|table| table.find(hash, contract).map(|place| table.policies(place).to_vec()));
+            found.push(Used { contract, hash, words });
+        }
+        found
+    }
+
+    /// Gives a subject what it had used when `changed` gave it out, at `saved`. Policies that are not kept begin anew.
+    /// False: it is not of this contract as it is now, or it is there already.
+    pub fn restore(&mut self, used: &Used, saved: Now, now: Now) -> bool {
+        let (Some(contract), Some(old)) = (self.contracts.all.get(&used.contract), &used.words) else { return false };
+        let size = words_of(contract);
+        let mut hash = used.hash;
+        if hash[1..3] == [0, 0] && hash[0] < OVERFLOW_SUBJECTS {
+            hash[3] = used.contract; // one that new subjects share: contracts have other numbers now
+        }
+        let table = self.tables.entry(size).or_insert_with(|| Table::new(size));
+        if old.len() != size || table.find(hash, used.contract).is_some() {
+            return false;
+        }
+        let bits = self.kept.get(&used.contract).copied().unwrap_or(0);
+        let place = table.add(hash, used.contract);
+        begin_all(contract, table.policies_mut(place), now);
+        let (mut words, mut old) = (table.policies_mut(place), &old[..]);
+        for (bit, policy) in contract.policies.iter().enumerate() {
+            let (mine, rest) = words.split_at_mut(policy.rule.words());
+            let (before, others) = old.split_at(mine.len());
+            if bits >> bit & 1 == 1 {
+                policy.rule.restore(mine, before, saved, now);
+            }
+            (words, old) = (rest, others);
+        }
+        self.namespaces.entry(contract.namespace.clone()).or_default().subjects += 1;
+        true
+    }
+
+    fn note_change(&mut self, number: u32, hash: Hash) {
+        if self.kept.contains_key(&number) {
+            self.changed.insert((number, hash));
         }
     }
 
@@ -152,6 +239,9 @@ impl Limiter {
             let Some(place) = table.find(hash, number) else { continue };
             end_all(contract, table.policies(place), &mut self.stores);
             table.remove(place);
+            if self.kept.contains_key(&number) {
+                self.changed.insert((number, hash));
+            }
             if let Some(namespace) = self.namespaces.get_mut(&contract.namespace) {
                 namespace.subjects -= 1;
             }
@@ -163,6 +253,7 @@ impl Limiter {
         let Some((number, contract)) = self.contracts.remove(namespace, pattern) else { return false };
         self.forget_subjects(number, &contract);
         self.counts.remove(&number);
+        self.kept.remove(&number);
         true
     }
 
@@ -202,7 +293,7 @@ impl Limiter {
             return Err(Refused::Subject);
         }
         let number = self.contracts.find(space, subject).ok_or(Refused::NoContract)?;
-        let own = hash_of(self.key, space.as_bytes(), subject.as_bytes());
+        let own = self.hash(space, subject);
         if takes && let Some(namespace) = self.namespaces.get_mut(space) {
             namespace.heaviest.note(own, subject);
         }
@@ -243,6 +334,7 @@ impl Limiter {
                 (look.remaining, look.reset) = (after.remaining, after.reset);
             }
             found.grant = Some(grant.encode(self.key));
+            self.note_change(number, hash);
         }
         Ok(found)
     }
@@ -276,7 +368,7 @@ impl Limiter {
     /// Charges (or, below 0, gives back to) a subject without a check: a ban, or pardon.
     pub fn charge(&mut self, space: &str, subject: &str, more: i64, now: Now) -> Result<(), Refused> {
         let number = self.contracts.find(space, subject).ok_or(Refused::NoContract)?;
-        let (hash, _) = self.place_of(number, hash_of(self.key, space.as_bytes(), subject.as_bytes()), now, true);
+        let (hash, _) = self.place_of(number, self.hash(space, subject), now, true);
         self.change(number, hash, now, |rule, words, stores| rule.correct(words, stores, more, now));
         Ok(())
     }
@@ -284,7 +376,7 @@ impl Limiter {
     /// Makes a subject a new one. False: it was.
     pub fn reset(&mut self, space: &str, subject: &str) -> bool {
         let Some(number) = self.contracts.find(space, subject) else { return false };
-        let hash = hash_of(self.key, space.as_bytes(), subject.as_bytes());
+        let hash = self.hash(space, subject);
         let Some(contract) = self.contracts.all.get(&number) else { return false };
         let Some(table) = self.tables.get_mut(&words_of(contract)) else { return false };
         let Some(place) = table.find(hash, number) else { return false };
@@ -293,6 +385,7 @@ impl Limiter {
         if let Some(namespace) = self.namespaces.get_mut(space) {
             namespace.subjects -= 1;
         }
+        self.note_change(number, hash);
         true
     }
 
@@ -315,6 +408,7 @@ impl Limiter {
             with(&policy.rule, mine, &mut self.stores);
             words = rest;
         }
+        self.note_change(number, hash);
     }
 
     /// The hash under which a subject is kept, and where. Where its namespace is full, that is of a subject that it
@@ -349,6 +443,7 @@ impl Limiter {
     /// Looks at the next `slots` slots, and forgets subjects that have nothing used.
     pub fn sweep(&mut self, slots: usize, now: Now) {
         let (contracts, stores, namespaces) = (&self.contracts.all, &mut self.stores, &mut self.namespaces);
+        let (kept, changed) = (&self.kept, &mut self.changed);
         for table in self.tables.values_mut() {
             table.sweep(slots, |table, place| {
                 let Some(contract) = contracts.get(&table.contract(place)) else { return true };
@@ -356,6 +451,9 @@ impl Limiter {
                 let rests = each(contract, words).all(|(rule, words)| rule.rests(words, stores, now));
                 if rests {
                     end_all(contract, words, stores);
+                    if kept.contains_key(&table.contract(place)) {
+                        changed.insert((table.contract(place), table.hash(place)));
+                    }
                     if let Some(namespace) = namespaces.get_mut(&contract.namespace) {
                         namespace.subjects -= 1;
                     }

@@ -226,6 +226,31 @@ impl Rule {
         }
     }
 
+    /// The state that a subject had at `saved`, in another process perhaps, goes on: time that the wall clock says has
+    /// passed since then counts. A wall clock that was set back lets none pass.
+    pub(crate) fn restore(&self, words: &mut [u32], old: &[u32], saved: Now, now: Now) {
+        let passed = now.wall.saturating_sub(saved.wall).max(0);
+        let shift = now.mono.saturating_sub(passed).saturating_sub(saved.mono);
+        match *self {
+            Self::Bucket { rate_micro, burst_micro, .. } | Self::Pace { rate_micro, burst_micro, .. } => {
+                let (fill, at) = load(old);
+                let burst = i128::from(burst_micro) * UNITS_PER_MICRO;
+                let fill = fill.clamp(-i128::from(u64::MAX) * UNITS_PER_MICRO, burst);
+                let at = at.saturating_add(shift).min(now.mono);
+                save(words, &Bucket::restored(rate_micro, burst_micro, (fill, at)));
+            }
+            Self::Window { aligned, .. } => {
+                words.copy_from_slice(old);
+                if !aligned {
+                    // To the next whole slice: what was used counts for a part of a slice longer.
+                    let (.., length) = self.slice_at(now);
+                    words[0] = old[0].wrapping_add(-((-shift).div_euclid(length)) as u32);
+                }
+            }
+            Self::Log { .. } | Self::Concurrency { .. } => {}
+        }
+    }
+
     fn bucket(&self, words: &[u32]) -> Bucket {
         let (Self::Bucket { rate_micro, burst_micro, .. } | Self::Pace { rate_micro, burst_micro, .. }) = *self else {
             unreachable!("only buckets have one")

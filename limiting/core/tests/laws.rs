@@ -337,3 +337,93 @@ fn a_ban_and_a_pardon() {
     assert!(limiter.reset("api", "user:1") && !limiter.reset("api", "user:1"));
     assert!(ask(&mut limiter, "user:1", 1, 0).allowed);
 }
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn what_is_kept_goes_on_in_another_process(
+        rules in prop::collection::vec(a_rule(), 1..4),
+        steps in prop::collection::vec((0..S, 1u32..3), 1..20),
+        away in 0..20 * S,
+        started in 0..1_000 * S,
+    ) {
+        let now = |mono| Now { mono, wall: mono + 1_000_000 * S };
+        let mut before = limiter(rules.clone());
+        before.keep(1, 0xff);
+        let mut time = 0;
+        for (gap, cost) in steps {
+            time += gap;
+            before.check("api", "user:1", cost, now(time)).expect("a contract");
+        }
+        let told = before.changed(10);
+        prop_assert_eq!(before.changed(10), vec![], "it is told once");
+        let mut after = limiter(rules.clone());
+        after.keep(1, 0xff);
+        let (saved, then) = (now(time), Now { mono: started, wall: now(time + away).wall });
+        for used in &told {
+            prop_assert!(after.restore(used, saved, then));
+            prop_assert!(!after.restore(used, saved, then), "it is there");
+        }
+        let wanted = before.peek("api", "user:1", 1, now(time + away)).expect("a contract");
+        let found = after.peek("api", "user:1", 1, then).expect("a contract");
+        for ((rule, wanted), found) in rules.iter().zip(wanted.policies).zip(found.policies) {
+            match rule {
+                Rule::Bucket { .. } | Rule::Pace { .. } => prop_assert_eq!(wanted, found),
+                // Slices end at other instants in a process whose clock began at another one.
+                Rule::Window { .. } => prop_assert!(found.remaining <= wanted.remaining),
+                Rule::Log { .. } | Rule::Concurrency { .. } => prop_assert!(found.remaining >= wanted.remaining),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_window_that_is_aligned_goes_on_as_it_was() {
+    let rule = Rule::Window { quota: 9, window_ns: 12 * S, slices: 4, weighted: true, aligned: true };
+    let (saved, then) = (Now { mono: 7 * S, wall: 100 * S }, Now { mono: 0, wall: 101 * S });
+    let mut before = limiter(vec![rule.clone()]);
+    before.keep(1, 1);
+    before.check("api", "user:1", 4, saved).expect("a contract");
+    let mut after = limiter(vec![rule]);
+    after.keep(1, 1);
+    assert!(after.restore(&before.changed(1)[0], saved, then));
+    assert_eq!(
+        after.peek("api", "user:1", 1, then),
+        before.peek("api", "user:1", 1, Now { mono: 8 * S, ..then })
+    );
+}
+
+#[test]
+fn a_wall_clock_that_was_set_back_lets_no_time_pass() {
+    let mut before = limiter(vec![bucket(1, 2)]);
+    before.keep(1, 1);
+    ask(&mut before, "user:1", 2, 0);
+    let mut after = limiter(vec![bucket(1, 2)]);
+    after.keep(1, 1);
+    assert!(after.restore(&before.changed(1)[0], Now { mono: 0, wall: 900 * S }, Now { mono: 50 * S, wall: 3 * S }));
+    let now = |mono| Now { mono, wall: 0 };
+    assert_eq!(after.peek("api", "user:1", 1, now(50 * S)).expect("a contract").policies[0].remaining, 0);
+    assert_eq!(after.peek("api", "user:1", 1, now(51 * S)).expect("a contract").policies[0].remaining, 1);
+}
+
+#[test]
+fn what_is_forgotten_reset_or_of_another_kind_is_told_as_nothing() {
+    let mut limiter = limiter(vec![bucket(1, 2)]);
+    limiter.keep(1, 1);
+    for subject in ["user:1", "user:2", "user:3"] {
+        ask(&mut limiter, subject, 1, 0);
+    }
+    assert_eq!(limiter.changed(9).iter().filter(|used| used.words.is_some()).count(), 3);
+    limiter.reset("api", "user:1");
+    assert_eq!(limiter.changed(9).iter().map(|used| used.words.is_none()).collect::<Vec<_>>(), [true]);
+    limiter.sweep(10_000, at(60 * S));
+    assert_eq!(limiter.changed(9).iter().map(|used| used.words.is_none()).collect::<Vec<_>>(), [true, true]);
+    ask(&mut limiter, "user:1", 1, 60 * S);
+    let _ = limiter.changed(9);
+    limiter.put_contract(contract("user:*", vec![policy("p0", window(3, 1, false))]), at(60 * S)).expect("it works");
+    assert_eq!(limiter.changed(9).iter().map(|used| used.words.is_none()).collect::<Vec<_>>(), [true]);
+    limiter.keep(1, 0);
+    ask(&mut limiter, "user:1", 1, 60 * S);
+    assert_eq!(limiter.changed(9), vec![]);
+}

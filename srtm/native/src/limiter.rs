@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use srtm_limits::Nanos;
 use srtm_limits::contract::Contract;
-use srtm_limits::limiter::{self, Refused};
+use srtm_limits::limiter::{self, Refused, Used};
 use srtm_limits::resp::Session;
 use srtm_limits::state::{Look, Now};
 use srtm_limits::throttle;
@@ -18,6 +18,7 @@ use crate::lock;
 type Clocks = (Nanos, Nanos); // monotonic, wall
 type Counts = (u64, u64, u64); // checks allowed, checks refused, cost allowed
 type Said = (bool, u64, Option<Nanos>, Option<Nanos>); // allowed, remaining, wait, reset
+type Changed<'py> = (u32, Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>); // contract, hash, words
 type Verdict<'py> = (bool, u32, Vec<Said>, Option<Nanos>, Option<Bound<'py, PyBytes>>, bool, bool);
 
 #[pyclass(frozen, module = "srtm._native")]
@@ -51,9 +52,28 @@ fn verdict(py: Python<'_>, found: limiter::Verdict) -> Verdict<'_> {
 #[pymethods]
 impl Limiter {
     #[new]
-    fn new(key: [u8; 16], max_subjects: u64) -> Self {
-        let (one, two) = halves(key);
-        Self(Mutex::new(limiter::Limiter::new((one, two), max_subjects)))
+    #[pyo3(signature = (key, max_subjects, subjects_key = None))]
+    fn new(key: [u8; 16], max_subjects: u64, subjects_key: Option<[u8; 16]>) -> Self {
+        let made = limiter::Limiter::new(halves(key), max_subjects);
+        Self(Mutex::new(made.with_subjects_key(halves(subjects_key.unwrap_or(key)))))
+    }
+
+    fn keep(&self, contract: u32, policies: u8) {
+        lock(&self.0).keep(contract, policies);
+    }
+
+    fn changed<'py>(&self, py: Python<'py>, most: usize) -> Vec<Changed<'py>> {
+        let found = lock(&self.0).changed(most);
+        let bytes = |words: &[u32]| PyBytes::new(py, &words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<_>>());
+        found.iter().map(|used| (used.contract, bytes(&used.hash), used.words.as_deref().map(bytes))).collect()
+    }
+
+    fn restore(&self, contract: u32, hash: [u8; 16], words: &[u8], saved: Clocks, clocks: Clocks) -> bool {
+        let number = |bytes: &[u8]| bytes.iter().rev().fold(0u32, |sum, byte| sum << 8 | u32::from(*byte));
+        let part = |place: usize| number(&hash[4 * place..4 * place + 4]);
+        let hash = [part(0), part(1), part(2), part(3)];
+        let used = Used { contract, hash, words: Some(words.chunks(4).map(number).collect()) };
+        lock(&self.0).restore(&used, now(saved), now(clocks))
     }
 
     fn put_contract(&self, contract: &[u8], clocks: Clocks) -> PyResult<u32> {

@@ -90,10 +90,32 @@ def test_subjects_are_shown_banned_and_pardoned(capsys: pytest.CaptureFixture[st
     assert result(capsys, "ban", "api", "user:1")["allowed"] is False
     assert result(capsys, "show", "api", "user:1")["allowed"] is False
     assert result(capsys, "ban", "api", "user:1", "--lift")["allowed"] is True
-    assert result(capsys, "subjects", "api")["in_memory"] == 0
+    found = result(capsys, "subjects", "api")
+    assert (found["in_memory"], found["banned"]) == (0, [])
     for words in (["show", "api", "user:1"], ["subjects", "api"], ["ban", "api", "user:1"], ["contract", "show"]):
         assert main(["limit", *words]) == 0
     assert "user:1 under user:*" in capsys.readouterr().out
+
+
+def test_bans_that_hold_and_watched_subjects_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("user:1", "user:2", "user:3"):
+        result(capsys, "ban", "api", name)
+    result(capsys, "ban", "api", "user:2", "--lift")
+    assert main(["limit", "watch", "api", "user:4"]) == 0
+    for cost in (2, 1):
+        main(["limit", "check", "api", "user:4", "--cost", str(cost)])
+    found = result(capsys, "subjects", "api")
+    assert [each["subject"] for each in found["banned"]] == ["user:3", "user:1"]
+    (watched,) = found["watched"]
+    assert [watched[name] for name in ("subject", "allowed", "refused", "cost")] == ["user:4", 1, 1, 2]
+    assert sum(watched["seconds"]["allowed"]) == 1
+    assert main(["limit", "subjects", "api"]) == 0
+    shown = capsys.readouterr().out
+    assert all(word in shown for word in ("user:1", "user:3", "user:4", "UTC", "the last minute"))
+    assert main(["limit", "watch", "api", "user:4", "--stop"]) == 0
+    assert result(capsys, "subjects", "api")["watched"] == []
+    assert main(["limit", "watch", "api", "user:4", "--stop"]) == 2
+    assert main(["limit", "watch", "none", "user:4"]) == 2
 
 
 def test_a_service_that_is_away_is_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

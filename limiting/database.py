@@ -1,0 +1,165 @@
+"""What a limit service keeps on disk: its contracts, and what subjects have used of policies with ``persist``.
+
+It is a file of SQLite, so that a change costs by its size, and is whole or not there. Methods wait for the disk. Any
+thread may call them.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from srtm.errors import BadInput, Unavailable
+from srtm.net.json_file import read_json
+
+FILE = "limits.sqlite3"
+_BEFORE = "contracts.json"  # what services wrote that had no database
+_WHAT = "the contracts of a limit service"
+_SCHEMA = """
+create table if not exists contracts (
+    namespace text not null, pattern text not null, version integer not null, document blob not null,
+    primary key (namespace, pattern)
+) without rowid;
+create table if not exists latest (version integer not null);
+insert into latest select 0 where not exists (select 1 from latest);
+create table if not exists used (
+    namespace text not null, pattern text not null, subject blob not null, version integer not null,
+    words blob not null, mono_ns integer not null, wall_ns integer not null,
+    primary key (namespace, pattern, subject)
+) without rowid;
+create table if not exists secret (key blob not null);
+"""
+
+
+class Row(NamedTuple):
+    """A contract: its key, the version that put it in force, and itself as JSON."""
+
+    namespace: str
+    pattern: str
+    version: int
+    document: bytes
+
+
+class UsedRow(NamedTuple):
+    """What a subject, by its hash, had used at an instant under a version of its contract; None: nothing any more."""
+
+    namespace: str
+    pattern: str
+    subject: bytes
+    version: int
+    words: bytes | None
+    mono_ns: int
+    wall_ns: int
+
+
+class _Before(msgspec.Struct):
+    version: int
+    contracts: list[tuple[int, dict[str, object]]]
+
+
+class Database:
+    """The file in the directory ``data``. Raises BadInput if it cannot be one."""
+
+    def __init__(self, data: Path) -> None:
+        self._path = data / FILE
+        self._changing = threading.Lock()
+        try:
+            data.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))  # it holds the key of the hash of subjects
+        except OSError as error:
+            raise BadInput("data", str(data), f"must be a directory that can be written ({error.strerror})") from error
+        try:
+            self._database = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+            self._database.executescript(f"pragma journal_mode = wal; pragma synchronous = full; {_SCHEMA}")
+        except sqlite3.Error as error:
+            raise self._unreadable(error) from error
+        self._take_over(data / _BEFORE)
+
+    def _unreadable(self, error: Exception) -> BadInput:
+        return BadInput("data", str(self._path), f"must hold {_WHAT} ({error})")
+
+    def _take_over(self, before: Path) -> None:
+        """Read the file of an earlier service, once."""
+        saved = read_json(before, _Before, "data", _WHAT)
+        if saved is None:
+            return
+        rows = []
+        for number, (version, document) in enumerate(saved.contracts):
+            names = document.get("namespace"), document.get("subject")
+            if not isinstance(names[0], str) or not isinstance(names[1], str):
+                raise BadInput("data", str(before), f"must hold {_WHAT}: number {number} has no namespace and subject")
+            rows.append(Row(names[0], names[1], version, msgspec.json.encode(document)))
+        self.put(rows, saved.version)
+        before.unlink()
+
+    def load(self) -> tuple[int, list[Row]]:
+        """The latest version, and all contracts. Raises BadInput."""
+        try:
+            ((version,),) = self._database.execute("select version from latest")
+            rows = self._database.execute("select namespace, pattern, version, document from contracts")
+            return version, [Row(*row) for row in rows]
+        except (sqlite3.Error, TypeError, ValueError) as error:
+            raise self._unreadable(error) from error
+
+    def put(self, rows: Iterable[Row], version: int) -> None:
+        """Keep contracts, and that ``version`` is the latest: all or none. Raises Unavailable."""
+        with self._change():
+            self._database.executemany("insert or replace into contracts values (?, ?, ?, ?)", rows)
+            self._database.execute("update latest set version = ?", (version,))
+
+    def remove(self, namespace: str, pattern: str, version: int) -> None:
+        """Forget a contract, and what its subjects have used. Raises Unavailable."""
+        with self._change():
+            for table in ("contracts", "used"):
+                where = "where namespace = ? and pattern = ?"
+                self._database.execute(f"delete from {table} {where}", (namespace, pattern))
+            self._database.execute("update latest set version = ?", (version,))
+
+    def subjects_key(self) -> bytes:
+        """The key of the hash of subjects, 16 secret bytes: always the same one. Raises BadInput, Unavailable."""
+        with self._change():
+            if self._database.execute("select count(*) from secret").fetchone() == (0,):
+                self._database.execute("insert into secret values (?)", (secrets.token_bytes(16),))
+            (key,) = self._database.execute("select key from secret limit 1").fetchone()
+        if not isinstance(key, bytes) or len(key) != 16:
+            raise BadInput("data", str(self._path), "must hold a key of 16 bytes")
+        return key
+
+    def used(self) -> Iterator[UsedRow]:
+        """What subjects had used. Raises BadInput."""
+        try:
+            for row in self._database.execute(f"select {', '.join(UsedRow._fields)} from used"):
+                yield UsedRow(*row)
+        except sqlite3.Error as error:
+            raise self._unreadable(error) from error
+
+    def put_used(self, rows: Iterable[UsedRow]) -> None:
+        """Keep what subjects have used. Raises Unavailable."""
+        with self._change():
+            for row in rows:
+                if row.words is None:
+                    where = "where namespace = ? and pattern = ? and subject = ?"
+                    self._database.execute(f"delete from used {where}", row[:3])
+                else:
+                    self._database.execute("insert or replace into used values (?, ?, ?, ?, ?, ?, ?)", row)
+
+    @contextmanager
+    def _change(self) -> Iterator[None]:
+        try:
+            with self._changing, self._database:
+                self._database.execute("begin immediate")
+                yield
+        except sqlite3.Error as error:
+            raise Unavailable(f"{self._path}: changes cannot be kept ({error})") from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()

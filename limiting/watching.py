@@ -1,0 +1,74 @@
+"""Subjects that operators look at by name: the watched, with what was asked of them lately, and the banned. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from srtm.errors import BadInput, NotFound
+
+SECONDS = 60
+MOST_WATCHED = 1_000
+MOST_BANNED = 10_000  # of the list: older bans hold, and are not listed
+
+Key = tuple[str, str]  # namespace and subject
+Second = tuple[int, int, int]  # checks that were allowed, refused, and tokens taken
+_NOTHING: Second = (0, 0, 0)
+
+
+class Watched:
+    """What was asked of some subjects in each of the last 60 seconds. Seconds are counted from anywhere."""
+
+    def __init__(self) -> None:
+        self._all: dict[Key, dict[int, Second]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def watch(self, key: Key) -> None:
+        """Watch a subject from now on. Raises BadInput for one too many."""
+        if key not in self._all and len(self._all) >= MOST_WATCHED:
+            raise BadInput("subject", key[1], f"must be one of at most {MOST_WATCHED}: unwatch others first")
+        self._all.setdefault(key, {})
+
+    def unwatch(self, key: Key) -> None:
+        """Raises NotFound."""
+        if self._all.pop(key, None) is None:
+            raise NotFound("watched subject", f"{key[0]} {key[1]}")
+
+    def note(self, key: Key, second: int, *, allowed: bool, cost: int) -> None:
+        """A check, if its subject is watched."""
+        seconds = self._all.get(key)
+        if seconds is None:
+            return
+        passed, refused, taken = seconds.get(second, _NOTHING)
+        seconds[second] = (passed + allowed, refused + (not allowed), taken + cost * allowed)
+        for old in [each for each in seconds if not second - SECONDS < each <= second]:
+            del seconds[old]
+
+    def of(self, namespace: str, second: int) -> Iterator[tuple[str, list[Second]]]:
+        """Each watched subject of a namespace, with its last 60 seconds, the oldest first."""
+        for (within, subject), seconds in sorted(self._all.items()):
+            if within == namespace:
+                yield subject, [seconds.get(second - back, _NOTHING) for back in reversed(range(SECONDS))]
+
+
+class Bans:
+    """Which subjects were banned, and when (wall clock, s). Whether a ban still holds is for contracts to say."""
+
+    def __init__(self) -> None:
+        self._all: dict[Key, int] = {}
+
+    def ban(self, key: Key, at_s: int) -> None:
+        """The latest is the last one."""
+        self._all.pop(key, None)
+        self._all[key] = at_s
+        if len(self._all) > MOST_BANNED:
+            del self._all[next(iter(self._all))]
+
+    def lift(self, key: Key) -> None:
+        """It is no ban any more, if it was one."""
+        self._all.pop(key, None)
+
+    def of(self, namespace: str) -> list[tuple[str, int]]:
+        """The subjects of a namespace that were banned, and when; the latest first."""
+        return [(subject, at_s) for (within, subject), at_s in reversed(self._all.items()) if within == namespace]

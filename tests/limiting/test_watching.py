@@ -1,0 +1,79 @@
+"""Watched subjects and bans."""
+
+from __future__ import annotations
+
+import pytest
+
+from limiting import watching
+from limiting.nodes.decisions import Decisions
+from limiting.watching import MOST_WATCHED, SECONDS, Bans, Watched
+from srtm.contracts.contract import read_contract
+from srtm.errors import BadInput, NotFound
+from srtm.limiting.limiter import Limiter
+from tests.support.limit_clock import Clock
+
+S = 10**9
+KEY = ("api", "user:1")
+
+
+def test_a_watched_subject_has_its_last_minute_by_seconds() -> None:
+    watched = Watched()
+    assert not watched
+    watched.note(KEY, 0, allowed=True, cost=9)
+    watched.watch(KEY)
+    assert watched
+    watched.note(KEY, 100, allowed=True, cost=3)
+    watched.note(KEY, 100, allowed=False, cost=5)
+    watched.note(KEY, 130, allowed=True, cost=1)
+    ((subject, seconds),) = watched.of("api", 131)
+    assert (subject, len(seconds)) == ("user:1", SECONDS)
+    assert {place: second for place, second in enumerate(seconds) if any(second)} == {28: (1, 1, 3), 58: (1, 0, 1)}
+    ((_, seconds),) = watched.of("api", 100 + SECONDS)
+    assert sum(second[0] for second in seconds) == 1, "the first second is more than a minute ago"
+    assert list(watched.of("other", 131)) == []
+    watched.watch(KEY)
+    assert any(any(second) for second in next(watched.of("api", 131))[1]), "to watch it twice forgets nothing"
+
+
+def test_watching_is_bounded_in_subjects_and_in_time() -> None:
+    watched = Watched()
+    for number in range(MOST_WATCHED):
+        watched.watch(("api", str(number)))
+    with pytest.raises(BadInput, match="must be one of at most 1000"):
+        watched.watch(("api", "one more"))
+    watched.watch(("api", "0"))
+    for second in range(1_000):
+        watched.note(("api", "0"), second, allowed=True, cost=1)
+    assert len(watched._all["api", "0"]) == SECONDS
+    watched.unwatch(("api", "0"))
+    with pytest.raises(NotFound):
+        watched.unwatch(("api", "0"))
+
+
+def test_the_latest_bans_come_first_and_the_oldest_leave_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "MOST_BANNED", 3)
+    bans = Bans()
+    for at_s, name in enumerate("abcad"):
+        bans.ban(("api", name), at_s)
+    assert bans.of("api") == [("d", 4), ("a", 3), ("c", 2)]
+    bans.lift(("api", "a"))
+    bans.lift(("api", "none"))
+    assert bans.of("api") == [("d", 4), ("c", 2)]
+
+
+async def test_a_ban_that_time_has_paid_is_listed_no_more() -> None:
+    clock = Clock()
+    decisions = Decisions(Limiter(clocks=clock), clocks=clock)
+    policies = [{"name": "burst", "rate": 1, "burst": 2, "max_debt": 5}]
+    decisions.put(read_contract({"namespace": "api", "subject": "*", "policies": policies}))
+    await decisions.ban("api", "a")
+    clock.now = 3 * S
+    await decisions.ban("api", "b")
+    assert [(subject, at_s) for subject, at_s, _ in await decisions.banned("api")] == [("b", 3), ("a", 0)]
+    clock.now = 6 * S
+    assert [subject for subject, *_ in await decisions.banned("api")] == ["b"]
+    await decisions.reset("api", "b")
+    decisions.bans.ban(("api", "gone"), 0)
+    decisions.remove("api", "*")
+    assert await decisions.banned("api") == []
+    assert decisions.bans.of("api") == []
