@@ -100,7 +100,7 @@ pub struct Limiter {
     counts: HashMap<u32, Vec<PolicyCounts>>,
     corrected: Corrected,
     granted: u64,
-    kept: HashMap<u32, u8>, // by contract: bits of the policies that are kept on disk
+    kept: HashMap<u32, u8>,         // by contract: bits of the policies that are kept on disk
     changed: BTreeSet<(u32, Hash)>, // subjects of these contracts whose use is news to the disk
 }
 

@@ -388,10 +388,7 @@ fn a_window_that_is_aligned_goes_on_as_it_was() {
     let mut after = limiter(vec![rule]);
     after.keep(1, 1);
     assert!(after.restore(&before.changed(1)[0], saved, then));
-    assert_eq!(
-        after.peek("api", "user:1", 1, then),
-        before.peek("api", "user:1", 1, Now { mono: 8 * S, ..then })
-    );
+    assert_eq!(after.peek("api", "user:1", 1, then), before.peek("api", "user:1", 1, Now { mono: 8 * S, ..then }));
 }
 
 #[test]
