@@ -189,9 +189,12 @@ class Engine:
 
         ``v3_excess`` ("delay", "close", "drop"): what becomes of a publish of 3.1.1 above the limit. Raises ValueError.
         """
-    def set_contract(self, contract: bytes, is_replicated: bool) -> None:
-        """Put a contract in force, or in the place of the one of its pattern. ``contract``: JSON, as ``Limiter`` takes
-        it. Subjects keep what they have used. ``is_replicated``: ``take_taken`` tells what is taken. Raises ValueError.
+    def set_contracts(self, contracts: Sequence[tuple[bytes, bool]], rejoins: bool) -> list[str | None]:
+        """Put contracts in force, in the place of those of their patterns: JSON, as ``Limiter`` takes it, and whether
+        ``take_taken`` tells what is taken. Return for each why it is refused. Subjects keep what they have used.
+
+        ``rejoins``: other brokers may have held replicated ones before. New subjects of these then count as used up,
+        for as long as it takes to drain.
         """
     def take_taken(self) -> list[tuple[str, str, int]]:
         """Return what was taken of replicated contracts since the last call: namespace, subject, cost."""

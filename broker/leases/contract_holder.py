@@ -5,7 +5,7 @@ Synchronous, without network. What clients have used is in the engine, and survi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import trio
@@ -29,6 +29,7 @@ class ContractHolder:
         self._log = log
         self._in_force: dict[tuple[str, str], BrokerContract] = {}
         self.version = 0
+        self.has_joined = False  # an answer of the distributor is in force in this incarnation
         self.replicates = trio.Event()  # any contract is replicated
         self.members: dict[str, str] = {}  # {other broker: HOST:PORT of its HTTP}
 
@@ -66,20 +67,21 @@ class ContractHolder:
         for key in self._in_force.keys() - wanted.keys():
             self._engine.remove_contract(*key)
             del self._in_force[key]
-        for key, contract in wanted.items():
-            if (known := self._in_force.get(key)) is not contract and known != contract:
-                self._set(contract)
-                self._in_force[key] = contract
+        changed = {key: each for key, each in wanted.items() if self._in_force.get(key) != each}
+        self._set(list(changed.values()))
+        self._in_force.update(changed)
         self.version = contracts.version
         if any(contract.replicated for contract in wanted.values()):
             self.replicates.set()
         elif self.replicates.is_set():
             self.replicates = trio.Event()
 
-    def _set(self, contract: BrokerContract) -> None:
-        try:
-            self._engine.set_contract(bytes(contract.core), contract.replicated)
-        except ValueError as error:
-            self._engine.remove_contract(contract.namespace, contract.subject)
-            where = f"{contract.namespace} {contract.subject}"
-            self._log.warning("a contract is not enforced here", contract=where, reason=error)
+    def _set(self, contracts: Sequence[BrokerContract]) -> None:
+        """Until this broker has joined the others, these may have held the contracts before."""
+        those = [(bytes(contract.core), contract.replicated) for contract in contracts]
+        refused = self._engine.set_contracts(those, rejoins=not self.has_joined)
+        for contract, reason in zip(contracts, refused, strict=True):
+            if reason is not None:
+                self._engine.remove_contract(contract.namespace, contract.subject)
+                where = f"{contract.namespace} {contract.subject}"
+                self._log.warning("a contract is not enforced here", contract=where, reason=reason)

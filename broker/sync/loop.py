@@ -330,6 +330,7 @@ class Synchronizer:
             await self._save(answer)
         if answer.contracts is not None:  # before the topics that name them
             self._broker.contracts.apply(answer.contracts)
+        self._broker.contracts.has_joined = True
         self._holder.apply(answer, self._sent_ns)
         self._unassigned.follow(answer)
         self._told.follow(answer)

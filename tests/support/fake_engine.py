@@ -261,13 +261,18 @@ class FakeEngine:
     def charge_contracts(self, taken: list[tuple[str, str, int]]) -> None:
         self.calls.append(("charge_contracts", list(taken)))
 
-    def set_contract(self, contract: bytes, is_replicated: bool) -> None:
-        document = msgspec.json.decode(contract)
-        if "policies" not in document:
-            raise ValueError("missing field `policies`")
-        self.calls.append(("set_contract", document["namespace"], document["subject"]))
-        in_force = {**document, "is_replicated": is_replicated}
-        self.contracts_in_force[document["namespace"], document["subject"]] = in_force
+    def set_contracts(self, contracts: list[tuple[bytes, bool]], rejoins: bool) -> list[str | None]:
+        refused: list[str | None] = []
+        for contract, is_replicated in contracts:
+            document = msgspec.json.decode(contract)
+            if "policies" not in document:
+                refused.append("missing field `policies`")
+                continue
+            refused.append(None)
+            self.calls.append(("set_contract", document["namespace"], document["subject"]))
+            in_force = {**document, "is_replicated": is_replicated, "rejoins": rejoins}
+            self.contracts_in_force[document["namespace"], document["subject"]] = in_force
+        return refused
 
     def remove_contract(self, namespace: str, subject: str) -> bool:
         self.calls.append(("remove_contract", namespace, subject))

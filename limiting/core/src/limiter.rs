@@ -197,53 +197,77 @@ impl Limiter {
     /// Puts a contract in force, in the place of the one with its pattern. Subjects keep what they have used as long as
     /// the policies are of the same kinds, in the same order.
     pub fn put_contract(&mut self, contract: Contract, now: Now) -> Result<u32, Refused> {
+        let mut replaced = HashMap::new();
+        let put = self.put(contract, &mut replaced);
+        self.adopt(replaced, now);
+        put
+    }
+
+    /// The same of several, of different patterns. Subjects are gone through once, which takes milliseconds where there are a million.
+    pub fn put_contracts(&mut self, contracts: Vec<Contract>, now: Now) -> Vec<Result<u32, Refused>> {
+        let mut replaced = HashMap::new();
+        let put = contracts.into_iter().map(|contract| self.put(contract, &mut replaced)).collect();
+        self.adopt(replaced, now);
+        put
+    }
+
+    /// `replaced`: gets the contract whose policies this one changes, by number.
+    fn put(&mut self, contract: Contract, replaced: &mut HashMap<u32, Contract>) -> Result<u32, Refused> {
         check_contract(&contract)?;
-        let policies = contract.policies.len();
         let (number, old) = self.contracts.put(contract);
+        let policies = &self.contracts.all[&number].policies;
         let counts = self.counts.entry(number).or_default();
-        match old {
-            Some(old) if old.policies != self.contracts.all[&number].policies => self.adopt(number, &old, now),
-            _ => counts.resize(policies, PolicyCounts::default()),
+        if let Some(old) = old.filter(|old| old.policies != *policies) {
+            counts.clear();
+            replaced.entry(number).or_insert(old);
         }
+        counts.resize(policies.len(), PolicyCounts::default());
         Ok(number)
     }
 
-    /// Subjects of `number` go on under its new policies, or begin anew where those are of other kinds.
-    fn adopt(&mut self, number: u32, old: &Contract, now: Now) {
-        let new = &self.contracts.all[&number];
+    /// Subjects go on under the new policies of their contract, or begin anew where those are of other kinds.
+    fn adopt(&mut self, replaced: HashMap<u32, Contract>, now: Now) {
         let kinds = |contract: &Contract| -> Vec<_> {
             contract.policies.iter().map(|p| (std::mem::discriminant(&p.rule), p.rule.words())).collect()
         };
-        self.counts.insert(number, vec![PolicyCounts::default(); new.policies.len()]);
-        if kinds(old) != kinds(new) {
-            self.forget_subjects(number, old);
-            return;
-        }
-        let Some(table) = self.tables.get_mut(&words_of(new)) else { return };
-        let places: Vec<_> = table.places().filter(|place| table.contract(*place) == number).collect();
-        for place in places {
-            let mut words = table.policies_mut(place);
-            for (after, before) in new.policies.iter().zip(&old.policies) {
-                let (mine, rest) = words.split_at_mut(after.rule.words());
-                after.rule.adopt(&before.rule, mine, now);
-                words = rest;
+        let is_same = |(number, old): &(u32, Contract)| kinds(old) == kinds(&self.contracts.all[number]);
+        let (same, other): (HashMap<_, _>, HashMap<_, _>) = replaced.into_iter().partition(is_same);
+        self.forget_subjects(&other);
+        let words: BTreeSet<usize> = same.values().map(words_of).collect();
+        for words in words {
+            let Some(table) = self.tables.get_mut(&words) else { continue };
+            let places: Vec<_> = table.places().filter(|place| same.contains_key(&table.contract(*place))).collect();
+            for place in places {
+                let number = table.contract(place);
+                let (old, new) = (&same[&number], &self.contracts.all[&number]);
+                let mut words = table.policies_mut(place);
+                for (after, before) in new.policies.iter().zip(&old.policies) {
+                    let (mine, rest) = words.split_at_mut(after.rule.words());
+                    after.rule.adopt(&before.rule, mine, now);
+                    words = rest;
+                }
             }
         }
     }
 
-    fn forget_subjects(&mut self, number: u32, contract: &Contract) {
-        let Some(table) = self.tables.get_mut(&words_of(contract)) else { return };
-        let hashes: Vec<_> =
-            table.places().filter(|place| table.contract(*place) == number).map(|place| table.hash(place)).collect();
-        for hash in hashes {
-            let Some(place) = table.find(hash, number) else { continue };
-            end_all(contract, table.policies(place), &mut self.stores);
-            table.remove(place);
-            if self.kept.contains_key(&number) {
-                self.changed.insert((number, hash));
-            }
-            if let Some(namespace) = self.namespaces.get_mut(&contract.namespace) {
-                namespace.subjects -= 1;
+    /// Forgets the subjects of contracts, by number.
+    fn forget_subjects(&mut self, contracts: &HashMap<u32, Contract>) {
+        let words: BTreeSet<usize> = contracts.values().map(words_of).collect();
+        for words in words {
+            let Some(table) = self.tables.get_mut(&words) else { continue };
+            let theirs = |place: &Place| contracts.contains_key(&table.contract(*place));
+            let hashes: Vec<_> =
+                table.places().filter(theirs).map(|place| (table.contract(place), table.hash(place))).collect();
+            for (number, hash) in hashes {
+                let (Some(place), contract) = (table.find(hash, number), &contracts[&number]) else { continue };
+                end_all(contract, table.policies(place), &mut self.stores);
+                table.remove(place);
+                if self.kept.contains_key(&number) {
+                    self.changed.insert((number, hash));
+                }
+                if let Some(namespace) = self.namespaces.get_mut(&contract.namespace) {
+                    namespace.subjects -= 1;
+                }
             }
         }
     }
@@ -251,7 +275,7 @@ impl Limiter {
     /// False: there is none with this pattern.
     pub fn remove_contract(&mut self, namespace: &str, pattern: &str) -> bool {
         let Some((number, contract)) = self.contracts.remove(namespace, pattern) else { return false };
-        self.forget_subjects(number, &contract);
+        self.forget_subjects(&HashMap::from([(number, contract)]));
         self.counts.remove(&number);
         self.kept.remove(&number);
         true

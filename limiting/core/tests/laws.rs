@@ -184,6 +184,39 @@ proptest! {
             prop_assert_eq!(left.allowed, reference.fill(now) >= TOKEN);
         }
     }
+
+    /// Several contracts that change at once are as one after the other: of other kinds, of the same, new ones.
+    #[test]
+    fn contracts_that_change_together_are_as_one_after_the_other(
+        before in prop::collection::vec(a_rule(), 3),
+        after in prop::collection::btree_map(0usize..4, a_rule(), 1..5),
+        costs in prop::collection::vec((0usize..3, 1u32..3, 0..S), 1..20),
+    ) {
+        let of = |which: usize, rule: &Rule| contract(&format!("user:{which}"), vec![policy("p", rule.clone())]);
+        let (mut together, mut apart) = (Limiter::new((1, 2), 1_000), Limiter::new((1, 2), 1_000));
+        for (which, rule) in before.iter().enumerate() {
+            for limiter in [&mut together, &mut apart] {
+                limiter.put_contract(of(which, rule), at(0)).expect("a contract that works");
+            }
+        }
+        let ask_all = |together: &mut Limiter, apart: &mut Limiter, mut now: Nanos| {
+            for (which, cost, pause) in &costs {
+                now += pause;
+                let subject = format!("user:{which}");
+                let found = [&mut *together, &mut *apart].map(|limiter| ask(limiter, &subject, *cost, now));
+                prop_assert_eq!((found[0].allowed, found[0].wait), (found[1].allowed, found[1].wait));
+            }
+            Ok(now)
+        };
+        let now = ask_all(&mut together, &mut apart, 0)?;
+        let changes: Vec<Contract> = after.iter().map(|(which, rule)| of(*which, rule)).collect();
+        together.put_contracts(changes.clone(), at(now));
+        for change in changes {
+            apart.put_contract(change, at(now)).expect("a contract that works");
+        }
+        ask_all(&mut together, &mut apart, now)?;
+        prop_assert_eq!(together.subjects().collect::<Vec<_>>(), apart.subjects().collect::<Vec<_>>());
+    }
 }
 
 #[test]

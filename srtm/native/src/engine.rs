@@ -271,13 +271,33 @@ impl Engine {
         self.call(py, move |engine, _| engine.set_publishers(&topic, publishers, version))
     }
 
-    fn set_contract(&self, py: Python<'_>, contract: &[u8], is_replicated: bool) -> PyResult<()> {
-        let contract: Contract = serde_json::from_slice(contract).map_err(bad_value)?;
-        self.call(py, move |engine, now| engine.set_contract(contract, is_replicated, now))?.map_err(bad_value)
+    fn set_contracts(
+        &self,
+        py: Python<'_>,
+        contracts: Vec<(Vec<u8>, bool)>,
+        rejoins: bool,
+    ) -> PyResult<Vec<Option<String>>> {
+        py.detach(|| {
+            let mut refused: Vec<Option<String>> = vec![None; contracts.len()];
+            let (mut those, mut places) = (Vec::new(), Vec::new());
+            for (place, (contract, is_replicated)) in contracts.iter().enumerate() {
+                match serde_json::from_slice::<Contract>(contract) {
+                    Ok(contract) => {
+                        those.push((contract, *is_replicated));
+                        places.push(place);
+                    }
+                    Err(error) => refused[place] = Some(error.to_string()),
+                }
+            }
+            for (place, found) in places.into_iter().zip(self.0.set_contracts(those, rejoins).map_err(not_running)?) {
+                refused[place] = found.map(|found| found.to_string());
+            }
+            Ok(refused)
+        })
     }
 
     fn take_taken(&self, py: Python<'_>) -> PyResult<Vec<(String, String, u64)>> {
-        let taken = self.call(py, |engine, _| engine.contracts.poll_taken())?;
+        let taken = self.call(py, |engine, now| engine.poll_taken(now))?;
         Ok(taken.into_iter().map(|(namespace, subject, cost)| (namespace.into(), subject.into(), cost)).collect())
     }
 

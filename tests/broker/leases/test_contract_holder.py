@@ -65,6 +65,20 @@ def test_what_an_earlier_incarnation_left_is_enforced_and_asked_for_again(
     assert (holder.version, engine.contracts_in_force, holder.is_empty) == (0, {}, True)
 
 
+def test_other_brokers_may_have_held_what_comes_before_and_with_the_first_answer(
+    holder: ContractHolder, engine: FakeEngine
+) -> None:
+    holder.hold(BrokerContracts(version=4, contracts=[contract("a")]))
+    holder.apply(BrokerContracts(version=5, contracts=[contract("a"), contract("b")]))
+    holder.has_joined = True
+    holder.apply(BrokerContracts(version=6, since=5, contracts=[contract("c")]))
+    assert {key[0]: each["rejoins"] for key, each in engine.contracts_in_force.items()} == {
+        "a": True,
+        "b": True,
+        "c": False,
+    }
+
+
 def test_a_contract_that_this_version_cannot_read_is_logged_and_stops_nothing(
     holder: ContractHolder, engine: FakeEngine, lines: list[str]
 ) -> None:

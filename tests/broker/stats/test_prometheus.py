@@ -67,7 +67,7 @@ async def test_as_many_contracts_have_series_as_the_setting_says_those_most_aske
             "policies": [{"name": "p", "allowed": number}],
             "shadow": False,
         }
-        admin.engine.set_contract(msgspec.json.encode(core), is_replicated=False)
+        admin.engine.set_contracts([(msgspec.json.encode(core), False)], rejoins=False)
     found = await samples(admin)
     shown = {key[1] for key in found if key[0] == "srtm_broker_contract_allowed_total"}
     assert (shown, found["srtm_metrics_left_out", "contract"]) == ({"n3", "n4"}, 3)

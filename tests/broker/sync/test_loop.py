@@ -556,6 +556,8 @@ async def test_contracts_are_on_disk_and_in_force_before_the_topics_that_name_th
     assert saved.topics[0].terms == ContractTerms(publishers="sensors")
     first, second = (asked for _, asked in rig.requests)
     assert (first.contracts, second.contracts) == (0, 9)
+    assert rig.contracts.has_joined
+    assert rig.engine.contracts_in_force["sensors", "*"]["rejoins"], "others may have held it before"
 
 
 async def test_what_was_asked_of_contracts_is_reported_as_it_changes(rig, nursery, mock_clock):

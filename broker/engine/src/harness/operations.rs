@@ -151,7 +151,7 @@ impl World {
                 if burst == 0 {
                     engine.remove_contract("all", "*");
                 } else {
-                    engine.set_contract(contract("all", 1, burst), false, now).expect("a contract that works");
+                    engine.set_contracts(vec![(contract("all", 1, burst), false)], false, now);
                 }
                 let (publishers, consumers) = (namespace.into(), namespace.into());
                 engine.set_terms(name, Terms { publishers, consumers, ..Terms::default() });

@@ -13,6 +13,8 @@ use std::time::Duration;
 
 use rustls::ServerConfig;
 use serde::Serialize;
+use srtm_limits::contract::Contract;
+use srtm_limits::limiter::Refused;
 
 use crate::config::{BadSetting, Config};
 use crate::engine::Engine;
@@ -185,6 +187,20 @@ impl Handle {
         }
         snapshot.complete(views);
         Ok(snapshot)
+    }
+
+    /// Puts contracts in force, some hundred a turn; gives the refusal of each.
+    pub fn set_contracts(
+        &self,
+        contracts: Vec<(Contract, bool)>,
+        rejoins: bool,
+    ) -> Result<Vec<Option<Refused>>, NotRunning> {
+        let mut refused = Vec::new();
+        for some in contracts.chunks(VISITS_A_TURN) {
+            let some = some.to_vec();
+            refused.extend(self.call(move |engine, now| engine.set_contracts(some, rejoins, now))?);
+        }
+        Ok(refused)
     }
 
     /// What was asked of each contract, some hundred a turn.

@@ -8,9 +8,10 @@ use std::rc::Rc;
 use serde::{Deserialize, Serialize};
 use srtm_limits::contract::Contract;
 use srtm_limits::limiter::{Limiter, Refused, Verdict};
+use srtm_limits::policy::{Policy, Rule};
 use srtm_limits::state::Now;
 
-use crate::time::Nanos;
+use crate::time::{NS_PER_S, Nanos};
 
 /// The namespace of tenants: their subjects are the names that topics give.
 pub const TENANTS: &str = "tenants";
@@ -91,6 +92,18 @@ impl TopicContracts {
     }
 }
 
+/// When what was used of a contract's buckets is there again, whatever it was.
+fn drained_after(contract: &Contract) -> Nanos {
+    let after = |policy: &Policy| match policy.rule {
+        Rule::Bucket { rate_micro, burst_micro, .. } => {
+            u128::from(burst_micro) * NS_PER_S as u128 / u128::from(rate_micro.max(1))
+        }
+        _ => 0, // only buckets are replicated
+    };
+    let longest = contract.policies.iter().map(after).max().unwrap_or(0);
+    Nanos::try_from(longest).unwrap_or(Nanos::MAX)
+}
+
 fn subject(namespace: &str, id: &str) -> Option<Rc<Subject>> {
     let subject = || Subject { namespace: namespace.into(), name: id.chars().take(LONGEST).collect() };
     (!namespace.is_empty()).then(|| Rc::new(subject()))
@@ -132,30 +145,61 @@ pub struct Contracts {
     limiter: Limiter,
     replicated: HashSet<u32>,         // numbers of contracts that brokers hold together
     taken: HashMap<Rc<Subject>, u64>, // of these, since `poll_taken`
+    draining: HashMap<(Box<str>, Box<str>), Draining>, // by namespace and pattern
+}
+
+/// A replicated contract that this broker does not know the use of yet. Its new subjects count as used up until whoever
+/// has not been heard of by then has nothing used.
+#[derive(Debug)]
+struct Draining {
+    until: Nanos,
+    contract: Contract,
 }
 
 impl Default for Contracts {
     fn default() -> Self {
         let key = || RandomState::new().hash_one(0); // the standard library's keys are secret, and serve as well here
         let limiter = Limiter::new((key(), key()), MAX_SUBJECTS);
-        Self { limiter, replicated: HashSet::new(), taken: HashMap::new() }
+        Self { limiter, replicated: HashSet::new(), taken: HashMap::new(), draining: HashMap::new() }
     }
 }
 
 impl Contracts {
-    /// Puts a contract in force. Subjects keep what they have used, unless its policies are of other kinds.
-    /// `is_replicated`: what is taken of it is to be told to other brokers.
-    pub fn put(&mut self, contract: Contract, is_replicated: bool, now: Now) -> Result<(), Refused> {
-        let number = self.limiter.put_contract(contract, now)?;
-        match is_replicated {
-            true => self.replicated.insert(number),
-            false => self.replicated.remove(&number),
-        };
-        Ok(())
+    /// Puts contracts in force, each with whether what is taken of it is to be told to other brokers. Subjects keep what
+    /// they have used, unless the policies are of other kinds. `rejoins`: other brokers may have held them before.
+    pub fn put(&mut self, contracts: Vec<(Contract, bool)>, rejoins: bool, now: Now) -> Vec<Option<Refused>> {
+        let (mut those, mut replicated) = (Vec::new(), Vec::new());
+        for (mut contract, is_replicated) in contracts {
+            let key = (contract.namespace.clone(), contract.subject.clone());
+            let before = self.draining.remove(&key).map(|draining| draining.until);
+            if is_replicated && contract.starts_full && (rejoins || before.is_some()) {
+                let until = before.unwrap_or_else(|| now.mono.saturating_add(drained_after(&contract)));
+                self.draining.insert(key, Draining { until, contract: contract.clone() });
+                contract.starts_full = false;
+            }
+            those.push(contract);
+            replicated.push(is_replicated);
+        }
+        let put = self.limiter.put_contracts(those, now).into_iter().zip(replicated);
+        put.map(|(put, is_replicated)| match (put, is_replicated) {
+            (Err(refused), _) => Some(refused),
+            (Ok(number), true) => {
+                self.replicated.insert(number);
+                None
+            }
+            (Ok(number), false) => {
+                self.replicated.remove(&number);
+                None
+            }
+        })
+        .collect()
     }
 
     /// What was taken of replicated contracts since the last call.
-    pub fn poll_taken(&mut self) -> Vec<Taken> {
+    pub fn poll_taken(&mut self, now: Now) -> Vec<Taken> {
+        let is_over = |_: &_, draining: &mut Draining| draining.until <= now.mono;
+        let over: Vec<Contract> = self.draining.extract_if(is_over).map(|(_, draining)| draining.contract).collect();
+        self.limiter.put_contracts(over, now);
         let taken = std::mem::take(&mut self.taken).into_iter();
         taken.map(|(subject, cost)| (subject.namespace.clone(), subject.name.clone(), cost)).collect()
     }
@@ -170,6 +214,7 @@ impl Contracts {
 
     /// False: there is none of this pattern.
     pub fn remove(&mut self, namespace: &str, pattern: &str) -> bool {
+        self.draining.remove(&(namespace.into(), pattern.into()));
         self.limiter.remove_contract(namespace, pattern)
     }
 
@@ -243,8 +288,6 @@ impl Contracts {
 
 #[cfg(test)]
 mod tests {
-    use srtm_limits::policy::{Policy, Rule};
-
     use super::*;
 
     const SECOND: Nanos = 1_000_000_000;
@@ -259,6 +302,10 @@ mod tests {
         Contract { namespace: namespace.into(), subject: "*".into(), policies, shadow: false, starts_full: true }
     }
 
+    fn put(contracts: &mut Contracts, contract: Contract, is_replicated: bool) {
+        assert_eq!(contracts.put(vec![(contract, is_replicated)], false, at(0)), [None]);
+    }
+
     fn subject(namespace: &str, name: &str) -> Rc<Subject> {
         Rc::new(Subject { namespace: namespace.into(), name: name.into() })
     }
@@ -270,7 +317,7 @@ mod tests {
     #[test]
     fn each_subject_has_a_bucket_of_its_own_and_is_told_when() {
         let mut contracts = Contracts::default();
-        contracts.put(bucket("sensors", 10, 2), false, at(0)).expect("valid");
+        put(&mut contracts, bucket("sensors", 10, 2), false);
         let (one, two) = (subject("sensors", "1"), subject("sensors", "2"));
         assert_eq!(contracts.take([&one].into_iter(), 2, at(0)), Ok(()));
         let breach = contracts.take([&one].into_iter(), 1, at(0)).expect_err("empty");
@@ -285,8 +332,8 @@ mod tests {
     #[test]
     fn what_one_of_two_refuses_takes_nothing_of_the_other() {
         let mut contracts = Contracts::default();
-        contracts.put(bucket("sensors", 1, 9), false, at(0)).expect("valid");
-        contracts.put(bucket(TENANTS, 1, 3), false, at(0)).expect("valid");
+        put(&mut contracts, bucket("sensors", 1, 9), false);
+        put(&mut contracts, bucket(TENANTS, 1, 3), false);
         let (sensor, tenant) = (subject("sensors", "1"), subject(TENANTS, "acme"));
         let both = || [&sensor, &tenant].into_iter();
         assert_eq!(contracts.take(both(), 3, at(0)), Ok(()));
@@ -298,7 +345,7 @@ mod tests {
     #[test]
     fn a_shadow_counts_and_lets_pass() {
         let mut contracts = Contracts::default();
-        contracts.put(Contract { shadow: true, ..bucket("sensors", 1, 1) }, false, at(0)).expect("valid");
+        put(&mut contracts, Contract { shadow: true, ..bucket("sensors", 1, 1) }, false);
         let one = subject("sensors", "1");
         for _ in 0..3 {
             assert_eq!(contracts.take([&one].into_iter(), 1, at(0)), Ok(()));
@@ -331,7 +378,7 @@ mod tests {
     fn views_come_in_portions() {
         let mut contracts = Contracts::default();
         for number in 0..5 {
-            contracts.put(bucket(&number.to_string(), 1, 1), false, at(0)).expect("valid");
+            put(&mut contracts, bucket(&number.to_string(), 1, 1), false);
         }
         let first = contracts.views(0, 3);
         assert_eq!(first.len(), 3);
@@ -343,22 +390,65 @@ mod tests {
     fn what_is_taken_of_a_replicated_contract_is_told_and_taken_elsewhere() {
         let (mut here, mut there) = (Contracts::default(), Contracts::default());
         for contracts in [&mut here, &mut there] {
-            contracts.put(bucket("sensors", 10, 5), true, at(0)).expect("valid");
-            contracts.put(bucket("local", 10, 5), false, at(0)).expect("valid");
+            put(contracts, bucket("sensors", 10, 5), true);
+            put(contracts, bucket("local", 10, 5), false);
         }
         let one = subject("sensors", "1");
         for subject in [&one, &subject("local", "1"), &one] {
             here.take([subject].into_iter(), 2, at(0)).expect("there");
         }
-        let taken = here.poll_taken();
+        let taken = here.poll_taken(at(0));
         assert_eq!(taken, [("sensors".into(), "1".into(), 4)]);
-        assert_eq!(here.poll_taken(), []);
+        assert_eq!(here.poll_taken(at(0)), []);
         there.charge(&taken, at(0));
         assert_eq!(there.take([&one].into_iter(), 1, at(0)), Ok(()));
         assert!(there.take([&one].into_iter(), 1, at(0)).is_err());
-        assert_eq!(there.poll_taken(), [("sensors".into(), "1".into(), 1)], "not what it was told");
+        assert_eq!(there.poll_taken(at(0)), [("sensors".into(), "1".into(), 1)], "not what it was told");
         there.charge(&[("sensors".into(), "1".into(), u64::MAX), ("nosuch".into(), "1".into(), 1)], at(0));
         let breach = there.take([&one].into_iter(), 1, at(0)).expect_err("it owes");
         assert_eq!(breach.wait, Some(SECOND / 10), "no debt: the contract allows none");
+    }
+
+    #[test]
+    fn who_rejoins_lets_nothing_through_that_it_has_forgotten() {
+        let mut contracts = Contracts::default();
+        let those = vec![(bucket("sensors", 10, 5), true), (bucket("local", 10, 5), false)];
+        assert_eq!(contracts.put(those, true, at(0)), [None, None]);
+        let names = ["1", "2", "3"].map(|name| subject("sensors", name));
+        let all_of = |contracts: &mut Contracts, one: &Rc<Subject>, now| {
+            (0..9).take_while(|_| contracts.take([one].into_iter(), 1, at(now)).is_ok()).count()
+        };
+        assert_eq!(all_of(&mut contracts, &names[0], 0), 0, "it may have used all of it elsewhere");
+        assert_eq!(all_of(&mut contracts, &subject("local", "1"), 0), 5);
+        contracts.poll_taken(at(SECOND / 10));
+        assert_eq!(all_of(&mut contracts, &names[0], SECOND / 10), 1, "its rate");
+        assert_eq!(all_of(&mut contracts, &names[1], SECOND / 2 - 1), 0);
+        contracts.poll_taken(at(SECOND / 2));
+        assert_eq!(all_of(&mut contracts, &names[2], SECOND / 2), 5, "whoever is not heard of has nothing used");
+    }
+
+    #[test]
+    fn a_contract_that_changes_or_goes_while_it_drains_is_the_new_one() {
+        let mut contracts = Contracts::default();
+        let of = |burst| vec![(bucket("sensors", 10, burst), true)];
+        assert_eq!(contracts.put(of(5), true, at(0)), [None]);
+        assert_eq!(contracts.put(of(7), false, at(1)), [None]);
+        let one = subject("sensors", "1");
+        assert!(contracts.take([&one].into_iter(), 1, at(2)).is_err(), "it drains yet");
+        contracts.poll_taken(at(SECOND));
+        assert_eq!(contracts.take([&subject("sensors", "2")].into_iter(), 7, at(SECOND)), Ok(()));
+        assert_eq!(contracts.put(of(5), true, at(SECOND)), [None]);
+        assert!(contracts.remove("sensors", "*"));
+        contracts.poll_taken(at(9 * SECOND));
+        assert_eq!(contracts.take([&one].into_iter(), 9, at(9 * SECOND)), Ok(()), "nobody's contract");
+    }
+
+    #[test]
+    fn one_that_cannot_work_is_named_by_its_place_and_the_others_are_in_force() {
+        let mut contracts = Contracts::default();
+        let those = vec![(bucket("a", 1, 1), false), (bucket("b", 0, 1), true), (bucket("c", 1, 1), false)];
+        let found: Vec<bool> = contracts.put(those, false, at(0)).iter().map(Option::is_some).collect();
+        assert_eq!(found, [false, true, false]);
+        assert_eq!(refused(&contracts), [0, 0]);
     }
 }

@@ -25,7 +25,7 @@ fn sensors() -> Pair {
 
 fn put(pair: &mut Pair, contract: Contract) {
     let now = pair.now;
-    pair.engine.set_contract(contract, false, now).expect("valid");
+    assert_eq!(pair.engine.set_contracts(vec![(contract, false)], false, now), [None]);
 }
 
 /// Messages in the history of a topic's arrivals.

@@ -14,11 +14,23 @@ use crate::time::{NS_PER_S, Nanos};
 use crate::timer::{Timer, Timers};
 
 impl Engine {
-    /// Puts a contract in force. What its subjects have used stays, as long as its policies are of the same kinds.
-    /// `is_replicated`: brokers hold it together.
-    pub fn set_contract(&mut self, contract: Contract, is_replicated: bool, now: Nanos) -> Result<(), Refused> {
+    /// Puts contracts in force, each with whether brokers hold it together; gives the refusal of each. What subjects
+    /// have used stays, as long as the policies are of the same kinds. `rejoins`: this broker may have held them before,
+    /// or others.
+    pub fn set_contracts(
+        &mut self,
+        contracts: Vec<(Contract, bool)>,
+        rejoins: bool,
+        now: Nanos,
+    ) -> Vec<Option<Refused>> {
         let now = self.both_clocks(now);
-        self.contracts.put(contract, is_replicated, now)
+        self.contracts.put(contracts, rejoins, now)
+    }
+
+    /// What clients took of replicated contracts since the last call.
+    pub fn poll_taken(&mut self, now: Nanos) -> Vec<Taken> {
+        let now = self.both_clocks(now);
+        self.contracts.poll_taken(now)
     }
 
     /// Takes what clients took at another broker.
@@ -71,14 +83,14 @@ impl Engine {
     /// Whether its contract lets a subscriber by MQTT have one more message of a topic now. If not, what its session is
     /// owed goes on when it does.
     pub(crate) fn may_have(&mut self, session: SessionKey, topic: Option<TopicKey>, now: Nanos) -> bool {
-        let clocks = self.both_clocks(now);
         let topic = topic.and_then(|key| self.topics.get(key));
         let terms = topic.and_then(|topic| topic.contracts.as_deref()).filter(|terms| terms.holds_consumers());
-        let key = self.mqtt.sessions.get(session).and_then(|session| session.conn);
-        let conn = key.and_then(|key| Some((key, self.conns.get_mut(key)?)));
-        let Some((terms, (key, conn))) = terms.zip(conn) else { return true };
-        let is_over = conn.allowance.is_over;
-        !is_over && Self::has_allowance(&mut self.contracts, &mut self.timers, terms, (key, conn), clocks)
+        let Some(terms) = terms else { return true };
+        let Some(key) = self.mqtt.sessions.get(session).and_then(|session| session.conn) else { return true };
+        let Some(conn) = self.conns.get_mut(key) else { return true };
+        let clocks = Now { mono: now, wall: self.clock.wall(now) };
+        !conn.allowance.is_over
+            && Self::has_allowance(&mut self.contracts, &mut self.timers, terms, (key, conn), clocks)
     }
 
     /// Whether its contract lets a consumer have one more message now. If not, it is listed again when it does.

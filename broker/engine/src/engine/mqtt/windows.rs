@@ -122,15 +122,10 @@ impl Engine {
 
     /// Whether one more of what it is owed may go to a session's client.
     pub(crate) fn has_room(&self, key: SessionKey) -> bool {
-        let session = self.mqtt.sessions.get(key);
-        let has_room = session.is_some_and(|session| session.outgoing.as_ref().is_none_or(|out| out.has_room()));
-        has_room && self.takes_deliveries(key) && !self.has_used_up(key)
-    }
-
-    /// Whether its contract lets a session's client have nothing more for now.
-    fn has_used_up(&self, key: SessionKey) -> bool {
-        let conn = self.mqtt.sessions.get(key).and_then(|session| self.conns.get(session.conn?));
-        conn.is_some_and(|conn| conn.allowance.is_over)
+        let Some(session) = self.mqtt.sessions.get(key) else { return false };
+        let is_open = session.outgoing.as_ref().is_none_or(|outgoing| outgoing.has_room());
+        let conn = session.conn.and_then(|key| self.conns.get(key));
+        is_open && conn.is_some_and(|conn| conn.mqtt.is_some() && conn.takes_deliveries() && !conn.allowance.is_over)
     }
 
     /// A message has left the queue of a session; gives the topic that it counted for.

@@ -468,7 +468,7 @@ fn a_link_is_not_held_and_the_broker_of_the_subscriber_holds_it() {
     heard.subscribe(&mut brokers.b, "#", 1);
     brokers.open("default");
     let (engine, now) = (&mut brokers.a.engine, brokers.a.now);
-    engine.set_contract(contract("readers", 1, 1), false, now).expect("valid");
+    engine.set_contracts(vec![(contract("readers", 1, 1), false)], false, now);
     engine.set_terms("default", Terms { consumers: "readers".into(), ..Terms::default() });
     let mut sensor = Client::new(&mut brokers.a, "sensor");
     for payload in ["1", "2", "3"] {
@@ -476,7 +476,7 @@ fn a_link_is_not_held_and_the_broker_of_the_subscriber_holds_it() {
     }
     assert_eq!(brokers.said(&mut heard), ["1", "2", "3"]);
     let (engine, now) = (&mut brokers.b.engine, brokers.b.now);
-    engine.set_contract(contract("readers", 1, 1), false, now).expect("valid");
+    engine.set_contracts(vec![(contract("readers", 1, 1), false)], false, now);
     engine.set_terms("default", Terms { consumers: "readers".into(), ..Terms::default() });
     for payload in ["4", "5"] {
         say(&mut brokers.a, &mut sensor, "n", payload.as_bytes());
