@@ -34,6 +34,7 @@ from bench.experiments.limits import (
     limit_peers,
     limit_service,
     limit_tables,
+    real_brokers,
     real_nodes,
     replicated,
     windows,
@@ -47,7 +48,7 @@ from srtm.errors import BadInput
 _MODULES = (
     *(laboratory, fig06, fig07, fig08, fig09, fig10, fig11),
     *(eq01, prop1, modes, limiters, split_study, replicated, hot_subject, windows),
-    *(real_nodes, limit_peers, limit_service, limit_tables, plan_minutes),
+    *(real_nodes, real_brokers, limit_peers, limit_service, limit_tables, plan_minutes),
 )
 EXPERIMENTS: dict[str, Experiment] = {module.EXPERIMENT.name: module.EXPERIMENT for module in _MODULES}
 QUICK = Effort(seconds=15.0, repetitions=2)

@@ -60,13 +60,16 @@ def judge(
     delay_s: float,
     cuts: Sequence[Cut] = (),
     kills: Sequence[float] = (),
+    lost: float | None = None,
 ) -> Judged:
-    """``rate``: tokens/s; ``delay_s``: of news from one node to another, in addition to what a request took."""
+    """``rate``: tokens/s; ``delay_s``: of news from one node to another, in addition to what a request took; ``lost``:
+    tokens that a killed node had told nobody of; None: what the limit service holds back at most."""
     ordered = sorted(decisions, key=lambda one: one.answered)
     allowed = [one for one in ordered if one.allowed]
     level, at, excess, unexplained = 0.0, 0.0, 0.0, 0.0
     jitter_s = max((one.answered - one.sent for one in ordered), default=0.0)
     longest_s = delay_s + jitter_s
+    lost = BETA * burst / nodes if lost is None else lost
     for number, one in enumerate(allowed):
         level, at = max(0.0, level - rate * (one.answered - at)) + 1, one.answered
         above = level - burst
@@ -75,9 +78,9 @@ def judge(
         others = sum(
             each.node != one.node and each.answered >= _since(one, each, cuts, longest_s) for each in allowed[:number]
         )
-        lost = BETA * burst / nodes * sum(killed <= one.answered for killed in kills)
+        untold = lost * sum(killed <= one.answered for killed in kills)
         excess = max(excess, above)
-        unexplained = max(unexplained, above - others - lost - rate * jitter_s)
+        unexplained = max(unexplained, above - others - untold - rate * jitter_s)
     return Judged(
         requests=len(ordered),
         allowed=len(allowed),
