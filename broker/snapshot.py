@@ -166,6 +166,15 @@ class MqttTopic(Part, frozen=True):
     holders: int  # sessions and groups that were given some, until they end
 
 
+class LinkWay(Part, frozen=True):
+    """How messages of another broker's topic came here over a link."""
+
+    origin: str
+    topic: str
+    network_ns: int | None  # one way; None: not known yet
+    latency: LatencyWindows
+
+
 class Snapshot(Part, frozen=True):
     now_ns: int
     wall_ns: int
@@ -193,6 +202,7 @@ class Snapshot(Part, frozen=True):
     producers: list[Client] = []
     mqtt: Mqtt | None = None
     mqtt_topics: list[MqttTopic] = []
+    links: list[LinkWay] = []  # in a snapshot of all topics
 
 
 class PolicyCounts(Part, frozen=True):
@@ -226,6 +236,7 @@ class RawTopics(msgspec.Struct, frozen=True):
 
     topics: list[msgspec.Raw]
     mqtt: Mqtt | None = None
+    links: list[LinkWay] = []
 
 
 _RAW_DECODER = msgspec.json.Decoder(RawTopics)

@@ -238,12 +238,22 @@ class Engine:
     def forbid_links(self, broker: str) -> None:
         """End the links of ``broker``, and let it open none."""
     def open_link(
-        self, number: int, fd: int, remote: str, broker: str, key: str, topic: str, channel: str, ready: int
+        self,
+        number: int,
+        fd: int,
+        remote: str,
+        broker: str,
+        origin: str,
+        key: str,
+        topic: str,
+        channel: str,
+        ready: int,
     ) -> None:
         """Consume ``channel`` of ``topic`` over the connected socket ``fd``, which is the engine's from now on.
 
-        What comes goes to MQTT's subscribers here. ``remote`` is HOST:PORT, ``broker`` this broker's name, ``ready``
-        how many messages may be unanswered. The event ``link_ended`` with ``number`` tells of its end.
+        What comes goes to MQTT's subscribers here. ``remote`` is HOST:PORT, ``broker`` this broker's name, ``origin``
+        the other one's, ``ready`` how many messages may be unanswered. The event ``link_ended`` with ``number`` tells
+        of its end.
         """
     def close_link(self, number: int) -> bool:
         """End a link that ``open_link`` began. False: it has ended."""

@@ -158,6 +158,7 @@ class RemoteBroker:
                 stream.socket.detach(),
                 answer.tcp_address,
                 self._own_name,
+                self._name,
                 answer.key,
                 topic,
                 answer.channel,

@@ -26,6 +26,7 @@ from broker.leases.lease_holder import LeaseHolder, held_over
 from broker.runtime.acceptance import Acceptance
 from broker.sync.contract_counts import CountReports
 from broker.sync.drain import Drain
+from broker.sync.link_reports import LinkReports
 from broker.sync.reports import Reports
 from broker.sync.state_file import SyncState, save_state
 from broker.sync.told_publishers import ToldPublishers
@@ -107,6 +108,7 @@ class Synchronizer:
         self._urgent = True  # the next sync asks for an answer at once
         self._reports = Reports()
         self._counts = CountReports()
+        self._links = LinkReports()
         self._reports_due_s = 0.0  # trio time
         self._reports_wanted = True  # before they are due
         self._unassigned = UnassignedPublishers()
@@ -237,8 +239,10 @@ class Synchronizer:
         answer = read_answer(distributor.base_url, status, body)
         self._stayed = []
         self._counts.answered()
+        self._links.answered()
         if not self._reports.answered(answer.reported):
             self._counts.send_again()
+            self._links.send_again()
             self._urgent = self._reports_wanted = True
             self._unassigned.send_again()
             self._listener.send_again()
@@ -297,6 +301,7 @@ class Synchronizer:
             if not self._broker.contracts.is_empty:
                 counts = self._counts.unsent(snapshot.take_contracts(self._engine))
                 request = msgspec.structs.replace(request, contract_counts=counts)
+            request = msgspec.structs.replace(request, links=self._links.unsent(seen.links))
             self._reports.note(seen.topics, applied)
             self._changed.clear()
         else:

@@ -31,10 +31,12 @@ class PromiseWatch:
 
     async def _look(self) -> None:
         topics, heard = self._registry.managed(), self._syncing.heard_by_topic()
+        links = self._syncing.links_by_topic()
         self._told = {topic.name: self._told[topic.name] for topic in topics if topic.name in self._told}
         for topic in topics:
             await trio.lowlevel.checkpoint()  # there may be thousands
-            promise, now_s = promise_verdict(topic.spec.slo, heard.get(topic.name, {})), trio.current_time()
+            promise = promise_verdict(topic.spec.slo, heard.get(topic.name, {}), links.get(topic.name, {}))
+            now_s = trio.current_time()
             before, noted_s = self._told.get(topic.name, ("kept", now_s - _APART_S))
             if promise.verdict in ("unknown", before) or now_s < noted_s + _APART_S:
                 continue

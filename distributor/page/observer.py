@@ -17,7 +17,7 @@ from distributor.page.rows import BrokerRow, Reports, TopicRow, broker_row, topi
 from distributor.registry.registry import Registry
 from distributor.sync.penalty import utc
 from distributor.sync.service import SyncService
-from distributor.verdict.kept import latest, promise_verdict
+from distributor.verdict.kept import Links, latest, promise_verdict
 from distributor.views.broker_view import broker_word
 from distributor.views.topic_why import topic_why
 
@@ -91,6 +91,7 @@ class Observer:
 
     async def _look(self) -> None:
         topics, reports = self._registry.managed(), self._syncing.heard_by_topic()
+        links = self._syncing.links_by_topic()
         names = {topic.name for topic in topics}
         self.history.advance(self._registry.state.wall_ns() / 1e9, names)
         self._since = {name: seen for name, seen in self._since.items() if name in names}
@@ -99,7 +100,7 @@ class Observer:
         for number, topic in enumerate(topics):
             if number % _PORTION == 0:
                 await trio.lowlevel.checkpoint()
-            row, worst = self._observed(topic, reports.get(topic.name, {}))
+            row, worst = self._observed(topic, reports.get(topic.name, {}), links.get(topic.name, {}))
             rows.append(row)
             if worst is not None:
                 broken[worst] = broken.get(worst, 0) + 1
@@ -115,9 +116,9 @@ class Observer:
                 brokers.append(broker_row(name, self._registry, self._syncing, self._broken.get(name, 0)))
         self.brokers, self.looks = brokers, self.looks + 1
 
-    def _observed(self, topic: Topic, reports: Reports) -> tuple[TopicRow, str | None]:
+    def _observed(self, topic: Topic, reports: Reports, links: Links) -> tuple[TopicRow, str | None]:
         """The row of ``topic``, and the broker that breaks its promise."""
-        promise = promise_verdict(topic.spec.slo, reports)
+        promise = promise_verdict(topic.spec.slo, reports, links)
         demand = sum(self._syncing.histories.arrival_rates(topic.name).values())
         verdict, since = self._since.get(topic.name, ("", ""))
         if verdict != promise.verdict:
@@ -125,7 +126,7 @@ class Observer:
             self._since[topic.name] = promise.verdict, since
         why = topic_why(topic, self._registry, self._syncing) if promise.verdict == "broken" else None
         row = topic_row(topic, promise, why, since, reports, demand, self._syncing.layouts.states.get(topic.name))
-        now = latest(topic.spec.slo, reports)
+        now = latest(topic.spec.slo, reports, links)
         in_force = sum(report.rate for report in reports.values())
         delays = (now.access_ms, now.processing_ms, now.network_ms, now.consumer_wait_ms)
         self.history.record(topic.name, (*delays, demand, in_force, row.backlog))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from srtm.control import ChannelQueue, LatencyMs, SyncRequest, TopicLatency, TopicReport
+from srtm.control import ChannelQueue, LatencyMs, LinkLatency, SyncRequest, TopicLatency, TopicReport
 from srtm.protocol import is_name
 
 _LARGEST = 2**62  # of any figure: sums and differences of such stay finite as floats
@@ -87,6 +87,12 @@ def is_sound(report: TopicReport) -> bool:
         and all(map(_is_sound_period, periods))
         and all(map(_is_sound_queue, report.queues))
     )
+
+
+def is_sound_link(link: LinkLatency) -> bool:
+    """The same of what came over a link."""
+    periods = [link.last_60s, link.since_start, *([link.recent] if link.recent is not None else [])]
+    return is_name(link.topic) and 0 <= (link.network_ms or 0.0) <= _LARGEST and all(map(_is_sound_period, periods))
 
 
 def _is_sound_queue(queue: ChannelQueue) -> bool:

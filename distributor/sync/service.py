@@ -20,13 +20,14 @@ from distributor.sync.history_store import HistoryStore
 from distributor.sync.layout_figures import LayoutFigures
 from distributor.sync.misplaced_publishers import is_significant_change, needs_tokens
 from distributor.sync.penalty import MeasuredPenalty
-from distributor.sync.report_checks import BrokerReports, merge_reports
+from distributor.sync.report_checks import BrokerReports, is_sound_link, merge_reports
 from distributor.sync.session import BrokerSession, ChannelBasis
 from distributor.sync.split_owner import SplitOwner
 from distributor.verdict.kept import PromiseVerdict, promise_verdict
 from srtm.control import (
     BrokerContracts,
     HistoryReport,
+    LinkLatency,
     MeasurementRequest,
     Move,
     SyncAnswer,
@@ -39,6 +40,7 @@ from srtm.protocol import is_ephemeral
 _MOVE_REPEATS = 2  # one answer may cross with the broker's next request, which hangs up on it
 _LATELY_BINS = 5  # of 100 ms, at the end of a history: who sent before may have left
 _MOST_COUNTED = 10_000  # contracts that a broker reports
+_MOST_LINKS = 10_000  # likewise
 _SUBSCRIBER_WAIT_S = 1.0  # for subscribers to connect to a broker that is new to the topic
 
 
@@ -181,9 +183,19 @@ class SyncService:
                     found.setdefault(topic, {})[name] = report
         return found
 
+    def links_by_topic(self) -> dict[str, dict[str, list[LinkLatency]]]:
+        """{topic: {broker: how its messages came there over links}}, of brokers that are alive."""
+        found: dict[str, dict[str, list[LinkLatency]]] = {}
+        for name, session in self._sessions.items():
+            if session.links and self._registry.is_alive(name):
+                for link in session.links.values():
+                    if link.origin in self._registry.brokers:
+                        found.setdefault(link.topic, {}).setdefault(name, []).append(link)
+        return found
+
     def promise(self, topic: Topic) -> PromiseVerdict:
         """Whether the promise of ``topic`` is kept."""
-        return promise_verdict(topic.spec.slo, self.heard(topic.name))
+        return promise_verdict(topic.spec.slo, self.heard(topic.name), self.links_by_topic().get(topic.name, {}))
 
     def living(self) -> dict[str, Mapping[str, TopicReport]]:
         """The latest reports of brokers that are not known to be dead."""
@@ -486,8 +498,12 @@ def _take_facts(session: BrokerSession, request: SyncRequest, contracts: Collect
     session.mqtt_sessions = request.mqtt_sessions
     if not request.reports_since:
         session.contract_counts.clear()
+        session.links.clear()
     for counts in request.contract_counts[:_MOST_COUNTED]:
         session.contract_counts[counts.namespace, counts.subject] = counts.counts
     if len(session.contract_counts) > len(contracts):  # some are of contracts that are gone
         session.contract_counts = {key: each for key, each in session.contract_counts.items() if key in contracts}
+    for link in request.links[:_MOST_LINKS]:
+        if is_sound_link(link) and len(session.links) < _MOST_LINKS:
+            session.links[link.origin, link.topic] = link
     session.mqtt_address = request.mqtt_address

@@ -10,7 +10,14 @@ import trio
 from distributor.sync.misplaced_publishers import MisplacedPublishers
 from distributor.sync.release_rates import ReleaseWindow
 from distributor.sync.report_checks import BrokerReports
-from srtm.control import BrokerMachine, DrainProgress, MeasurementRequest, Throttling, UnassignedPublisher
+from srtm.control import (
+    BrokerMachine,
+    DrainProgress,
+    LinkLatency,
+    MeasurementRequest,
+    Throttling,
+    UnassignedPublisher,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,7 @@ class BrokerSession:
     misplaced: MisplacedPublishers = field(default_factory=MisplacedPublishers)
     releases: ReleaseWindow = field(default_factory=ReleaseWindow)
     contract_counts: dict[tuple[str, str], list[tuple[int, int, int]]] = field(default_factory=dict)
+    links: dict[tuple[str, str], LinkLatency] = field(default_factory=dict)  # {(origin, topic): over a link from there}
     ready_since_s: dict[str, float] = field(default_factory=dict)  # {topic: its share is in force, trio time}
 
     def reported_s_ago(self) -> float:

@@ -2,23 +2,26 @@
 
 The promise is judged at each broker: access delay + processing + network. The worst broker with at least 1 % of the
 messages decides. A broker reports percentiles of each delay, not of their sum. The sum of the percentiles stands for
-it, and the percentile of the total bounds it: that holds the consumer wait too.
+it, and the percentile of the total bounds it: that holds the consumer wait too. MQTT's subscribers at another broker
+get messages over a link: each way from a broker to another one is judged likewise, and the worst of all decides.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
 
-from srtm.control import LatencyMs, TopicLatency, TopicReport
+from srtm.control import LatencyMs, LinkLatency, TopicLatency, TopicReport
 from srtm.text import figure
 from srtm.topics.spec import Slo
 
 Verdict = Literal["kept", "broken", "unknown"]
 Delay = Literal["access", "processing", "network"]
+Links = Mapping[str, Sequence[LinkLatency]]  # {broker: how a topic's messages came there over links}
+_NO_LINKS: Links = {}
 
 _LEAST_LATE = 5  # messages that may be late in a period that says something
 _WINDOW_S = 60.0  # of ``last_60s``
@@ -44,6 +47,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     messages: int  # let go by all brokers, and waiting for tokens now
     late: bool = False  # its latency is above the promise, also where messages are too few for a verdict
     broker: str | None = None  # null: none decides
+    origin: str | None = None  # of messages that came from this broker over a link; null: of those let go at ``broker``
     latency_ms: float | None = None  # that the promise is about; null: not known, or without end
     access_ms: float | None = None
     processing_ms: float | None = None
@@ -71,13 +75,18 @@ def least_messages(slo: Slo) -> int:
     return round(_LEAST_LATE * 100 / (100 - slo.percentile))
 
 
-def promise_verdict(slo: Slo, reports: Mapping[str, TopicReport]) -> PromiseVerdict:
+def promise_verdict(slo: Slo, reports: Mapping[str, TopicReport], links: Links = _NO_LINKS) -> PromiseVerdict:
     """The verdict on a topic. ``reports``: {broker: its latest}, of brokers that are heard."""
+    ways = [(home, link) for home, each in links.items() for link in each]
     last = _judged(
-        slo, {name: _at_broker(slo, name, report, report.last_60s, _WINDOW_S) for name, report in reports.items()}
+        slo,
+        [_at_broker(slo, name, report, report.last_60s, _WINDOW_S) for name, report in reports.items()],
+        [_over_link(slo, home, link, link.last_60s) for home, link in ways],
     )
     whole = _judged(
-        slo, {name: _at_broker(slo, name, report, report.since_start, math.inf) for name, report in reports.items()}
+        slo,
+        [_at_broker(slo, name, report, report.since_start, math.inf) for name, report in reports.items()],
+        [_over_link(slo, home, link, link.since_start) for home, link in ways],
     )
     if last.verdict == "unknown" != whole.verdict:
         reason = f"since the start: {whole.reason} (last 60 s: {last.reason})"
@@ -85,20 +94,24 @@ def promise_verdict(slo: Slo, reports: Mapping[str, TopicReport]) -> PromiseVerd
     return PromiseVerdict(verdict=last.verdict, reason=f"last 60 s: {last.reason}", last_60s=last, since_start=whole)
 
 
-def latest(slo: Slo, reports: Mapping[str, TopicReport]) -> Judged:
+def latest(slo: Slo, reports: Mapping[str, TopicReport], links: Links = _NO_LINKS) -> Judged:
     """The verdict on the last 5 to 10 s. ``reports``: {broker: its latest}; brokers without it do not count."""
     told = {name: (report, report.recent) for name, report in reports.items() if report.recent is not None}
+    over_links = [(home, link, link.recent) for home, each in links.items() for link in each if link.recent is not None]
     return _judged(
-        slo, {name: _at_broker(slo, name, report, recent, _RECENT_S) for name, (report, recent) in told.items()}
+        slo,
+        [_at_broker(slo, name, report, recent, _RECENT_S) for name, (report, recent) in told.items()],
+        [_over_link(slo, home, link, recent) for home, link, recent in over_links],
     )
 
 
-def _judged(slo: Slo, brokers: Mapping[str, Judged]) -> Judged:
-    """The verdict of the worst broker, if there are enough messages."""
-    messages, enough = sum(broker.messages for broker in brokers.values()), least_messages(slo)
+def _judged(slo: Slo, brokers: Sequence[Judged], links: Sequence[Judged]) -> Judged:
+    """The verdict of the worst broker or link, if there are enough messages. What came over a link was let go at its
+    own broker: it counts once."""
+    messages, enough = sum(broker.messages for broker in brokers), least_messages(slo)
     least = max(_LEAST_PART * messages, enough / _LEAST_LATE)  # of fewer the percentile is the maximum
-    large = [broker for broker in brokers.values() if broker.messages >= least]
-    candidates = large or [broker for broker in brokers.values() if broker.messages]
+    large = [each for each in (*brokers, *links) if each.messages >= least]
+    candidates = large or [each for each in (*brokers, *links) if each.messages]
     if not candidates:
         reason = "no message came" if brokers else "no broker reports the topic"
         return Judged(verdict="unknown", reason=reason, messages=0)
@@ -161,6 +174,13 @@ def _at_broker(slo: Slo, broker: str, report: TopicReport, period: TopicLatency,
         consumer_wait_ms=_consumer_wait_ms(slo, period),
         largest=_largest(above),
     )
+
+
+def _over_link(slo: Slo, home: str, link: LinkLatency, period: TopicLatency) -> Judged:
+    """The verdict on messages of ``link.origin`` for subscribers at ``home``."""
+    report = TopicReport(topic=link.topic, share_version=0, network_ms=link.network_ms)
+    judged = _at_broker(slo, f"{home} of messages from {link.origin}", report, period, math.inf)
+    return msgspec.structs.replace(judged, broker=home, origin=link.origin)
 
 
 def _verdict(slo: Slo, below: _Delays, above: _Delays, at: str, has_consumer: bool) -> tuple[Verdict, str]:

@@ -106,8 +106,11 @@ def why(topic: TopicFigures) -> Why:
 def _findings(topic: TopicFigures) -> Iterator[Finding]:
     yield from _away(topic)
     judged = topic.promise.decides
-    part = next((part for part in topic.parts if part.broker == judged.broker), None)
-    if part is not None and judged.late:
+    # What came over a link waited for tokens at its own broker.
+    part = next((part for part in topic.parts if part.broker == (judged.origin or judged.broker)), None)
+    if judged.late and judged.origin is not None and (judged.largest != "access" or part is None):
+        yield _link(topic, judged)
+    elif part is not None and judged.late:
         match judged.largest:
             case "network":
                 yield _network(topic, part, judged)
@@ -322,6 +325,32 @@ def _network(topic: TopicFigures, part: BrokerPart, judged: Judged) -> Finding:
         f"{topic.slo.latency_ms:g} ms promised",
         remedy="place brokers nearer to publishers and consumers, or promise more",
         figures={"network_ms": judged.network_ms, "access_ms": judged.access_ms, "processing_ms": judged.processing_ms},
+    )
+
+
+def _link(topic: TopicFigures, judged: Judged) -> Finding:
+    """MQTT's subscribers at another broker get messages late."""
+    way = f"from {judged.origin} to subscribers at {judged.broker}"
+    known: Figures = {
+        "origin": judged.origin,
+        "network_ms": judged.network_ms,
+        "access_ms": judged.access_ms,
+        "processing_ms": judged.processing_ms,
+    }
+    if judged.largest == "network":
+        return Finding(
+            cause="network",
+            broker=judged.broker,
+            sentence=f"the link {way} takes {_ms(judged.network_ms)} of the {topic.slo.latency_ms:g} ms promised",
+            remedy=f"have subscribers connect to {judged.origin}, or promise more",
+            figures=known,
+        )
+    return Finding(
+        cause="broker",
+        broker=judged.broker,
+        sentence=f"processing takes {_ms(judged.processing_ms)} {way}, at both brokers and while their link was away",
+        remedy=f"see `a link has ended` in the log of {judged.broker}; have subscribers connect to {judged.origin}",
+        figures=known,
     )
 
 

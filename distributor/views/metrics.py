@@ -41,9 +41,9 @@ class _State:
         self._topics = self._find_topics()
 
     def _find_verdicts(self) -> dict[str, Verdict]:
-        heard = self._syncing.heard_by_topic()
+        heard, links = self._syncing.heard_by_topic(), self._syncing.links_by_topic()
         return {
-            topic.name: promise_verdict(topic.spec.slo, heard.get(topic.name, {})).verdict
+            topic.name: promise_verdict(topic.spec.slo, heard.get(topic.name, {}), links.get(topic.name, {})).verdict
             for topic in self._registry.managed()
         }
 

@@ -64,6 +64,19 @@ class TopicReport(Control, frozen=True):
     )
 
 
+class LinkLatency(Control, frozen=True):
+    """How long messages of a topic at another broker took until they were sent to MQTT's subscribers here, over a link:
+    one sample a message and class of subscribers. Made by ``broker.sync.link_reports``, read by
+    ``distributor.sync.service``."""
+
+    origin: str  # the other broker, where they took their tokens
+    topic: str
+    network_ms: float | None = None  # of the link, one way; None: not known
+    last_60s: TopicLatency = TopicLatency()
+    since_start: TopicLatency = TopicLatency()
+    recent: TopicLatency | None = None  # the last 5 to 10 s
+
+
 class UnassignedPublisher(Control, frozen=True):
     """Publisher ``publisher_id`` sends to ``topic`` on this broker but is not assigned to it. Made by
     ``broker.sync.unassigned_publishers``."""

@@ -20,6 +20,7 @@ from srtm.control.reports import (
     BrokerMachine,
     ContractCounts,
     DrainProgress,
+    LinkLatency,
     Throttling,
     TopicReport,
     UnassignedPublisher,
@@ -66,6 +67,7 @@ class SyncRequest(Control, frozen=True):
     contracts: int | None = None
     takes_contract_differences: bool = False  # whether the broker takes ``BrokerContracts.since``
     contract_counts: list[ContractCounts] = []  # without ``reports_since`` all, else those that may differ
+    links: list[LinkLatency] = []  # without ``reports_since`` all, else those that may differ
     names_peers: bool = False  # whether the broker knows what ``peers`` is
     peer_claims: dict[str, list[str]] = {}  # {broker of ``peers``: its ``claims``}, as told
     have_addresses: int | None = None  # ``SyncAnswer.addresses_version`` of the addresses here; None: none are wanted

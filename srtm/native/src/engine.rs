@@ -382,6 +382,7 @@ impl Engine {
         fd: i32,
         remote: String,
         broker: String,
+        origin: String,
         key: String,
         topic: &str,
         channel: &str,
@@ -393,7 +394,7 @@ impl Engine {
         }
         // SAFETY: the caller gives the descriptor up with this call.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        let opening = Opening { broker, key, topic, channel, ready };
+        let opening = Opening { broker, origin, key, topic, channel, ready };
         py.detach(|| self.0.open_link(number, fd, opening, remote)).map_err(|error| match error {
             LinkError::NotRunning(error) => not_running(error),
             LinkError::Io(error) => os_error(error),

@@ -141,7 +141,7 @@ async def test_a_link_is_opened_to_each_topic_anew_when_it_ends_and_closed_when_
             rig.keeper.follow({"b2": "there"})
             await taken.receive()
             first = await rig.opened.receive()
-            assert rig.engine.links[first] == (rig.other.tcp_address, "b1", "secret", "rain", "srtm.link.b1", 9)
+            assert rig.engine.links[first] == (rig.other.tcp_address, "b1", "b2", "secret", "rain", "srtm.link.b1", 9)
             del rig.engine.links[first]
             rig.keeper.note_link_ended(first, "the connection is broken")
             await taken.receive()

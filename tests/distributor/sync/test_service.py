@@ -5,9 +5,10 @@ import pytest
 import trio
 
 from distributor.sync.service import SyncService
-from srtm.control import SyncRequest, TopicReport
+from srtm.control import LinkLatency, SyncRequest, TopicReport
 from srtm.errors import BadInput
 from tests.support.distributor_in_process import settle, spec
+from tests.support.topic_reports import period
 
 pytestmark = pytest.mark.usefixtures("no_threads")
 
@@ -167,3 +168,19 @@ async def test_a_broker_without_a_share_gets_a_small_one_where_messages_were_ref
     await settle(a, b)  # the other gives up its tokens first
     assert elsewhere.share()[0] == pytest.approx(0.02 * 1100, rel=0.05)
     assert sum(each.share()[0] for each in (a, b)) == pytest.approx(1100.0)
+
+
+async def test_what_came_over_links_is_judged_until_the_broker_is_another_process(distributor):
+    def over(origin, **changes):
+        link = LinkLatency(origin=origin, topic="t", last_60s=period(1.0, 9.0), since_start=period(1.0, 9.0))
+        return msgspec.structs.replace(link, **changes)
+
+    await distributor.syncing.sync("a", request(1))
+    wrong = over("a", network_ms=-1.0)
+    await distributor.syncing.sync("b", request(1, links=[over("a"), over("nobody"), wrong]))
+    found = distributor.syncing.links_by_topic()
+    assert {name: [link.origin for link in links] for name, links in found["t"].items()} == {"b": ["a"]}
+    await distributor.syncing.sync("b", request(2, reports_since=1, links=[over("a", network_ms=2.0)]))
+    assert distributor.syncing.links_by_topic()["t"]["b"][0].network_ms == 2.0
+    await distributor.syncing.sync("b", request(1, incarnation="2"))
+    assert distributor.syncing.links_by_topic() == {}

@@ -5,13 +5,18 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from distributor.verdict.kept import PromiseVerdict, least_messages, promise_verdict
-from srtm.control import ChannelQueue, LatencyMs, TopicLatency, TopicReport
+from distributor.verdict.kept import PromiseVerdict, latest, least_messages, promise_verdict
+from srtm.control import ChannelQueue, LatencyMs, LinkLatency, TopicLatency, TopicReport
 from srtm.topics.spec import Slo
 from tests.support.topic_reports import delay, period, report
 
 P99 = Slo(percentile=99, latency_ms=5.0)
 NONE = LatencyMs()
+
+
+def over(origin: str, last: TopicLatency, **more: object) -> LinkLatency:
+    known = LinkLatency(origin=origin, topic="cars", last_60s=last, since_start=last, recent=last)
+    return msgspec.structs.replace(known, **more)
 
 
 def told(slo: Slo = P99, **reports: TopicReport) -> PromiseVerdict:
@@ -102,3 +107,23 @@ def test_messages_that_nobody_took_count_though_no_histogram_has_them():
     assert old.last_60s.messages == 60 * 100 + 10  # what its share lets go in 60 s
     in_channels = [ChannelQueue(channel="c", depth=700), ChannelQueue(channel="d", depth=700)]
     assert told(a=report(nobody, queues=in_channels)).last_60s.messages == 700  # copies of the same
+
+
+def test_the_worst_way_over_a_link_decides_if_it_has_a_hundredth_of_the_messages():
+    each = period(1.0, 1.0, 50_000)
+    here = {"a": report(each, recent=each), "b": report(each, recent=each)}
+    late, few = over("a", period(1.0, 9.0, 1_100)), over("b", period(1.0, 90.0, 900))
+    for judged in (promise_verdict(P99, here, {"c": [late, few]}), latest(P99, here, {"c": [late, few]})):
+        assert judged.verdict == "broken"
+        assert "p99 10 ms at c of messages from a, promised 5 ms" in judged.reason
+    decides = promise_verdict(P99, here, {"c": [late, few]}).decides
+    assert (decides.broker, decides.origin, decides.messages) == ("c", "a", 100_000)
+    assert promise_verdict(P99, here, {"c": [few]}).verdict == "kept"
+
+
+def test_the_network_of_a_link_counts_and_a_way_without_messages_does_not():
+    here = {"a": report(period(1.0, 1.0))}
+    way = over("a", period(1.0, 2.0), network_ms=2.5)
+    verdict = promise_verdict(P99, here, {"b": [way]})
+    assert (verdict.verdict, verdict.last_60s.latency_ms, verdict.last_60s.origin) == ("broken", 5.5, "a")
+    assert promise_verdict(P99, here, {"b": [over("a", TopicLatency(), network_ms=9.0)]}).verdict == "kept"

@@ -7,7 +7,7 @@ import pytest
 
 from distributor.verdict.kept import promise_verdict
 from distributor.verdict.why import BrokerPart, TopicFigures, Why, why
-from srtm.control import ChannelQueue, LatencyMs, Throttling, TopicLatency, TopicReport
+from srtm.control import ChannelQueue, LatencyMs, LinkLatency, Throttling, TopicLatency, TopicReport
 from srtm.topics.spec import Slo
 from tests.support.topic_reports import period, report
 
@@ -52,6 +52,25 @@ def test_nothing_is_found_where_the_promise_is_kept_and_where_nothing_came():
     silent = asked(part("a", report(TopicLatency())))
     assert (silent.promise, silent.cause) == ("unknown", "nothing")
     assert silent.sentence.endswith("no message came")
+
+
+# Links
+
+
+@pytest.mark.parametrize(
+    ("last", "network_ms", "cause", "told"),
+    [
+        (period(1.0, 40.0), 0.1, "broker", "processing takes 40 ms from a to subscribers at b"),
+        (period(1.0, 1.0), 30.0, "network", "the link from a to subscribers at b takes 30 ms of the 5 ms promised"),
+        (period(80.0, 1.0), 0.1, "bucket", "messages wait 80 ms for tokens at a"),
+    ],
+)
+def test_what_is_late_over_a_link_is_said_of_both_brokers_or_of_the_tokens_at_the_first(last, network_ms, cause, told):
+    way = LinkLatency(origin="a", topic="cars", network_ms=network_ms, last_60s=last, since_start=last)
+    promise = promise_verdict(P99, {"a": GOOD}, {"b": [way]})
+    answer = why(TopicFigures(name="cars", rate=100.0, burst=10.0, slo=P99, promise=promise, parts=[part("a")]))
+    assert (answer.promise, answer.cause) == ("broken", cause)
+    assert told in answer.sentence
 
 
 # Bucket

@@ -20,11 +20,12 @@ use crate::memory::Charge;
 use crate::protocol::codec::{self, Seen, State};
 use crate::protocol::grants::Auth;
 use crate::protocol::identify::{Identity, Terms};
-use crate::protocol::link_frames::encode_linked;
+use crate::protocol::link_frames::{SoFar, encode_linked};
 use crate::queueing::message::Message;
 use crate::queueing::zone_preference::Nearness;
 use crate::scheduling::client_limits::UNFINISHED_NS;
 use crate::scheduling::work_budget::Deficit;
+use crate::storage::record::Times;
 use crate::time::{Nanos, PATIENCE_NS};
 use crate::timer::Armed;
 use crate::transport::buffer::KEEP_BUFFER;
@@ -280,9 +281,12 @@ impl Connection {
         self.note_end(mark);
     }
 
-    /// The same on a link to another broker, which gets the attributes too.
-    pub fn deliver_linked(&mut self, message: &Message, attributes: &[u8], mark: Option<Mark>) {
-        encode_linked(&mut self.output, &message.frame, message.attempts, attributes);
+    /// The same on a link to another broker, which gets the attributes too, and the delay until `now`.
+    pub fn deliver_linked(&mut self, message: &Message, attributes: &[u8], mark: Option<Mark>, now: Nanos) {
+        let is_known = self.terms.timed && !message.foreign && message.defer_ms == 0;
+        let Times { arrival, due, .. } = message.times;
+        let so_far = is_known.then(|| SoFar { access: due - arrival, processing: (now - due).max(0) });
+        encode_linked(&mut self.output, &message.frame, message.attempts, attributes, so_far);
         self.note_end(mark);
     }
 

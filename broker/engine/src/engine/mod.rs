@@ -33,7 +33,7 @@ use rustls::ServerConfig;
 use slotmap::SlotMap;
 
 use crate::arrival::stamps::Stamps;
-use crate::clients::connection::{Connection, Phase};
+use crate::clients::connection::{Connection, Mark, Phase};
 use crate::clients::link_client::LinkClient;
 use crate::clients::pending_input::InputEvent;
 use crate::config::Config;
@@ -46,6 +46,7 @@ use crate::limiter::contracts::Contracts;
 use crate::memory::Memory;
 use crate::mqtt::Hub;
 use crate::mqtt::forms::Fan;
+use crate::mqtt::link_ways::way_of;
 use crate::mqtt::saved_session::Renewal;
 use crate::protocol::codec;
 use crate::protocol::grants::Patterns;
@@ -249,15 +250,15 @@ impl Engine {
         let mut alike: Option<(TopicKey, Sample, u32)> = None; // the last ones
         while let Some(mark) = conn.marks.front().copied().filter(|mark| mark.end <= sent) {
             conn.marks.pop_front();
+            if let Some(way) = way_of(mark.trace) {
+                self.mqtt.ways.record(way, sample_of(&mark, now), now);
+                continue;
+            }
             let Some(topic) = self.topics.get_mut(mark.topic) else { continue };
             if let Some(limiter) = &mut topic.limiter {
                 limiter.trace.sent(mark.trace, now, mark.consumer_wait);
             }
-            let sample = Sample {
-                access: mark.due - mark.arrival,
-                consumer_wait: mark.consumer_wait,
-                total: now - mark.arrival,
-            };
+            let sample = sample_of(&mark, now);
             match &mut alike {
                 Some((topic, same, count)) if (*topic, *same) == (mark.topic, sample) => *count += 1,
                 _ => record(&mut self.topics, alike.replace((mark.topic, sample, 1)), now),
@@ -441,6 +442,11 @@ impl Engine {
             self.mark_channel(sub.channel);
         }
     }
+}
+
+/// A delivery that was sent by `now`.
+fn sample_of(mark: &Mark, now: Nanos) -> Sample {
+    Sample { access: mark.due - mark.arrival, consumer_wait: mark.consumer_wait, total: now - mark.arrival }
 }
 
 fn record(topics: &mut SlotMap<TopicKey, Topic>, alike: Option<(TopicKey, Sample, u32)>, now: Nanos) {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::clients::connection::Connection;
 use crate::config::ClockSource;
 use crate::engine::Engine;
-use crate::engine::mqtt::inspection::HeldView;
+use crate::engine::mqtt::inspection::{HeldView, LinkWayView};
 use crate::keys::{ConnKey, TopicKey};
 use crate::mqtt::topic_tally::Held;
 use crate::protocol::identify::Compression;
@@ -45,6 +45,7 @@ pub struct Snapshot {
     mqtt: MqttFigures,
     mqtt_topics: Vec<HeldView>, // those that are at other brokers alone too
     pub(crate) topics: Vec<TopicView>,
+    pub(crate) links: Vec<LinkWayView>,
     producers: Vec<ClientView>,
     #[serde(skip)]
     publishing: Vec<ConnKey>, // those of `producers`
@@ -222,6 +223,7 @@ impl Engine {
             mqtt: self.mqtt_figures(),
             mqtt_topics: self.held_views(topic),
             topics: Vec::new(),
+            links: Vec::new(),
             producers: Vec::new(),
             publishing,
         };

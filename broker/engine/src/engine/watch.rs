@@ -96,7 +96,8 @@ impl Engine {
     /// `end_network_delay`.
     pub fn poll_network_delay(&mut self) -> Vec<ConnKey> {
         let mut visited = self.network_delay.next_connections();
-        visited.retain(|&key| self.traced(key).next().is_some() || self.consumed(key).is_some());
+        let is_link = |key| self.conns.get(key).is_some_and(|conn| conn.link.is_some());
+        visited.retain(|&key| self.traced(key).next().is_some() || self.consumed(key).is_some() || is_link(key));
         visited
     }
 
@@ -105,6 +106,9 @@ impl Engine {
         published.into_iter().for_each(|(topic, index)| self.network_delay.note_publisher(topic, index, delay));
         if let Some(topic) = self.consumed(key) {
             self.network_delay.note_subscriber(topic, delay);
+        }
+        if let Some(link) = self.conns.get(key).and_then(|conn| conn.link.as_ref()) {
+            self.mqtt.ways.note_network(link.way, delay);
         }
     }
 

@@ -172,6 +172,7 @@ impl Handle {
     /// A snapshot of `topic` and `channel` ("" = all). It is taken over several turns, a few topics or some hundred
     /// clients each, so that no message waits long.
     pub fn snapshot(&self, topic: String, channel: &str, clients: bool) -> Result<Snapshot, NotRunning> {
+        let is_whole = topic.is_empty();
         let (mut snapshot, keys) = self.call(move |engine, now| {
             engine.ask_network_delay(now);
             engine.overview(&topic, clients, now)
@@ -179,6 +180,14 @@ impl Handle {
         for keys in keys.chunks(TOPICS_A_TURN) {
             let (keys, channel) = (keys.to_vec(), channel.to_owned());
             snapshot.topics.extend(self.call(move |engine, now| engine.topic_views(&keys, &channel, clients, now))?);
+        }
+        while is_whole {
+            let from = snapshot.links.len();
+            let ways = self.call(move |engine, now| engine.link_way_views(from, TOPICS_A_TURN, now))?;
+            if ways.is_empty() {
+                break;
+            }
+            snapshot.links.extend(ways);
         }
         let mut views = Vec::new();
         for keys in snapshot.client_keys().chunks(VISITS_A_TURN) {

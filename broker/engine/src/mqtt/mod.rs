@@ -1,8 +1,8 @@
 //! MQTT's sessions and subscriptions, without connections: who wants which names, and what a session is still owed.
 //!
-//! Imports `protocol`, `queueing`, `event`, `id`, `keys`, `time` and `timer`. Begin with `Hub`; `filter_trie` finds
-//! subscribers, `managed_names` topics, `forms` has the bytes that they share, and `session` what one client has, also
-//! while it is away.
+//! Imports `protocol`, `queueing`, `storage`, `telemetry`, `limiter`, `event`, `id`, `keys`, `time` and `timer`. Begin
+//! with `Hub`; `filter_trie` finds subscribers, `managed_names` topics, `forms` has the bytes that they share, and
+//! `session` what one client has, also while it is away.
 
 pub mod denials;
 pub mod filter_trie;
@@ -10,6 +10,7 @@ pub mod forms;
 pub mod group;
 pub mod interest;
 pub mod link_peers;
+pub mod link_ways;
 pub mod managed_names;
 pub mod outgoing;
 pub mod retained;
@@ -31,6 +32,7 @@ use crate::mqtt::filter_trie::FilterTrie;
 use crate::mqtt::group::Group;
 use crate::mqtt::interest::Interest;
 use crate::mqtt::link_peers::LinkPeers;
+use crate::mqtt::link_ways::LinkWays;
 use crate::mqtt::managed_names::ManagedNames;
 use crate::mqtt::retained::Retained;
 use crate::mqtt::session::Session;
@@ -52,6 +54,7 @@ pub struct Hub {
     pub retained: Retained,
     pub interest: Interest,
     pub peers: LinkPeers,
+    pub ways: LinkWays,
     pub verified: HashMap<Box<str>, [u8; 32]>, // {user: digest of the password that was right}
     pub counters: Counters,
     pub tally: TopicTally,

@@ -42,6 +42,8 @@ struct Srtm {
 pub struct LinkClaim {
     pub broker: String,
     pub key: String,
+    #[serde(default)]
+    pub timed: bool, // it wants to know each message's delay so far; an earlier version does not
 }
 
 /// What the connection gets of the features that it asked for; nothing without feature negotiation.
@@ -91,6 +93,7 @@ pub struct Terms {
     pub receipts: bool,
     pub left: bool,   // as in `Identity`
     pub linked: bool, // it gets attributes with each message
+    pub timed: bool,  // and its delay so far
 }
 
 /// Level of deflate for a client that names none.
@@ -231,6 +234,7 @@ impl Identity {
             receipts: self.receipts,
             left: self.left,
             linked: self.link.is_some(),
+            timed: self.link.as_ref().is_some_and(|link| link.timed),
         }
     }
 

@@ -262,7 +262,7 @@ impl Engine {
                     (message.attempts == 1 && !message.foreign).then(|| first_delivery(channel.topic, &message, now));
                 if conn.terms.linked {
                     let topic_name = self.topics.get(channel.topic).map_or("", |topic| &topic.name);
-                    Self::deliver_linked(conn, topic_name, &message, mark);
+                    Self::deliver_linked(conn, topic_name, &message, mark, now);
                 } else {
                     conn.deliver(&message, mark);
                 }

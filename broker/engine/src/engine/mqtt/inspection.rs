@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::engine::Engine;
 use crate::keys::SessionKey;
+use crate::mqtt::link_ways::LinkWay;
 use crate::mqtt::retained::{Found, Replay};
 use crate::mqtt::session::NEVER_EXPIRES;
 use crate::mqtt::topic_tally::Held;
@@ -13,6 +14,7 @@ use crate::protocol::mqtt::attributes::Attributes;
 use crate::protocol::mqtt::packet::Options;
 use crate::protocol::mqtt::reason::Reason;
 use crate::protocol::mqtt::version::Version;
+use crate::telemetry::latency::Summaries;
 use crate::time::{NS_PER_S, Nanos};
 
 #[derive(Debug, Serialize)]
@@ -57,7 +59,27 @@ impl HeldView {
     }
 }
 
+/// How messages of another broker's topic came here (`mqtt::link_ways`).
+#[derive(Debug, Serialize)]
+pub struct LinkWayView {
+    pub origin: String,
+    pub topic: String,
+    pub network_ns: Option<Nanos>,
+    pub latency: Summaries,
+}
+
 impl Engine {
+    /// `most` of the ways over links, from number `from` on; none: there are no more. A busy one takes about 0.1 ms.
+    pub fn link_way_views(&mut self, from: usize, most: usize, now: Nanos) -> Vec<LinkWayView> {
+        let view = |way: &mut LinkWay| LinkWayView {
+            origin: way.origin.to_string(),
+            topic: way.topic.to_string(),
+            network_ns: way.network,
+            latency: way.latency.summaries(now),
+        };
+        self.mqtt.ways.some_mut(from, most).map(view).collect()
+    }
+
     /// What waits since before the start counts for the topic of its session's first subscription: its names are on
     /// disk.
     pub(crate) fn count_restored(&mut self) {

@@ -15,6 +15,7 @@ use crate::engine::Engine;
 use crate::id::MessageId;
 use crate::keys::{ChannelKey, ConnKey, TopicKey};
 use crate::mqtt::link_peers::{Latest, Peer, Seeding};
+use crate::mqtt::link_ways::times_of;
 use crate::protocol::errors::{self, WireError};
 use crate::protocol::identify::{Identity, LinkClaim};
 use crate::protocol::link_frames::{self, Frame, LINK_CHANNEL, Linked, Opening, RETAINED_TOPIC};
@@ -83,7 +84,7 @@ impl Engine {
     /// The terms of a client that says that it is a broker.
     pub(crate) fn identify_link(&self, identity: &mut Identity) -> Result<(), WireError> {
         let Some(link) = &identity.link else { return Ok(()) };
-        let LinkClaim { broker, key } = &**link;
+        let LinkClaim { broker, key, .. } = &**link;
         if !self.mqtt.peers.is_known(broker, key) {
             let text = "IDENTIFY the key of a link is not known: ask for one at /v1/links/BROKER";
             return Err(WireError::new(errors::E_IDENTIFY_FAILED, text));
@@ -112,9 +113,15 @@ impl Engine {
     }
 
     /// Writes a message to a link, with its attributes, or such as a message has that came by NSQ.
-    pub(crate) fn deliver_linked(conn: &mut Connection, topic_name: &str, message: &Message, mark: Option<Mark>) {
+    pub(crate) fn deliver_linked(
+        conn: &mut Connection,
+        topic_name: &str,
+        message: &Message,
+        mark: Option<Mark>,
+        now: Nanos,
+    ) {
         if message.has_attributes() {
-            return conn.deliver_linked(message, message.attributes(), mark);
+            return conn.deliver_linked(message, message.attributes(), mark, now);
         }
         let mut attributes = Vec::new();
         let of_nsq = Attributes {
@@ -127,7 +134,7 @@ impl Engine {
             properties: b"",
         };
         of_nsq.encode(&mut attributes);
-        conn.deliver_linked(message, &attributes, mark);
+        conn.deliver_linked(message, &attributes, mark, now);
     }
 
     // ---- at the broker of its subscribers -------------------------------------------------------------------------
@@ -141,8 +148,9 @@ impl Engine {
         let source: Rc<str> = format!("{remote} {}", opening.topic).into();
         let most = opening.ready as usize;
         self.mqtt.peers.latest.entry(Rc::clone(&source)).or_insert_with(|| Latest::new(most));
+        let way = self.mqtt.ways.number_of(&opening.origin, &opening.topic);
         connection.link =
-            Some(Box::new(LinkClient { number, source, topic: opening.topic.as_str().into(), reason: None }));
+            Some(Box::new(LinkClient { number, source, topic: opening.topic.as_str().into(), way, reason: None }));
         connection.append(opening.encode());
         self.limits.count_in(connection.remote_host());
         let key = self.conns.insert(connection);
@@ -215,14 +223,12 @@ impl Engine {
     }
 
     fn take_linked(&mut self, key: ConnKey, linked: Linked<'_>, stamp: Nanos, now: Nanos) {
-        let Linked { id, wall_ns, attributes, payload } = linked;
+        let Linked { id, wall_ns, attributes, so_far, payload } = linked;
         if Attributes::decode(attributes).is_none() {
             return self.end_link(key, "a message has attributes that cannot be read");
         }
-        let Some(source) = self.conns.get(key).and_then(|conn| conn.link.as_ref()).map(|link| Rc::clone(&link.source))
-        else {
-            return;
-        };
+        let link = self.conns.get(key).and_then(|conn| conn.link.as_ref());
+        let Some((source, way)) = link.map(|link| (Rc::clone(&link.source), link.way)) else { return };
         // One that is not written yet is taken twice rather than lost.
         let is_writing = self.disk.as_ref().is_some_and(|storage| storage.disk.is_listed());
         let latest = self.mqtt.peers.latest.get_mut(&source);
@@ -232,7 +238,10 @@ impl Engine {
         }
         let alone = Alone { id, wall_ns, attributes, body: payload };
         let mut message = self.builder.alone(&self.memory.messages, alone, stamp.min(now), 0);
-        message.foreign = true; // its times do not compare with ours
+        match so_far {
+            Some(so_far) => message.times = times_of(way, so_far, stamp.min(now)),
+            None => message.foreign = true, // its times do not compare with ours
+        }
         self.work.note(message_units(payload.len()));
         let first = self.turn.messages.len();
         self.turn.messages.push(Some(message));

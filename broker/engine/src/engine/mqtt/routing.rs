@@ -9,6 +9,7 @@ use crate::keys::{ChannelKey, GroupKey, SessionKey, TallyKey, TopicKey};
 use crate::mqtt::filter_trie::Who;
 use crate::mqtt::forms::{Fan, Forms, Heading, Once, Target};
 use crate::mqtt::link_peers::RemoteGroup;
+use crate::mqtt::link_ways::way_of;
 use crate::mqtt::outgoing::Outgoing;
 use crate::mqtt::session::Session;
 use crate::protocol::mqtt::attributes::Attributes;
@@ -137,18 +138,30 @@ impl Engine {
         let mut kept: Option<Message> = None; // with its name, for sessions and groups
         let targets = fan.targets.len() + fan.groups.len();
         self.work.note(message_units(message.body_len()).saturating_mul(targets as u32));
+        // One delivery of each class stands for a message that came by a link: many sessions here would outweigh others.
+        let mut sampled = [way_of(message.times.trace).is_none(); 3];
         for target in fan.targets.drain(..) {
+            let class = &mut sampled[self.class_of(&target)];
+            let (is_sampled, is_linked) = (!std::mem::replace(class, true), fan.linked.is_some());
+            let mark = mark.filter(|_| is_sampled || !is_linked);
             if target.qos == Qos::AtMostOnce && (is_free || !self.takes_deliveries(target.session)) {
                 self.deliver_mqtt(&mut fan.forms, &target, heading, message.body(), None, mark);
                 continue;
             }
-            let kept = self.named(&mut kept, message, heading);
+            let mut kept = self.named(&mut kept, message, heading);
+            kept.foreign |= is_linked && !is_sampled;
             self.give_to_session(&mut fan.forms, &target, heading, kept, (governs, mark), now);
         }
         for group in fan.groups.drain(..) {
             let kept = self.named(&mut kept, message, heading);
             self.give_to_group(&mut fan.forms, group, kept, fan.tally, now);
         }
+    }
+
+    /// QoS 0; a session that ends with its connection; one that does not.
+    fn class_of(&self, target: &Target) -> usize {
+        let is_durable = || self.mqtt.sessions.get(target.session).is_some_and(Session::is_durable);
+        if target.qos == Qos::AtMostOnce { 0 } else { 1 + usize::from(is_durable()) }
     }
 
     /// The message with its name, as a session keeps it: made once.
@@ -429,6 +442,9 @@ impl Engine {
 
     /// A delivery of a message that waited, as its topic's latency counts it.
     pub(crate) fn mark_of_name(&self, name: &str, message: &Message, now: Nanos) -> Option<Mark> {
+        if way_of(message.times.trace).is_some() {
+            return (!message.foreign).then(|| mark_of(TopicKey::default(), message, now));
+        }
         let topic = self.topic_key(self.topic_of_name(name)).filter(|_| !message.foreign)?;
         Some(mark_of(topic, message, now))
     }
