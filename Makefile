@@ -80,11 +80,15 @@ test-full: lint
 test-pg: build
 	$(BIN)/pytest -m postgres
 
-peers: $(PEERS)
+peers: $(PEERS) .peers/nats-server
 
 $(PEERS) &: bench/peers/go.sum
 	@command -v go >/dev/null || { echo "missing: go (the Go toolchain, to build the real nsqd)" >&2; exit 1; }
 	cd bench/peers && GOBIN=$(CURDIR)/.peers go install -tags peers $(addprefix github.com/nsqio/nsq/apps/,$(notdir $(PEERS)))
+
+.peers/nats-server: bench/peers/nats/go.sum
+	@command -v go >/dev/null || { echo "missing: go (the Go toolchain, to build nats-server)" >&2; exit 1; }
+	cd bench/peers/nats && GOBIN=$(CURDIR)/.peers go install -tags peers github.com/nats-io/nats-server/v2
 
 # cargo knows what is new
 floor:

@@ -1,8 +1,8 @@
 """The brokers that stand beside ours in ``srtm bench peers``: how each is started, what it speaks, what it promises.
 
-Ours is there by its MQTT port, too. Each runs with its defaults but for what its ``settings`` say, so that no table
-compares a promise with its absence unawares. NATS, Mosquitto and Redis are Debian's packages; nsqd is what ``make
-peers`` builds.
+Ours and NATS are there by their MQTT ports, too. Each runs with its defaults but for what its ``settings`` say, so that
+no table compares a promise with its absence unawares. NATS, Mosquitto and Redis are Debian's packages; nsqd and NATS by
+MQTT are what ``make peers`` builds.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from bench.harness.systems.systems import (
 from srtm.errors import Unavailable
 
 SYSTEM_FOLDERS = ("/usr/sbin", "/usr/local/sbin")  # where packages put servers, and not on everybody's PATH
+NATS = PEERS / "nats-server"  # newer than Debian's, which stands here by its own protocol
 IN_FLIGHT = 2_500  # messages that a subscriber may have unacknowledged: the load generator's RDY
 KEPT = "At least once: kept until the subscriber acknowledges; what memory does not take goes to disk."
 DROPPED = "At most once: nothing is kept, and a subscriber that is too slow is cut off."
@@ -84,6 +85,32 @@ def _mosquitto_options(folder: Path, port: str, *, persistent: bool = False) -> 
         lines += ["persistence true", f"persistence_location {folder}/", "user root"]
     configuration.write_text("\n".join(lines) + "\n")
     return ["-c", str(configuration)]
+
+
+def _nats_mqtt(folder: Path) -> AbstractAsyncContextManager[System]:
+    """NATS by its MQTT port, whose sessions are streams of JetStream, on disk."""
+    (mqtt_address, client_address), name = free_addresses(), "nats-mqtt"
+    folder.mkdir(parents=True)
+    configuration = folder / "nats.conf"
+    lines = [f'server_name: "{name}"', f"listen: {client_address}", f'jetstream: {{store_dir: "{folder}"}}']
+    lines += [f"mqtt: {{listen: {mqtt_address}, max_ack_pending: {IN_FLIGHT}}}"]
+    configuration.write_text("\n".join(lines) + "\n")
+    command = [str(NATS), "-c", str(configuration)]
+    return running(name, command, folder, mqtt_address, "", partial(takes_connections, mqtt_address))
+
+
+def _nats_peer(name: str, qos: int, promises: str) -> Peer:
+    return Peer(
+        name=name,
+        speaks=f"MQTT 3.1.1, quality of service {qos} on both sides",
+        promises=promises,
+        settings=f"max_ack_pending {IN_FLIGHT:,} (the RDY of the NSQ subscriber), JetStream on disk",
+        start=_nats_mqtt,
+        version_command=(str(NATS), "--version"),
+        brought_by="`make peers` (needs the Go toolchain)",
+        protocol="mqtt",
+        qos=qos,
+    )
 
 
 def mosquitto(folder: Path, *, persistent: bool = False) -> AbstractAsyncContextManager[System]:
@@ -171,8 +198,10 @@ ALL: dict[str, Peer] = {
         ),
         _our_mqtt("srtm-mqtt", 0, _AT_MOST_ONCE),
         _mosquitto("mosquitto", 0, _AT_MOST_ONCE),
+        _nats_peer("nats-mqtt", 0, _AT_MOST_ONCE),
         _our_mqtt("srtm-mqtt-qos1", 1, _CLEAN_AT_LEAST_ONCE),
         _mosquitto("mosquitto-qos1", 1, _CLEAN_AT_LEAST_ONCE),
+        _nats_peer("nats-mqtt-qos1", 1, f"{_CLEAN_AT_LEAST_ONCE} Messages go through a stream on disk."),
         _our_mqtt("srtm-mqtt-qos2", 2, _CLEAN_EXACTLY_ONCE),
         _mosquitto("mosquitto-qos2", 2, _CLEAN_EXACTLY_ONCE),
         Peer(

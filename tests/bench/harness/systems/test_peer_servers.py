@@ -65,6 +65,8 @@ def test_only_those_of_mqtt_are_asked_for_a_quality_of_service_above_0() -> None
         "nats": ("nats", 0),
         "mosquitto": ("mqtt", 0),
         "mosquitto-qos1": ("mqtt", 1),
+        "nats-mqtt": ("mqtt", 0),
+        "nats-mqtt-qos1": ("mqtt", 1),
         "mosquitto-qos2": ("mqtt", 2),
         "redis": ("redis", 0),
     }
