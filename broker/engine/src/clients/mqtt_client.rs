@@ -25,6 +25,25 @@ pub struct MqttClient {
     pub leaves: bool,                // it is sent elsewhere soon, and has to send there what is not acknowledged
     aliases: Option<Box<Aliases>>,   // that the client has set; "": not set
     given: Option<Box<Given>>,       // that the broker sets, if the client takes any
+    pub fan_out: Option<FanOut>,     // of what it publishes; None: nothing yet
+}
+
+/// To how many subscribers the messages of a client go: an exponentially weighted moving average, an eighth for each.
+#[derive(Debug, Clone, Copy)]
+pub struct FanOut(u32); // eighths of a subscriber
+
+impl FanOut {
+    pub fn new(subscribers: u32) -> Self {
+        Self(subscribers.saturating_mul(8))
+    }
+
+    pub fn note(&mut self, subscribers: u32) {
+        self.0 = (self.0 - self.0 / 8).saturating_add(subscribers);
+    }
+
+    pub fn subscribers(self) -> u32 {
+        self.0 / 8
+    }
 }
 
 /// Aliases that the broker has given to names, first come, first served.
@@ -53,6 +72,7 @@ impl MqttClient {
             leaves: false,
             aliases: None,
             given: None,
+            fan_out: None,
         }
     }
 

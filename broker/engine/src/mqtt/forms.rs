@@ -17,9 +17,10 @@ pub struct Fan {
     pub groups: Vec<GroupKey>,
     pub forms: Forms,
     pub attributes: Vec<u8>,
-    pub number: u64,     // of the message
-    pub unheard: bool,   // it was released, and nobody wanted it
-    pub tally: TallyKey, // of its topic
+    pub number: u64,          // of the message
+    pub unheard: bool,        // it was released, and nobody wanted it
+    pub went_to: Option<u32>, // sessions and groups; None: it was not released
+    pub tally: TallyKey,      // of its topic
     /// Its topic at another broker, which it came from, and which tells of what it retains by itself.
     pub linked: Option<Box<str>>,
 }

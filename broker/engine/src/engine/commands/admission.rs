@@ -1,5 +1,6 @@
 //! Admission of the publishes of one turn: the topic's bucket decides all together, in order of arrival.
 
+use crate::clients::mqtt_client::FanOut;
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::keys::TopicKey;
@@ -61,11 +62,15 @@ impl Engine {
         self.turn.decided = self.turn.publishes.len();
         order.sort_by_key(|&index| self.turn.publishes[index].stamp);
         for &index in &order {
-            self.fan.unheard = false;
+            (self.fan.unheard, self.fan.went_to) = (false, None);
             let outcome = self.decide(index, now);
             let fate = self.take_fate();
             let publish = &mut self.turn.publishes[index];
             (publish.outcome, publish.fate, publish.unheard) = (outcome, fate, self.fan.unheard);
+            let publisher = self.conns.get_mut(publish.source.conn).and_then(|conn| conn.mqtt.as_mut());
+            if let Some((mqtt, went_to)) = publisher.zip(self.fan.went_to) {
+                mqtt.fan_out.get_or_insert(FanOut::new(went_to)).note(went_to);
+            }
             // What was refused gives its memory back before the next is decided.
             self.turn.messages[publish.first..publish.first + publish.count as usize].fill_with(|| None);
         }

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use crate::clients::mqtt_client::FanOut;
 use crate::clients::reply::Reply;
 use crate::engine::Engine;
 use crate::keys::{ConnKey, SessionKey};
@@ -18,6 +19,7 @@ use crate::protocol::mqtt::topic_filter::matches;
 use crate::protocol::mqtt::version::Version;
 use crate::protocol::verb::Verb;
 use crate::queueing::publish::{Asked, Outcome, Publish};
+use crate::scheduling::work_budget::{COPIED_A_UNIT, message_units};
 use crate::time::{NS_PER_S, Nanos};
 
 impl Engine {
@@ -30,6 +32,7 @@ impl Engine {
         now: Nanos,
     ) -> Result<(), Fault> {
         let name = self.name_of(key, publish)?; // also where the rest is left: it may set an alias
+        self.work.note((COPIES * (name.len() + publish.properties.size()) / COPIED_A_UNIT) as u32);
         if publish.qos != Qos::AtMostOnce && self.mqtt_client(key).is_some_and(|mqtt| mqtt.leaves) {
             return Ok(()); // it comes again at the broker that the client is sent to
         }
@@ -135,7 +138,29 @@ impl Engine {
         let asked = Asked { key, verb, topic: &topic, defer_ms: 0, stamp, attributes: &bytes };
         let index = self.collect(asked, std::iter::once(publish.payload));
         self.fan.attributes = bytes;
-        index
+        let index = index?;
+        self.charge_deliveries(key, index, name, publish.payload.len());
+        Ok(index)
+    }
+
+    /// A publish is charged for its deliveries when it is read, as many as the client's last ones had: they are made at
+    /// the end of the turn, when the work of all that was read is done already.
+    fn charge_deliveries(&mut self, key: ConnKey, index: usize, name: &str, len: usize) {
+        let known = self.mqtt_client(key).and_then(|mqtt| mqtt.fan_out);
+        let subscribers = known.map_or_else(|| self.count_subscribers(name), FanOut::subscribers);
+        let units = message_units(len).saturating_mul(subscribers);
+        let topic = self.turn.publishes.get(index).and_then(|publish| self.topics.get(publish.topic));
+        match topic.is_some_and(|topic| topic.limiter.is_some()) {
+            true => self.work.note_ordered(units),
+            false => self.work.note(units),
+        }
+    }
+
+    fn count_subscribers(&mut self, name: &str) -> u32 {
+        let found = &mut self.fan.found;
+        found.clear();
+        self.mqtt.filters.matching(name, found);
+        found.len() as u32
     }
 
     /// Publishes the will of a session, if it has one, as its client would have done at this instant.
@@ -301,6 +326,10 @@ impl Engine {
         self.turn.replies.push((key, Reply::Raw(out)));
     }
 }
+
+/// How often the bytes of a name and of properties are looked at or copied on their way: they are checked, noted under
+/// an alias, taken out of the packet, and written into the message.
+const COPIES: usize = 4;
 
 const UNKNOWN_ALIAS: Fault = Fault::protocol("a Topic Alias was not set on this connection (section 3.3.2.3.4)");
 

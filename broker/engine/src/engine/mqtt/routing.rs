@@ -136,8 +136,9 @@ impl Engine {
         };
         let is_free = !self.holds_subscribers(governs);
         let mut kept: Option<Message> = None; // with its name, for sessions and groups
-        let targets = fan.targets.len() + fan.groups.len();
-        self.work.note(message_units(message.body_len()).saturating_mul(targets as u32));
+        let targets = (fan.targets.len() + fan.groups.len()) as u32;
+        fan.went_to = Some(targets);
+        self.work.note(message_units(message.body_len()).saturating_mul(targets));
         // One delivery of each class stands for a message that came by a link: many sessions here would outweigh others.
         let mut sampled = [way_of(message.times.trace).is_none(); 3];
         for target in fan.targets.drain(..) {

@@ -100,6 +100,11 @@ fn row(id: u8) -> Option<(Form, &'static [Carrier])> {
 pub struct Properties<'a>(&'a [u8]);
 
 impl<'a> Properties<'a> {
+    /// Bytes of all of them.
+    pub fn size(self) -> usize {
+        self.0.len()
+    }
+
     /// Reads and checks the properties of a `carrier`: their length, then each.
     pub fn read(fields: &mut Fields<'a>, carrier: Carrier) -> Result<Self, Fault> {
         let len = fields.variable()?;

@@ -24,7 +24,8 @@ impl<'a> Filter<'a> {
 
 /// Whether a topic may have this name [MQTT-4.7.0-1], [MQTT-3.3.2-2].
 pub fn is_name(text: &str) -> bool {
-    !text.is_empty() && !text.contains(['+', '#']) && levels(text).count() <= MAX_LEVELS
+    let count = |wanted: &[u8]| text.bytes().fold(0, |count, byte| count + usize::from(wanted.contains(&byte)));
+    !text.is_empty() && count(b"+#") == 0 && count(b"/") < MAX_LEVELS
 }
 
 /// Whether each wildcard takes a level of its own, and `#` the last one [MQTT-4.7.1-1], [MQTT-4.7.1-2].

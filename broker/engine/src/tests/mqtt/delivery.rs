@@ -4,6 +4,7 @@ use crate::config::Config;
 use crate::harness::invariant;
 use crate::harness::pair::{MS, Pair, ok, pub_};
 use crate::protocol::mqtt::version::Version;
+use crate::scheduling::work_budget::{QUANTUM, TURN_UNITS};
 use crate::tests::mqtt::client::{Client, message_5, packet, publish_5, subscribe, text};
 
 fn said(messages: &[(String, String)]) -> Vec<&str> {
@@ -243,4 +244,46 @@ fn a_client_of_nsq_sends_what_a_session_that_is_away_gets_under_its_topics_name(
     invariant::check(&pair.engine, pair.now);
     let (mut again, _) = Client::with(&mut pair, "client", false, &[]);
     assert_eq!(again.messages(&mut pair), [("plant".to_owned(), "x".to_owned())]);
+}
+
+/// What one connection may use of a turn: its quantum, that of all deferred ones, and a last quantum begun.
+const MOST_UNITS: usize = (QUANTUM + TURN_UNITS + QUANTUM) as usize;
+
+/// Messages that the first of `listeners` has after a turn in which `bytes` were read, and that all have in the end.
+fn in_a_turn(pair: &mut Pair, listeners: &mut [Client], bytes: &[u8]) -> (usize, usize) {
+    let sensor = Client::new(pair, "sensor");
+    pair.send(sensor.key, bytes);
+    pair.turn();
+    let first = listeners[0].messages(pair).len();
+    while pair.engine.is_waiting(sensor.key) {
+        pair.turn();
+    }
+    let later: Vec<usize> = listeners.iter_mut().map(|listener| listener.messages(pair).len()).collect();
+    assert!(later[1..].iter().all(|count| *count == first + later[0]), "{later:?}");
+    (first, first + later[0])
+}
+
+#[test]
+fn of_what_goes_to_many_few_messages_are_in_a_turn_and_all_come_in_the_end() {
+    let mut pair = Pair::new();
+    let listener = |number: usize| {
+        let mut client = Client::new(&mut pair, &format!("listener-{number}"));
+        client.subscribe(&mut pair, "a/#", 0);
+        client
+    };
+    let mut listeners: Vec<Client> = (0..60).map(listener).collect();
+    let (first, all) = in_a_turn(&mut pair, &mut listeners, &publish_5("a/b", 0, 0, "x").repeat(1_000));
+    assert!((1..=MOST_UNITS / 60).contains(&first), "{first} messages in a turn");
+    assert_eq!(all, 1_000);
+}
+
+#[test]
+fn of_messages_with_long_names_few_are_in_a_turn() {
+    let mut pair = Pair::new();
+    let mut listener = [Client::new(&mut pair, "listener")];
+    listener[0].subscribe(&mut pair, "#", 0);
+    let name = format!("a/{}", "x".repeat(5_000));
+    let (first, all) = in_a_turn(&mut pair, &mut listener, &publish_5(&name, 0, 0, "x").repeat(100));
+    assert!((1..=MOST_UNITS / 78).contains(&first), "{first} messages in a turn");
+    assert_eq!(all, 100);
 }
