@@ -60,6 +60,24 @@ def test_little_traffic_that_stays_as_it_is_keeps_its_share() -> None:
     assert found.proposed == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("apart_ms", [0, 5])
+def test_publishers_at_a_broker_with_a_small_share_keep_their_promise_from_five_seconds_on(apart_ms: int) -> None:
+    """20 publishers of 10 msg/s. What comes in the first half second waits for the small share."""
+    fires = np.arange(150)[:, None] * (SECOND_NS // 10) + np.arange(20) * apart_ms * 1_000_000
+    arrivals = np.maximum(np.sort(fires.ravel()), SECOND_NS // 2).astype(np.int64)
+    envelope = Envelope(rate_micro=260 * MICRO, burst_micro=40 * MICRO)
+    start = split_bucket(envelope.rate_micro, envelope.burst_micro, [0.9, 0.1])
+    nobody = np.array([], dtype=np.int64)
+    moved = Reporting(
+        [nobody, arrivals], envelope, Policy("fitted", Adaptation()), start, declared=[200.0, 0.0], dispersions=[1, 1]
+    )
+    moved.run(15 * SECOND_NS)
+    arrived_ns, due_ns = moved.gone(15 * SECOND_NS)
+    waited_ns = (due_ns - arrived_ns)[arrived_ns >= 5 * SECOND_NS]
+    assert np.percentile(waited_ns, 99) <= SECOND_NS / 1_000
+
+
 def test_under_static_nobody_says_anything() -> None:
     still = run("static", [regular(500, 0, 3), regular(1_600, 0, 3)], 3)
     assert still.messages == 0

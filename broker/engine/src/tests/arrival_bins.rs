@@ -267,7 +267,7 @@ fn said(pair: &mut Pair) -> Vec<bool> {
 #[test]
 fn a_queue_that_stands_in_a_topic_that_is_watched_is_told_of_although_its_traffic_is_steady() {
     let mut pair = Pair::new();
-    let publisher = at_rest(&mut pair, limit(20, 5, 1), 5);
+    let publisher = at_rest(&mut pair, crate::queueing::topic::Limit { full: true, ..limit(20, 5, 1) }, 5);
     pair.limit("t", limit(9, 5, 2));
     for _ in 0..200 {
         pair.ask(publisher, pub_("t", "x"));
@@ -280,7 +280,7 @@ fn a_queue_that_stands_in_a_topic_that_is_watched_is_told_of_although_its_traffi
 #[test]
 fn the_first_message_that_waits_in_a_topic_that_is_watched_is_told_of_at_once_and_only_once() {
     let mut pair = Pair::new();
-    let publisher = at_rest(&mut pair, limit(100, 5, 1), 5);
+    let publisher = at_rest(&mut pair, crate::queueing::topic::Limit { full: true, ..limit(100, 5, 1) }, 5);
     pair.ask(publisher, mpub("t", &["x"; 5]));
     assert!(said(&mut pair).is_empty(), "there was a token for each");
     pair.ask(publisher, mpub("t", &["x"; 5]));
