@@ -17,7 +17,7 @@ from distributor.page.rows import BrokerRow, Reports, TopicRow, broker_row, topi
 from distributor.registry.registry import Registry
 from distributor.sync.penalty import utc
 from distributor.sync.service import SyncService
-from distributor.verdict.kept import Links, latest, promise_verdict
+from distributor.verdict.kept import Links, Verdict, latest, promise_verdict
 from distributor.views.broker_view import broker_word
 from distributor.views.topic_why import topic_why
 
@@ -52,7 +52,8 @@ class Observer:
         }
         self._words: Mapping[str, str] = {}
         self._broken: dict[str, int] = {}  # {broker: topics whose promise it broke at the latest look}
-        self._since: dict[str, tuple[str, str]] = {}  # {topic: its latest verdict, when it became so}
+        self._since: dict[str, tuple[Verdict, str]] = {}  # {topic: its latest verdict, when it was first seen}
+        self._turns: dict[str, tuple[str, str]] = {}  # {topic: its latest verdict in the decision log, when}
         for name, entries in registry.decisions.items():
             for entry in entries:
                 self._note_turn(name, entry)
@@ -95,6 +96,7 @@ class Observer:
         names = {topic.name for topic in topics}
         self.history.advance(self._registry.state.wall_ns() / 1e9, names)
         self._since = {name: seen for name, seen in self._since.items() if name in names}
+        self._turns = {name: turn for name, turn in self._turns.items() if name in names}
         rows: list[TopicRow] = []
         broken: dict[str, int] = {}
         for number, topic in enumerate(topics):
@@ -124,10 +126,12 @@ class Observer:
         if verdict != promise.verdict:
             since = utc(self._registry.state.wall_ns())
             self._since[topic.name] = promise.verdict, since
+        turn, turned_at = self._turns.get(topic.name, ("", ""))
+        since = turned_at if turn == promise.verdict else since
         why = topic_why(topic, self._registry, self._syncing) if promise.verdict == "broken" else None
         row = topic_row(topic, promise, why, since, reports, demand, self._syncing.layouts.states.get(topic.name))
         now = latest(topic.spec.slo, reports, links)
-        in_force = sum(report.rate for report in reports.values())
+        in_force = sum(report.rate for report in reports.values()) if reports else None  # no broker is heard
         delays = (now.access_ms, now.processing_ms, now.network_ms, now.consumer_wait_ms)
         self.history.record(topic.name, (*delays, demand, in_force, row.backlog))
         return row, promise.decides.broker if promise.verdict == "broken" else None
@@ -164,7 +168,7 @@ class Observer:
         """Take the time at which a promise turned from the log, as the topic's page does."""
         subject, _, rest = decision.lines[0].partition(" ")
         if subject == "promise":
-            self._since[topic] = rest.partition(":")[0], utc(decision.wall_ns)
+            self._turns[topic] = rest.partition(":")[0], utc(decision.wall_ns)
 
     def _add(self, at: str, lines: Sequence[str], topic: str = "", broker: str = "") -> None:
         self._number += 1

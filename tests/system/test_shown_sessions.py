@@ -10,7 +10,8 @@ import pytest
 
 from tests.support.shown_sessions import ROOT, Step, has_namespaces, played, shell_lines
 
-UP = "srtm up --brokers 3 --mcap 1300 --data up --ports 4150-4170 --mqtt > up.log 2>&1 &\nsrtm wait --timeout 240 --data up\n"
+READY = "srtm wait --timeout 240 --data"  # a busy machine takes longer than the usual 60 s
+UP = f"srtm up --brokers 3 --mcap 1300 --data up --ports 4150-4170 --mqtt > up.log 2>&1 &\n{READY} up\n"
 CLUSTER = f"{UP}srtm topic submit examples/sensors.toml > /dev/null\n"
 TOPIC = """cat > t.toml <<END
 name = "t"
@@ -48,7 +49,7 @@ class Session(NamedTuple):
 SESSIONS = {
     "README.md": Session(
         {
-            "srtm up": Step(instead={"/tmp/srtm": "up"}, ready="srtm wait --data up"),
+            "srtm up": Step(instead={"/tmp/srtm": "up"}, ready=f"{READY} up"),
             "srtm subscribe": Step(ready="true", instead={"--count 2": "--count 2 > got"}),
             "printf": Step(after="until_true 'grep -q 18.0 got'"),
         }
@@ -78,8 +79,10 @@ SESSIONS = {
     ),
     "docs/operating.md": Session(
         {
-            "srtm up --brokers 3 --mcap 1300 --data /var/lib/srtm >": Step(ready="true", before="rm -r /var/lib/srtm/*"),
-            "srtm up": Step(ready="srtm wait --data /var/lib/srtm", after="stop"),
+            "srtm up --brokers 3 --mcap 1300 --data /var/lib/srtm >": Step(
+                before="rm -r /var/lib/srtm/*", ready=f"{READY} /var/lib/srtm"
+            ),
+            "srtm up": Step(ready=f"{READY} /var/lib/srtm", after="stop"),
             "srtm wait": Step(after="stop; rm -r /var/lib/srtm/*"),
             "srtm distributor": Step(ready="until_answers http://10.0.0.1:4190/healthz"),
             "srtm broker --name": Step(ready="until_answers http://10.0.0.2:4151/ping", after="broker=$!"),
@@ -100,8 +103,8 @@ SESSIONS = {
             "srtm limit check api user:1 --cost 41": Step(statuses=(1,)),  # more than the burst
             "srtm limit serve --contracts contracts.toml --grpc-address": Step(before="stop", ready=LIMITS),
             "srtm limit import": Step(
-                before="printf 'domain: edge\\ndescriptors: [{key: a, rate_limit: {unit: second, requests_per_unit: 5}}]\\n'"
-                " > config.yaml",
+                before="echo '{domain: edge, descriptors: [{key: a, rate_limit: "
+                "{unit: second, requests_per_unit: 5}}]}' > config.yaml",
                 instead={"contracts.toml": "imported.toml"},
             ),
             "srtm limit serve --node": Step(before="stop", ready="until_answers http://10.0.0.1:4196/healthz"),
@@ -143,15 +146,17 @@ NOT_PLAYED = {
     "docs/clients.md": {"srtm broker ...": "elided"},
     "docs/deploying.md": {"srtm config check": "tests/deploy checks the file that it names"},
     "docs/operating.md": {
-        "srtm distributor --http-address 10.0.0.1:4190 --store postgresql": "tests/system/test_takeover.py runs several",
-        "srtm distributor --http-address 10.0.0.2:4190 --store postgresql": "tests/system/test_takeover.py runs several",
+        "srtm distributor --http-address 10.0.0.1:4190 --store postgresql": "test_takeover.py runs several",
+        "srtm distributor --http-address 10.0.0.2:4190 --store postgresql": "test_takeover.py runs several",
         "export": "a variable for the lines before",
         "srtm store export backup.jsonl --store postgresql": "tests of the store copy both ways, with PostgreSQL",
         "srtm store import backup.jsonl --store postgresql": "tests of the store copy both ways, with PostgreSQL",
     },
     "docs/performance.md": {"srtm bench": "minutes to hours; tests/bench has short forms"},
 }
-DOCUMENTS = [path for path in [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md"))] if path.name != "CHANGELOG.md"]
+DOCUMENTS = [
+    path for path in [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md"))] if path.name != "CHANGELOG.md"
+]
 
 
 def name_of(path: Path) -> str:

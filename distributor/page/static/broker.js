@@ -66,10 +66,11 @@ function drawFigures(place, view) {
 
 // Why the processor did not give the broker the time that it asked for, over the last 10 s.
 function heldBack(throttling) {
+  const percent = (part) => `${(100 * part).toFixed(1)} %`;
   const { throttled_share: quota, steal_share: steal, quota_cores: cores } = throttling || {};
   return [
-    quota > 0.005 && `Its control group's quota of ${number(cores)} processors was used up in ${number(100 * quota)} % of the quota's periods.`,
-    steal > 0.005 && `The host gave ${number(100 * steal)} % of the processor time to other machines.`,
+    quota > 0.005 && `Its control group's quota of ${number(cores)} processors was used up in ${percent(quota)} of its periods.`,
+    steal > 0.005 && `The host gave ${percent(steal)} of the processor time to other virtual machines.`,
   ].filter(Boolean);
 }
 

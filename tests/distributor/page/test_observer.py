@@ -76,6 +76,9 @@ async def test_a_broken_promise_has_its_cause_its_remedy_and_the_time_of_the_dec
         await watching._look()
         (row,) = watching.topics
         assert row.since == utc(noted.wall_ns)
+        watching._since["cars"] = "unknown", "later"  # as between two verdicts, which the log does not tell
+        await watching._look()
+        assert watching.topics[0].since == row.since
         assert row.reason.startswith("messages wait 4 ms for tokens at b1")
         assert row.remedy
 
