@@ -80,14 +80,12 @@ function list(main, what, path, columns, kinds, first) {
         type: "button", onclick: () => again({ offset: Math.max(0, asked.offset + by) }),
         disabled: by < 0 ? asked.offset === 0 : end >= found.total,
       }, text);
-    const kept = document.activeElement && place.contains(document.activeElement) ? document.activeElement.textContent : null;
     show(
       place,
       table(what, columns.map(head), rows, found.all ? "no match" : `no ${what.toLowerCase()} yet`),
       found.total > SCREEN &&
         h("div", { class: "pager" }, move(-SCREEN, "Back"), ` ${whole(asked.offset + 1)} to ${whole(end)} of ${whole(found.total)} `, move(SCREEN, "On")),
     );
-    if (kept) for (const button of place.querySelectorAll("button")) if (button.textContent === kept) button.focus();
   }
 
   load();

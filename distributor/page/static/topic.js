@@ -61,7 +61,7 @@ const turned = (decisions) => decisions.find((decision) => decision.lines[0].sta
 // What of a remedy stands in the form below: {field: value}.
 function remedyFields({ figures }) {
   const named = { rate: figures.enough_rate, burst: figures.enough_burst };
-  const known = Object.entries(named).filter(([, value]) => value !== undefined);
+  const known = Object.entries(named).filter(([, value]) => typeof value === "number");
   return Object.fromEntries(known.map(([name, value]) => [name, Number(value.toPrecision(6))]));
 }
 

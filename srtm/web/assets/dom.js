@@ -24,10 +24,17 @@ export const h = (tag, attributes, ...children) => fill(document.createElement(t
 
 export const s = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 
-// Puts `children` in the place of what is in `element`. A field that is being edited keeps the element as it is.
+// Puts `children` in the place of what is in `element`. What is focused or unfolded there, and comes again, stays so.
 export function show(element, ...children) {
+  const focused = element.contains(document.activeElement) ? document.activeElement : null;
+  const unfolded = new Set([...element.querySelectorAll("details[open]")].map((one) => one.textContent));
   element.replaceChildren();
   add(element, children);
+  for (const one of element.querySelectorAll("details")) if (unfolded.has(one.textContent)) one.open = true;
+  if (!focused || focused === element) return;
+  const same = (one) => one === focused || (focused.textContent && one.textContent === focused.textContent);
+  const again = [...element.querySelectorAll(focused.tagName)].find(same);
+  if (again) again.focus({ preventScroll: true });
 }
 
 const DIGITS = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });

@@ -178,7 +178,13 @@ def test_a_stranger_reads_what_is_broken_since_when_why_and_what_would_mend_it(
                 expect(row).to_contain_text(text)
                 expect(row.get_by_text(text)).to_be_in_viewport()
             row.get_by_role("link", name="cars").click()
-            it.get_by_role("button", name="Plan it").click()
+            it.get_by_text("reasons").first.click()
+            it.get_by_role("button", name="Plan it").focus()
+            with it.expect_response("**/history"):  # it is drawn anew
+                pass
+            expect(it.get_by_role("button", name="Plan it")).to_be_focused()
+            expect(it.locator(".decisions details").first).to_have_attribute("open", "")
+            it.keyboard.press("Enter")
             expect(it.get_by_text("What it would do")).to_be_visible(timeout=PATIENCE_MS)
             expect(it.get_by_label("Burst b, or auto")).to_have_value("12.25")
             assert httpx.get(f"{url}/v1/topics/cars").json()["burst"] == 5, "a plan changes nothing"
