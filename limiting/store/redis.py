@@ -13,11 +13,12 @@ import trio
 from coredis import Redis, RedisCluster
 from coredis.commands import Script
 from coredis.connection import TCPLocation
-from coredis.exceptions import RedisError
+from coredis.exceptions import ConnectionError, RedisError
 from coredis.retry import NoRetryPolicy
 
 from limiting.store.address import SCHEMES, checked_store
 from srtm.errors import Unavailable
+from srtm.net.tls_trust import ca_file, trouble, trusting
 
 _PORT = 6379
 BUDGET_S = 0.18  # of a call, so that an answer without the store leaves within 200 ms
@@ -64,7 +65,9 @@ class RedisStore:
                 return await call()
         except trio.TooSlowError:
             raise Unavailable(f"store {self._place}: no answer within {BUDGET_S * 1000:.0f} ms") from None
-        except (RedisError, OSError) as error:
+        except (ConnectionError, OSError) as error:
+            raise Unavailable(f"store {self._place}: {trouble(f'//{self._place}', error)}") from error
+        except RedisError as error:
             raise Unavailable(f"store {self._place}: {error}") from error
 
 
@@ -74,6 +77,8 @@ async def opened(url: str) -> AsyncIterator[RedisStore]:
     parts = urlsplit(checked_store(url))
     address = urlunsplit(parts._replace(scheme=SCHEMES[parts.scheme]))
     settings: Any = {"retry_policy": NoRetryPolicy(), "verify_version": False}
+    if SCHEMES[parts.scheme] == "rediss":
+        settings["ssl_context"] = trusting(ca_file())  # the library's own does not check whose certificate it is
     client: Redis[bytes] | RedisCluster[bytes]
     if parts.scheme.endswith("+cluster"):
         first = TCPLocation(parts.hostname or "", parts.port or _PORT)

@@ -173,7 +173,7 @@ ARROWS = {
     ),
     "limiting.replication": "srtm.token_bucket",
     "limiting.replication.gossiped": "limiting.replication srtm.token_bucket",
-    "limiting.store": "srtm.contracts srtm.limiting",
+    "limiting.store": "srtm.contracts srtm.limiting srtm.net",
     "limiting.wire": "limiting.replication limiting.replication.gossiped",
     # bench
     "bench": "",
