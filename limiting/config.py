@@ -33,6 +33,8 @@ class LimitConfig:
     max_subjects: int = MOST_SUBJECTS  # of a namespace, and keys of the Redis protocol
     node: str | None = None  # this node's name in ``peers``
     peers: str | None = None  # NAME=HOST:PORT of all nodes, this one included; None: one node
+    distributor: tuple[str, ...] = ()  # URLs, of where nodes find each other instead of by ``peers``
+    nodes: int = 0  # how many there are then
     peers_address: str | None = None  # where peers are listened for; None: this node's own address in ``peers``
     peers_ca: str | None = None  # PEM file of who signed the nodes' certificates; None: links in clear, with MACs
     cluster_key_file: str | None = None
@@ -47,15 +49,18 @@ class LimitConfig:
         if (self.tls_cert is None) != (self.tls_key is None):
             missing = "tls_key" if self.tls_key is None else "tls_cert"
             raise BadInput(missing, None, "a certificate and its key must be given together")
-        if (self.peers is None) != (self.node is None):
+        if self.distributor:
+            self._check_discovery()
+        elif (self.peers is None) != (self.node is None):
             raise BadInput("node" if self.node is None else "peers", None, "node and peers must be given together")
-        if self.peers is not None and self.cluster_key_file is None:
+        is_alone = self.peers is None and not self.distributor
+        if not is_alone and self.cluster_key_file is None:
             raise BadInput("cluster_key_file", None, "must be given with peers: nodes prove themselves by this key")
         if self.store is not None:
             checked_store(self.store)
         elif self.mode == "store":
             raise BadInput("store", None, 'must be given with mode "store"')
-        if self.peers is None and self.mode not in (None, "local", "store"):
+        if is_alone and self.mode not in (None, "local", "store"):
             raise BadInput("mode", self.mode, "must be local or store on one node: give node and peers")
         if self.peers_ca is not None and self.tls_cert is None:
             raise BadInput("tls_cert", None, "must be given with peers_ca: nodes show this certificate to each other")
@@ -65,6 +70,15 @@ class LimitConfig:
             raise BadInput("most_connections", self.most_connections, "must be 1 to 1,000,000")
         if not 1_000 <= self.max_subjects <= 100_000_000:
             raise BadInput("max_subjects", self.max_subjects, "must be 1,000 to 100,000,000")
+
+    def _check_discovery(self) -> None:
+        if self.peers is not None:
+            raise BadInput("peers", self.peers, "must not be given with distributor, which knows them")
+        for option, value in (("node", self.node), ("peers_address", self.peers_address)):
+            if value is None:
+                raise BadInput(option, None, "must be given with distributor: it tells the others who and where we are")
+        if not 2 <= self.nodes <= 64:
+            raise BadInput("nodes", self.nodes, "must be 2 to 64 with distributor: how many nodes there are in all")
 
 
 def mode_named(text: str) -> Mode:

@@ -19,6 +19,7 @@ from limiting.api.parts import Parts
 from limiting.config import LimitConfig
 from limiting.contract_store import ContractStore
 from limiting.database import Database
+from limiting.discovery import Discovery
 from limiting.envoy.rate_limits import RateLimitRequest, RateLimitResponse
 from limiting.envoy_checks import should_rate_limit
 from limiting.grpc_server import GrpcServer
@@ -28,6 +29,7 @@ from limiting.nodes.links import Links, nodes_of
 from limiting.redis_server import TOO_MANY, RedisServer
 from limiting.store.shared import SharedStore
 from limiting.usage import Usage
+from srtm.client.distributor import DistributorClient
 from srtm.concurrency.background import background_nursery
 from srtm.contracts.contract_file import read_contract_file
 from srtm.contracts.subject_plans import Plans
@@ -60,6 +62,23 @@ async def serve(
     """
     certificate = Certificate(config.tls_cert, config.tls_key)
     certificate.check()
+    if config.distributor:
+        async with DistributorClient(config.distributor) as client:
+            discovery = Discovery(config, client, Log("limit"))
+            config = await discovery.found()
+            async with background_nursery() as nursery:
+                nursery.start_soon(discovery.run)
+                await _serve_all(config, certificate, renewals, task_status)
+    else:
+        await _serve_all(config, certificate, renewals, task_status)
+
+
+async def _serve_all(
+    config: LimitConfig,
+    certificate: Certificate,
+    renewals: Renewals | None,
+    task_status: trio.TaskStatus[BoundAddresses],
+) -> None:
     plans = Plans() if config.plans is None else Plans.of_file(config.plans)
     if renewals is not None:
         add_renewals(renewals, certificate, config.tokens)

@@ -24,6 +24,7 @@ _ALSO: dict[tuple[str, str], tuple[Scope, ...]] = {
     ("POST", "/v1/brokers/{name}/history"): ("broker",),
     ("POST", "/v1/brokers/{name}/measurements/{id}"): ("broker",),
     ("POST", "/v1/brokers/{name}/dead"): ("broker",),  # one that was drained says so itself
+    ("PUT", "/v1/limit-nodes/{cluster}/{name}"): ("broker",),
     ("GET", "/metrics"): _ANY,
     ("GET", "/openapi.json"): _ANY,
     ("GET", "/docs"): _ANY,

@@ -24,6 +24,7 @@ from distributor.api.capacity import add_capacity_routes
 from distributor.api.contract_routes import add_contract_routes
 from distributor.api.fittings import add_fitting_routes, requested_options
 from distributor.api.history import add_history_routes
+from distributor.api.limit_node_routes import add_limit_node_routes
 from distributor.api.lookup_routes import add_lookup_routes
 from distributor.api.openapi import describe
 from distributor.api.share_routes import add_share_routes
@@ -75,6 +76,7 @@ def make_app(
         add_routes(app, registry, syncing)
     for add_routes_of_topics in (_topic_routes, _publisher_routes):
         add_routes_of_topics(app, registry, syncing, layouts)
+    add_limit_node_routes(app)
     add_capacity_routes(app, registry)
     add_fitting_routes(app, registry, layouts)
     add_page_routes(app, registry, observer)

@@ -22,6 +22,7 @@ _CHANGING = ("POST", "PUT", "PATCH", "DELETE")
 # What brokers and adaptors say by the second, and what changes nothing.
 _NO_CHANGE = re.compile(
     r"/v1/brokers/[^/]+/(sync|history|measurements/.*)|/v1/shares|/v1/plan|/v1/topics/[^/]+/plan|/v1/topic-files"
+    r"|/v1/limit-nodes/[^/]+/[^/]+"
 )
 _SUBJECT = re.compile(r"/v1/(topic|broker)s/([^/]+)(/.*)?")
 _CONTRACT = re.compile(r"/v1/contracts/([^/]+)/(.+)")

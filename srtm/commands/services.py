@@ -201,8 +201,16 @@ def limit_serve(
     peers: Annotated[
         str | None, typer.Option(metavar="NAME=HOST:PORT,...", help="All nodes that hold limits together.")
     ] = None,
+    distributor: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URL", help="Nodes find each other here, instead of by --peers. May be repeated."),
+    ] = None,
+    nodes: Annotated[int, typer.Option(help="How many nodes there are in all, with --distributor.")] = 0,
     peers_address: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Listen for peers here. Default: as in --peers.")
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", help="Listen for peers here. Default: as in --peers; needed with --distributor."
+        ),
     ] = None,
     peers_ca: Annotated[
         str | None, typer.Option(metavar="FILE", help="Links by TLS: who signed the nodes' certificates (PEM).")
@@ -248,6 +256,8 @@ def limit_serve(
         tls_key=tls_key,
         node=node,
         peers=peers,
+        distributor=tuple(distributor or ()),
+        nodes=nodes,
         peers_address=peers_address,
         peers_ca=peers_ca,
         cluster_key_file=cluster_key_file,

@@ -150,6 +150,7 @@ ARROWS = {
     "limiting.config": "limiting.store srtm.contracts srtm.limiting srtm.net",
     "limiting.checks": "srtm.contracts srtm.limiting",
     "limiting.database": "srtm.net",
+    "limiting.discovery": "limiting.config limiting.nodes srtm.client",
     "limiting.watching": "",
     "limiting.usage": "limiting.contract_store limiting.database srtm.limiting",
     "limiting.contract_store": "limiting.database limiting.nodes srtm.contracts srtm.web",
@@ -163,13 +164,15 @@ ARROWS = {
         "limiting.watching srtm.contracts srtm.limiting srtm.net srtm.web"
     ),
     "limiting.service": (
-        "limiting.api limiting.config limiting.contract_store limiting.database limiting.envoy limiting.envoy_checks "
+        "limiting.api limiting.config limiting.contract_store limiting.database limiting.discovery "
+        "limiting.envoy limiting.envoy_checks "
         "limiting.grpc_server limiting.listeners limiting.nodes limiting.redis_server limiting.store limiting.usage "
-        "srtm.concurrency srtm.contracts srtm.limiting srtm.net srtm.web"
+        "srtm.client srtm.concurrency srtm.contracts srtm.limiting srtm.net srtm.web"
     ),
     "limiting.nodes": (
         "limiting.checks limiting.config limiting.replication limiting.replication.gossiped limiting.store "
-        "limiting.watching limiting.wire srtm.concurrency srtm.contracts srtm.limiting srtm.net srtm.token_bucket srtm.web"
+        "limiting.watching limiting.wire srtm.concurrency srtm.contracts srtm.limiting srtm.net srtm.token_bucket "
+        "srtm.web"
     ),
     "limiting.replication": "srtm.token_bucket",
     "limiting.replication.gossiped": "limiting.replication srtm.token_bucket",

@@ -106,7 +106,7 @@ def test_every_reference_leads_somewhere(service: Service) -> None:
     assert "Problem" in names
 
 
-KNOWN = {"topics": "cars", "brokers": "a"}
+KNOWN = {"topics": "cars", "brokers": "a", "limit-nodes": "n"}
 TOPIC = {"rate": 50, "burst": 5, "slo": {"percentile": 99, "latency_ms": 5}, "publishers": [{"count": 3, "rate": 2}]}
 BROKER = {
     "incarnation": "1",
@@ -141,7 +141,7 @@ def target_of(path: str) -> str:
     """The path with what the service knows."""
     known = KNOWN.get(path.split("/")[2], "") if path.startswith("/v1/") else ""
     names = {"name": known, "publisher_id": "p1", "id": "1", "namespace": CONTRACT["namespace"], "pattern": "*"}
-    return path.format(**names)
+    return path.format(cluster="c", **names)
 
 
 HOSTILE = {"deep": (b"[" * 4000, 400), "not text": (b"\xff\xfe{", 400), "long": (b'"' + b"x" * 5000 + b'"', 413)}
@@ -185,6 +185,7 @@ REFUSED = {
 
 
 QUERIES = {
+    "/v1/limit-nodes/{cluster}/{name}": {"address": "h:1"},
     "/lookup": {"topic": "cars"},
     "/channels": {"topic": "cars"},
     "/topic/create": {"topic": "new"},

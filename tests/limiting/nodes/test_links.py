@@ -34,7 +34,7 @@ class Echo:
 
 
 def config(node: str, peers: str, key: Path, shown: str = "distributor.pem", trusted: str | None = None) -> LimitConfig:
-    files = {"tls_cert": str(CERTIFICATES / shown), "tls_key": str(CERTIFICATES / "distributor.key")}
+    files: dict[str, Any] = {"tls_cert": str(CERTIFICATES / shown), "tls_key": str(CERTIFICATES / "distributor.key")}
     ca = str(CERTIFICATES / (trusted or shown))
     return LimitConfig(node=node, peers=peers, cluster_key_file=str(key), peers_ca=ca, **files)
 
