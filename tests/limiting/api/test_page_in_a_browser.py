@@ -136,8 +136,10 @@ def test_a_subject_shows_what_remains_is_banned_and_reset(browser: Browser, url:
         expect(it.get_by_text("user:1 is banned")).to_be_visible(timeout=PATIENCE_MS)
         check = {"namespace": "api", "subject": "user:1"}
         assert not httpx.post(f"{url}/limit/v1/check", json=check).json()["allowed"]
-        it.get_by_role("button", name="Reset user:1").click()
+        banned = it.get_by_role("table", name="Banned subjects")
+        banned.get_by_role("button", name="Reset user:1").click()
         expect(it.get_by_text("user:1 has used nothing now.")).to_be_visible(timeout=PATIENCE_MS)
+        expect(banned).to_have_count(0)
         assert httpx.post(f"{url}/limit/v1/check", json=check).json()["allowed"]
         it.get_by_label("A subject").fill("user:2")
         it.get_by_role("button", name="Look at it").click()
