@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 import socket
+import ssl
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -52,7 +53,7 @@ from broker.sync.loop import LocalBroker
 from broker.sync.remaining_messages import topics_left
 from broker.sync.state_file import SyncState, load_state
 from srtm.control import SyncRequest
-from srtm.errors import InternalError
+from srtm.errors import BadInput, InternalError
 from srtm.log import Log, LogSettings
 from srtm.net.address import format_address, is_loopback
 from srtm.net.http_client import HttpClient
@@ -302,12 +303,13 @@ class Broker:
             speaks_mqtt=self._speaks_mqtt,
             ready=settings.max_rdy_count,
             patience_s=settings.mqtt_max_session_expiry_s,
+            tls=settings.tls_required != "false",
         )
 
     def _make_keeper(self) -> LinkKeeper | None:
         if not (self._config.distributors and self._speaks_mqtt):
             return None
-        return LinkKeeper(self._config.name, self._engine, self._connect_partner, self._log)
+        return LinkKeeper(self._config.name, self._engine, self._connect_partner, self._log, self._link_tls)
 
     @property
     def _speaks_mqtt(self) -> bool:
@@ -320,7 +322,21 @@ class Broker:
                 self._log.warning("a broker has not consumed for so long that its link is dropped", channel=channel)
 
     def _connect_partner(self, address: str) -> HttpClient:
+        """``address``: HOST:PORT, or https://HOST:PORT."""
+        if address.startswith("https:"):
+            return HttpClient(address, token=self._config.token, tls=self._link_tls())
         return HttpClient(f"http://{address}", token=self._config.token)
+
+    def _link_tls(self) -> ssl.SSLContext:
+        """As a client of other brokers: trusts what distributors' certificates are trusted by, and shows the broker's
+        own certificate. Raises BadInput."""
+        try:
+            context = ssl.create_default_context(cafile=self._config.ca_file)
+            if self._config.tls_cert:
+                context.load_cert_chain(self._config.tls_cert, self._config.tls_key)
+        except OSError as error:
+            raise BadInput("ca_file", self._config.ca_file, f"links need it, or the certificate: {error}") from None
+        return context
 
     async def _drain_to_the_end(self, everything: trio.CancelScope) -> None:
         await self._drain.run(self._note_drain)

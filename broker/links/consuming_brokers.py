@@ -40,6 +40,7 @@ class ConsumingBrokers:
 
     ``names_of`` gives the filters of a managed topic's MQTT names, besides the topic's own; None: it is not managed.
     ``default_topic`` has all names that no topic owns. ``ready``: messages that may be unanswered on a link.
+    ``tls``: NSQ clients are taken inside TLS alone.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class ConsumingBrokers:
         speaks_mqtt: bool,
         ready: int,
         patience_s: float,
+        tls: bool = False,
     ) -> None:
         self._engine = engine
         self._names_of = names_of
@@ -60,6 +62,7 @@ class ConsumingBrokers:
         self._speaks_mqtt = speaks_mqtt
         self._ready = ready
         self._patience_s = patience_s
+        self._tls = tls
         self._topics: set[str] = set()
         self._settled: dict[str, list[str]] = {}  # {topic: the names by which it was settled for all consumers}
         self._consumers: dict[str, _Consumer] = {}  # by broker
@@ -96,6 +99,7 @@ class ConsumingBrokers:
             key=consumer.key,
             ready=self._ready,
             topics=sorted(consumer.topics),
+            tls=self._tls,
             marks=consumer.mark == request.mark != "",
         )
 

@@ -3,6 +3,7 @@ when all of them know. What they want of this broker is in ``consuming_brokers``
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -25,11 +26,19 @@ _NOTHING = Interest(version=0, filters=[], groups=[], durable=False)
 class LinkKeeper:
     """``run`` it once; ``follow`` tells it of brokers, ``note_interest`` that the engine's interest has changed.
 
-    ``connect`` gives an HTTP client to HOST:PORT.
+    ``connect`` gives an HTTP client to HOST:PORT, or to https://HOST:PORT. ``tls``: what this broker trusts and shows.
     """
 
-    def __init__(self, name: str, engine: Engine, connect: Callable[[str], HttpClient], log: Log) -> None:
+    def __init__(
+        self,
+        name: str,
+        engine: Engine,
+        connect: Callable[[str], HttpClient],
+        log: Log,
+        tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
+    ) -> None:
         self._name = name
+        self._tls = tls
         self._engine = engine
         self._connect = connect
         self._log = log
@@ -81,6 +90,8 @@ class LinkKeeper:
                     lambda: self._interest,
                     self._settle,
                     self._log,
+                    self._connect,
+                    self._tls,
                 )
                 self._brokers[name] = (address, broker, scope)
                 nursery.start_soon(self._run_broker, broker, scope)

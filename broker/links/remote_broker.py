@@ -4,19 +4,22 @@ topic there that has it."""
 from __future__ import annotations
 
 import secrets
+import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import msgspec
 import trio
 
 from broker.links.interest import Interest
+from broker.links.sealed_link import open_sealed
 from broker.runtime.wakeup import Wakeup
 from srtm.concurrency.backoff import Backoff
 from srtm.control import LinkAnswer, LinkRequest
 from srtm.errors import PeerError, SrtmError
 from srtm.log import Log
-from srtm.net.address import parse_peer
+from srtm.net.address import format_address, parse_peer
 from srtm.net.decode_errors import UNREADABLE
 from srtm.net.http_client import HttpClient
 from srtm.net.problem_json import refusal
@@ -29,6 +32,24 @@ PERIOD_S = 1.0  # topics there that are new are found so soon
 _ANSWER_TIMEOUT_S = 2.0
 _CONNECT_TIMEOUT_S = 2.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 5.0
+
+
+class _TlsRequired(msgspec.Struct):
+    """As nsqd answers in clear where TLS is required."""
+
+    message: str
+    https_port: int
+
+
+def _https_of(base_url: str, body: bytes) -> str | None:
+    """Where a broker that refuses HTTP in clear takes it; None: it refuses something else."""
+    try:
+        refused = msgspec.json.decode(body, type=_TlsRequired)
+    except UNREADABLE:
+        return None
+    host = urlsplit(base_url).hostname
+    is_it = refused.message == "TLS_REQUIRED" and refused.https_port > 0 and base_url.startswith("http:")
+    return f"https://{format_address(host, refused.https_port)}" if is_it and host else None
 
 
 class RemoteBroker:
@@ -45,6 +66,8 @@ class RemoteBroker:
         interest: Callable[[], Interest],
         note_told: Callable[[], None],
         log: Log,
+        connect: Callable[[str], HttpClient],
+        tls: Callable[[], ssl.SSLContext],
     ) -> None:
         self._own_name = own_name
         self._name = name
@@ -54,6 +77,8 @@ class RemoteBroker:
         self._interest = interest
         self._note_told = note_told
         self._log = log
+        self._connect = connect
+        self._tls = tls
         self._woken = Wakeup()
         self._links: dict[str, trio.CancelScope] = {}  # {topic: around its link}
         self._answer: LinkAnswer | None = None
@@ -97,9 +122,11 @@ class RemoteBroker:
             durable=interest.durable,
             mark=mark,
         )
-        status, body = await self._client.request(
-            "PUT", f"/v1/links/{self._own_name}", msgspec.json.encode(request), timeout_s=_ANSWER_TIMEOUT_S
-        )
+        status, body = await self._ask(request)
+        if status == 403 and (https := _https_of(self._client.base_url, body)):
+            await self._client.aclose()
+            self._client = self._connect(https)
+            status, body = await self._ask(request)
         if status != 200:
             raise refusal(self._client.base_url, status, body)
         try:
@@ -115,6 +142,10 @@ class RemoteBroker:
                 nursery.start_soon(self._keep_link, topic)
         for topic in self._links.keys() - set(answer.topics):
             self._links.pop(topic).cancel()
+
+    async def _ask(self, request: LinkRequest) -> tuple[int, bytes]:
+        target, body = f"/v1/links/{self._own_name}", msgspec.json.encode(request)
+        return await self._client.request("PUT", target, body, timeout_s=_ANSWER_TIMEOUT_S)
 
     def _note_mark(self, mark: str) -> None:
         """All that was retained there when it learned of a version of the interest is here."""
@@ -148,14 +179,28 @@ class RemoteBroker:
         answer = self._answer
         assert answer is not None  # it named the topic
         host, port = parse_peer("tcp_address", answer.tcp_address)
+        if not answer.tls:
+            with trio.fail_after(_CONNECT_TIMEOUT_S):
+                stream = await trio.open_tcp_stream(host, port)
+            return await self._hold_socket(topic, answer, stream.socket.detach())
         with trio.fail_after(_CONNECT_TIMEOUT_S):
-            stream = await trio.open_tcp_stream(host, port)
+            sealed = await open_sealed(host, port, self._tls())
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(sealed.carry)
+            try:
+                reason = await self._hold_socket(topic, answer, sealed.engine_end.detach())
+            except (OSError, SrtmError) as error:
+                reason = str(error)
+            nursery.cancel_scope.cancel()
+        return reason
+
+    async def _hold_socket(self, topic: str, answer: LinkAnswer, fd: int) -> str:
         number, ended = self._numbers.take(self._note_mark)
         try:
             # From here on the engine owns the socket.
             self._engine.open_link(
                 number,
-                stream.socket.detach(),
+                fd,
                 answer.tcp_address,
                 self._own_name,
                 self._name,

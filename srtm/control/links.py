@@ -24,4 +24,5 @@ class LinkAnswer(Control, frozen=True):
     key: str  # to show in IDENTIFY
     ready: int  # messages that may be unanswered on one link
     topics: list[str]
+    tls: bool = False  # NSQ clients are taken inside TLS alone
     marks: bool = False  # the mark is on its way; no: nothing is retained there

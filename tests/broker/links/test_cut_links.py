@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,8 +25,18 @@ from srtm.log import Log
 mqtt = pytest.importorskip("paho.mqtt.client", reason="paho-mqtt is not installed")
 pytestmark = pytest.mark.slow
 
+CERTIFICATES = Path(__file__).parents[2] / "certificates"
+TLS = {
+    "tls_cert_pem": (CERTIFICATES / "distributor.pem").read_text(),
+    "tls_key_pem": (CERTIFICATES / "distributor.key").read_text(),
+    "tls_required": "true",
+}
 PATIENCE_S = 60.0
 CUTS, BETWEEN = 20, 20  # messages between two cuts
+
+
+def trusting_a() -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=CERTIFICATES / "distributor.pem")
 
 
 class Relay:
@@ -80,10 +91,11 @@ class Asked:
 
 
 @contextmanager
-def started(name: str, folder: Path) -> Iterator[tuple[Engine, int, int]]:
+def started(name: str, folder: Path, **settings: str) -> Iterator[tuple[Engine, int, int]]:
     """An engine, its NSQ port and its MQTT port."""
     (folder / name / "queue").mkdir(parents=True)
-    config = EngineConfig(tcp_address="127.0.0.1:0", mqtt_address="127.0.0.1:0", data_path=str(folder / name))
+    ports_of = {"tcp_address": "127.0.0.1:0", "mqtt_address": "127.0.0.1:0"}
+    config = EngineConfig(**ports_of, data_path=str(folder / name), **settings)  # type: ignore[arg-type]
     engine = Engine(msgspec.json.encode(config))
     ports = engine.start()
     assert ports[0] is not None
@@ -124,8 +136,16 @@ async def follow(engine: Engine, keeper: LinkKeeper | None, consuming: Consuming
                     pass
 
 
-async def test_a_link_that_is_cut_loses_nothing_gives_nothing_twice_and_keeps_the_order(tmp_path: Path) -> None:
-    with trio.fail_after(3 * PATIENCE_S), started("a", tmp_path) as (a, a_nsq, a_mqtt), started("b", tmp_path) as b:
+@pytest.mark.parametrize("tls", [False, True], ids=["in clear", "inside TLS"])
+async def test_a_link_that_is_cut_loses_nothing_gives_nothing_twice_and_keeps_the_order(
+    tmp_path: Path, tls: bool
+) -> None:
+    of_a = TLS if tls else {}
+    with (
+        trio.fail_after(3 * PATIENCE_S),
+        started("a", tmp_path, **of_a) as (a, a_nsq, a_mqtt),
+        started("b", tmp_path) as b,
+    ):
         async with trio.open_nursery() as nursery:
             relay = Relay(nursery, a_nsq)
             consuming = ConsumingBrokers(
@@ -136,9 +156,10 @@ async def test_a_link_that_is_cut_loses_nothing_gives_nothing_twice_and_keeps_th
                 speaks_mqtt=True,
                 ready=50,
                 patience_s=PATIENCE_S,
+                tls=tls,
             )
             asked: Any = Asked(consuming)
-            keeper = LinkKeeper("b", b[0], lambda _address: asked, Log("b", lambda _line: None))
+            keeper = LinkKeeper("b", b[0], lambda _address: asked, Log("b", lambda _line: None), trusting_a)
             nursery.start_soon(follow, a, None, consuming)
             nursery.start_soon(follow, b[0], keeper, None)
             keeper.follow({"a": "a"})

@@ -27,12 +27,15 @@ class Other:
         self.news = trio.Event()
         self.tcp_address = ""
         self.marks = False
+        self.https_port = 0  # where it takes HTTP; 0: in clear
 
     async def request(self, method: str, target: str, body: bytes = b"", **_: float) -> tuple[int, bytes]:
         assert (method, target) == ("PUT", "/v1/links/b1")
         self.asked.append(msgspec.json.decode(body, type=LinkRequest))
         self.news.set()
         self.news = trio.Event()
+        if self.https_port:
+            return 403, b'{"message": "TLS_REQUIRED", "https_port": %d}' % self.https_port
         if self.topics is None:
             raise Unavailable("no answer")
         answer = LinkAnswer(
@@ -62,7 +65,14 @@ class Rig:
             told.send_nowait(number)
 
         self.engine.open_link = note_link  # type: ignore[method-assign]
-        connect: Any = lambda _address: self.other  # noqa: E731
+        self.addresses: list[str] = []
+
+        def connect(address: str) -> Any:
+            self.addresses.append(address)
+            if address.startswith("https:"):
+                self.other.https_port = 0
+            return self.other
+
         self.keeper = LinkKeeper("b1", self.engine, connect, Log("b1", self.log.append))  # type: ignore[arg-type]
         nursery.start_soon(self.keeper.run)
 
@@ -95,6 +105,19 @@ async def test_others_are_told_what_is_wanted_and_then_the_engine_is(autojump_cl
         await trio.sleep(0.1)
         assert rig.other.asked[-1].filters == ["rain", "heat"]
         assert rig.engine.settled == 3
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_broker_that_takes_no_http_in_clear_is_asked_by_https(autojump_clock: MockClock) -> None:
+    async with trio.open_nursery() as nursery:
+        rig = Rig(nursery)
+        rig.other.https_port = 4152
+        rig.keeper.follow({"b2": "there"})
+        await trio.sleep(0.1)
+        assert rig.addresses == ["there", "https://b2:4152"]
+        rig.want("rain")
+        await trio.sleep(0.1)
+        assert rig.engine.settled == 2
         nursery.cancel_scope.cancel()
 
 
