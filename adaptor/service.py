@@ -20,7 +20,7 @@ from srtm.control import HistoryAnswer, ProposalResults, ShareProposal
 from srtm.errors import SrtmError
 from srtm.log import Log
 
-_WAIT_S = 2.0  # of a long poll; silence of a broker is noticed that often at least
+_WAIT_S = 2.0  # that a question is held back for news
 _ROUND_S = 0.02  # at most fifty rounds a second, however many topics move
 _PIECE = 100  # topics that are looked at before what they call for goes out
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 
 from distributor.model.cluster import Topic
 
-WINDOW_S = 1.0  # over which messages are counted
-QUIET_S = 1.0  # without a message for so long, publishers in transit have left
+_WINDOW_S = 1.0  # over which messages are counted; without one for so long, publishers in transit have left
 _TRANSIT_LIMIT_S = 5.0  # publishers that still send after this time do not move
 _MIN_LOAD_FRACTION = 0.01  # of the topic's load: less is not worth a change of shares
 _MIN_CHANGE_FRACTION = 0.25  # of the rate accounted for: a smaller change is noise
@@ -60,7 +59,7 @@ class MisplacedPublishers:
         """{assigned broker: msg/s that arrive here}, averaged over the last window; None while the window is open.
 
         ``undeclared`` counts messages of unassigned publishers since the broker's start. While publishers are in
-        transit the window ends after ``QUIET_S`` without a message, or when the transit limit is over.
+        transit the window ends after one without a message, or when the transit limit is over.
         """
         last = self._counts.get(topic.name)
         if last is None or last.version != topic.assignment_version or undeclared < last.count:
@@ -70,7 +69,7 @@ class MisplacedPublishers:
         if in_transit and undeclared > last.count:
             self._counts[topic.name] = replace(last, since_s=now_s, count=undeclared)
             return None
-        if now_s - last.since_s < (QUIET_S if in_transit else WINDOW_S):
+        if now_s - last.since_s < _WINDOW_S:
             return None
         self._counts[topic.name] = replace(last, since_s=now_s, count=undeclared)
         return self._by_assigned_broker(broker, topic, (undeclared - last.count) / (now_s - last.since_s))
