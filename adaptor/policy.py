@@ -11,21 +11,15 @@ from adaptor.policies.central import central
 from adaptor.policies.fitted import HEARING_S, Fitted
 from adaptor.policies.proportional import proportional
 from srtm.topics.adaptation import Adaptation, Mode
-from srtm.units import MICRO
 
 _MOST_BINS = 6000  # srtm.topics.adaptation.LONGEST_S
 _FITTED_BINS = 100  # that a split of fitted rests on
 _PAUSE_S = 0.2  # between two splits of fitted: brokers report one by one, and every change of shares is told to all
-_SETTLING_S = 0.05  # traffic that leaves one broker comes to another, and both notice within some slots
 _REFUSED_S = 1.0  # until a proposal that was refused is made again
 
 
 class Policy:
-    """Bins go in once each, in order (``observe``); ``propose`` may be asked at any time.
-
-    Where more seems to come than the topic may have, right after a change was told, the other side of the move is heard
-    first: shares made of one side would be changed again at once.
-    """
+    """Bins go in once each, in order (``observe``); ``propose`` may be asked at any time."""
 
     def __init__(self, mode: Mode, settings: Adaptation) -> None:
         self.mode = mode
@@ -33,7 +27,6 @@ class Policy:
         self._fitted = Fitted()
         self._bins: dict[str, deque[Bin]] = {}
         self._next_s: float | None = None  # when it may propose again
-        self._settled_s = float("-inf")  # when all have told of a move of traffic
         self.due_s: float | None = None  # when it is to be asked again, at the latest
         self._asked_s: dict[str, float] = {}  # {broker: when shares were first asked for, others being heard}
 
@@ -51,11 +44,11 @@ class Policy:
             return _FITTED_BINS
         return min(_MOST_BINS, max(1, round(self.settings.window_s / BIN_S)))
 
-    def note_change(self, name: str, change: Change, at_s: float) -> None:
+    def note_change(self, name: str, change: Change) -> None:
         """The rate on broker ``name`` has changed, as the engine told: that is answered without a pause."""
         if self.mode == "fitted":
             self._fitted.note_change(name, change)
-            self._next_s, self._settled_s = None, at_s + _SETTLING_S
+            self._next_s = None
 
     def disconnected(self) -> None:
         """Nobody could be heard for a while: who was not heard yet is waited for anew."""
@@ -92,10 +85,6 @@ class Policy:
     def _after_pause(self, at_s: float, envelope: Envelope, members: Sequence[Member]) -> Shares | None:
         if self._next_s is not None and at_s < self._next_s:
             self.due_s = self._next_s
-            return None
-        is_one_sided = sum(self.rate(one.name) for one in members) > envelope.rate_micro / MICRO
-        if at_s < self._settled_s and is_one_sided:
-            self.due_s = self._settled_s
             return None
         awaited_s = self._awaited_s(at_s, members)
         self.due_s, self._next_s = awaited_s, at_s + _PAUSE_S

@@ -62,7 +62,7 @@ class TopicStates:
             _forget_departed(topic)
             _note_clocks(topic, histories)
             for report in histories.reports:
-                self._note(topic, histories, report.broker, report.history, at_s)
+                self._note(topic, histories, report.broker, report.history)
         concerned = {histories.topic for histories in answer.topics} | self._due(at_s)
         proposals = []
         for name in sorted(concerned & self._topics.keys()):
@@ -119,7 +119,7 @@ class TopicStates:
         known.histories = histories
         return known
 
-    def _note(self, topic: _Topic, histories: TopicHistories, name: str, history: TopicHistory, at_s: float) -> None:
+    def _note(self, topic: _Topic, histories: TopicHistories, name: str, history: TopicHistory) -> None:
         bins = bins_of(history)
         if bins is None:
             self.ignored[name] += 1
@@ -134,7 +134,7 @@ class TopicStates:
         broker.end_ns, broker.is_steady = max(broker.end_ns, history.end_ns), history.steady
         _observe(topic, histories, name, broker, bins)
         if history.change is not None:
-            topic.policy.note_change(name, change_of(history.change, broker.end_ns), at_s)
+            topic.policy.note_change(name, change_of(history.change, broker.end_ns))
 
     def _propose(self, policy: Policy, histories: TopicHistories, at_s: float) -> ShareProposal | None:
         members = _members(histories)

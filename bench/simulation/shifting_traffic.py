@@ -114,7 +114,7 @@ class Simulation(Stepped):
         for name, bins in heard.items():
             self._policy.observe(name, bins, self._dispersions[self._names.index(name)])
         for name, change in (changes or {}).items():
-            self._policy.note_change(name, change, now_ns / SECOND_NS)
+            self._policy.note_change(name, change)
         members = [
             Member(name=name, share=share, batch=self._batch, dispersion=dispersion, declared=declared)
             for name, share, declared, dispersion in zip(
