@@ -90,6 +90,9 @@ $(PEERS) &: bench/peers/go.sum
 	@command -v go >/dev/null || { echo "missing: go (the Go toolchain, to build nats-server)" >&2; exit 1; }
 	cd bench/peers/nats && GOBIN=$(CURDIR)/.peers go install -tags peers github.com/nats-io/nats-server/v2
 
+.peers/bin/rumqttd:
+	cargo install --quiet --locked --root .peers --version 0.20.0 rumqttd
+
 # cargo knows what is new
 floor:
 	@cargo build --quiet --release --locked -p srtm-floor

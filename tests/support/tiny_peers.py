@@ -107,7 +107,7 @@ async def mqtt(peer, stream, qos):
     while True:
         kind, rest = await packet(source)
         if kind == 0x10:
-            assert rest[:10] == b"\0\4MQTT\4\2\0\0"
+            assert rest[:10] == b"\0\4MQTT\4\2\xff\xff"
             peer.names.append(rest[12:].decode())
             await peer.send(stream, b"\x20\2\0\0")
         elif kind == 0x82:

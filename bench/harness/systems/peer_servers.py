@@ -2,7 +2,7 @@
 
 Ours and NATS are there by their MQTT ports, too. Each runs with its defaults but for what its ``settings`` say, so that
 no table compares a promise with its absence unawares. NATS, Mosquitto and Redis are Debian's packages; nsqd and NATS by
-MQTT are what ``make peers`` builds.
+MQTT are what ``make peers`` builds, rumqttd what cargo does.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from srtm.errors import Unavailable
 
 SYSTEM_FOLDERS = ("/usr/sbin", "/usr/local/sbin")  # where packages put servers, and not on everybody's PATH
 NATS = PEERS / "nats-server"  # newer than Debian's, which stands here by its own protocol
+RUMQTTD = PEERS / "bin" / "rumqttd"
 IN_FLIGHT = 2_500  # messages that a subscriber may have unacknowledged: the load generator's RDY
 KEPT = "At least once: kept until the subscriber acknowledges; what memory does not take goes to disk."
 DROPPED = "At most once: nothing is kept, and a subscriber that is too slow is cut off."
@@ -97,6 +98,44 @@ def _nats_mqtt(folder: Path) -> AbstractAsyncContextManager[System]:
     configuration.write_text("\n".join(lines) + "\n")
     command = [str(NATS), "-c", str(configuration)]
     return running(name, command, folder, mqtt_address, "", partial(takes_connections, mqtt_address))
+
+
+RUMQTTD_CONFIGURATION = """
+id = 0
+[router]
+max_connections = 20000
+max_outgoing_packet_count = 200
+max_segment_size = 104857600
+max_segment_count = 10
+[v4.1]
+name = "v4-1"
+listen = "{address}"
+next_connection_delay_ms = 0
+[v4.1.connections]
+connection_timeout_ms = 60000
+max_payload_size = 20480
+max_inflight_count = 100
+"""
+
+
+def _rumqttd_options(folder: Path, port: str) -> list[str]:
+    configuration = folder / "rumqttd.toml"
+    configuration.write_text(RUMQTTD_CONFIGURATION.format(address=f"127.0.0.1:{port}"))
+    return ["--config", str(configuration)]
+
+
+def _rumqttd(name: str, qos: int, promises: str) -> Peer:
+    return Peer(
+        name=name,
+        speaks=f"MQTT 3.1.1, quality of service {qos} on both sides",
+        promises=promises,
+        settings="its example's, without a delay between connections, for 20,000 of them",
+        start=_server(name, str(RUMQTTD), _rumqttd_options),
+        version_command=(str(RUMQTTD), "--version"),
+        brought_by="`make .peers/bin/rumqttd` (minutes)",
+        protocol="mqtt",
+        qos=qos,
+    )
 
 
 def _nats_peer(name: str, qos: int, promises: str) -> Peer:
@@ -199,9 +238,11 @@ ALL: dict[str, Peer] = {
         _our_mqtt("srtm-mqtt", 0, _AT_MOST_ONCE),
         _mosquitto("mosquitto", 0, _AT_MOST_ONCE),
         _nats_peer("nats-mqtt", 0, _AT_MOST_ONCE),
+        _rumqttd("rumqttd", 0, _AT_MOST_ONCE),
         _our_mqtt("srtm-mqtt-qos1", 1, _CLEAN_AT_LEAST_ONCE),
         _mosquitto("mosquitto-qos1", 1, _CLEAN_AT_LEAST_ONCE),
         _nats_peer("nats-mqtt-qos1", 1, f"{_CLEAN_AT_LEAST_ONCE} Messages go through a stream on disk."),
+        _rumqttd("rumqttd-qos1", 1, _CLEAN_AT_LEAST_ONCE),
         _our_mqtt("srtm-mqtt-qos2", 2, _CLEAN_EXACTLY_ONCE),
         _mosquitto("mosquitto-qos2", 2, _CLEAN_EXACTLY_ONCE),
         Peer(

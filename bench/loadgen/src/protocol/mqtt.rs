@@ -1,7 +1,7 @@
 //! MQTT 3.1.1 (OASIS standard; numbers in square brackets are its rules). A packet is a byte of type and flags, the
 //! length of the rest, the rest.
 //!
-//! Clean sessions but where the plan wants its subscribers' kept, no keep-alive. Publications and the subscription have the plan's quality of service: with 0 a
+//! Clean sessions but where the plan wants its subscribers' kept, the longest keep-alive. Publications and the subscription have the plan's quality of service: with 0 a
 //! publish has no answer and a message gets none; with 1 both are acknowledged, in order [4.6.0-2]. With 2 a publish is
 //! taken at its PUBCOMP, and a message counts at its PUBLISH.
 
@@ -31,7 +31,8 @@ const SUBACK: u8 = 0x90;
 const PROTOCOL: &[u8] = b"\0\x04MQTT\x04";
 /// Flags of a CONNECT: the session ends with the connection.
 const CLEAN: u8 = 2;
-const NO_KEEP_ALIVE: [u8; 2] = [0, 0];
+/// Seconds, the most there are: none at all is what rumqttd refuses. No run lasts 1.5 times as long.
+const KEEP_ALIVE: [u8; 2] = u16::MAX.to_be_bytes();
 /// A length has four bytes at most, seven bits in each (section 2.2.3).
 const LENGTH_BYTES: usize = 4;
 
@@ -74,10 +75,10 @@ impl<'a> Driver<'a> for Mqtt<'a> {
     fn greet(&mut self, out: &mut Vec<u8>) {
         let flags = if self.is_kept { 0 } else { CLEAN };
         out.push(CONNECT);
-        length(PROTOCOL.len() + 1 + NO_KEEP_ALIVE.len() + 2 + self.client.len(), out);
+        length(PROTOCOL.len() + 1 + KEEP_ALIVE.len() + 2 + self.client.len(), out);
         out.extend_from_slice(PROTOCOL);
         out.push(flags);
-        out.extend_from_slice(&NO_KEEP_ALIVE);
+        out.extend_from_slice(&KEEP_ALIVE);
         string(&self.client, out);
     }
 
@@ -206,7 +207,7 @@ mod tests {
         let (mut driver, mut out) = (subscriber::<Mqtt>(&plan), Vec::new());
         driver.client = "srtm-loadgen-subscriber-0".into();
         driver.greet(&mut out);
-        assert_eq!(out, b"\x10\x25\0\x04MQTT\x04\x02\0\0\0\x19srtm-loadgen-subscriber-0");
+        assert_eq!(out, b"\x10\x25\0\x04MQTT\x04\x02\xff\xff\0\x19srtm-loadgen-subscriber-0");
         let bytes = b"\x20\x02\0\0\x90\x03\0\x01\x01\x32\x09\0\x01t\x12\x34body\x30\x07\0\x01tbody";
         let (events, said) = torn(driver, bytes);
         assert_eq!(events, ["Nothing", "Ready", "Message body", "Message body"]);

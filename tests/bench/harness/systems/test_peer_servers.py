@@ -67,6 +67,8 @@ def test_only_those_of_mqtt_are_asked_for_a_quality_of_service_above_0() -> None
         "mosquitto-qos1": ("mqtt", 1),
         "nats-mqtt": ("mqtt", 0),
         "nats-mqtt-qos1": ("mqtt", 1),
+        "rumqttd": ("mqtt", 0),
+        "rumqttd-qos1": ("mqtt", 1),
         "mosquitto-qos2": ("mqtt", 2),
         "redis": ("redis", 0),
     }
