@@ -111,11 +111,11 @@ def _replay(system: System, number: int) -> Replay:
 def sample_of(system: str, result: RunResult, replays: list[Replay]) -> Sample:
     due_ns, latency_ns = deliveries(result)
     meanwhile = sum(((due_ns >= one.began_ns) & (due_ns <= one.ended_ns) for one in replays), due_ns < 0)
-    if not meanwhile.any():
-        return Sample(system, {}, ["no message was due while the replay ran"])
+    if not meanwhile.any() or meanwhile.all():
+        return Sample(system, {}, ["no message was due while the replays ran, or none when they did not"])
     values = {
         "p99_ms": percentile_ms(latency_ns[meanwhile], 99),
-        "quiet_p99_ms": percentile_ms(latency_ns[~meanwhile], 99) if not meanwhile.all() else float("nan"),
+        "quiet_p99_ms": percentile_ms(latency_ns[~meanwhile], 99),
         "replay_s": sum(one.ended_ns - one.began_ns for one in replays) / len(replays) / 1e9,
         "missing": sum(one.missing for one in replays),
         "lost": result.lost,

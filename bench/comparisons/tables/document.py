@@ -103,7 +103,7 @@ def _draw(axes: Axes, outcome: Measured, drawn: MeasuredFigure) -> None:
     highest = max([found.high for found in drawn.systems.values()] + [mark.value for mark in drawn.marks])
     for place, system in enumerate(reversed(outcome.systems)):
         found = drawn.systems[system]
-        colour = SYSTEM_COLOURS.get(system, COLOURS[2 + place])
+        colour = SYSTEM_COLOURS.get(system.partition("-")[0], COLOURS[(2 + place) % len(COLOURS)])
         axes.barh(place, found.median, height=0.6, color=colour, alpha=0.85)
         axes.plot([found.low, found.high], [place, place], color=INK, linewidth=1.2, marker="|", markersize=6)
         text = f" {found.median:,.{drawn.digits}f}"

@@ -14,6 +14,7 @@ from bench.comparisons.mqtt.started import FLOOR, plan
 from bench.comparisons.rows import load, steady
 from bench.comparisons.rows.row_runs import RowOptions, measured
 from bench.comparisons.tables import compare
+from bench.comparisons.tables.document import keep, kept, picture
 from bench.comparisons.tables.mqtt import MQTT
 from bench.harness.results.comparison import Sample, Turn, counts, judge
 from srtm.errors import Unavailable
@@ -35,7 +36,8 @@ def sample_of(name: str) -> Sample:
     if name == "subscriptions":
         return Sample("srtm", {figure.key: 1.0 for figure in subscriptions.ROW.figures})
     if name == "retained":
-        return retained.sample_of("srtm", result(each=each((1_500, 4_000_000))), [Replay(1_000, 2_000, 0)])
+        flow = each((1_500, 4_000_000), (2_500, 1_000_000))
+        return retained.sample_of("srtm", result(each=flow), [Replay(1_000, 2_000, 0)])
     return steady.sample_of("srtm", result(), 20.0)
 
 
@@ -65,6 +67,14 @@ def test_only_what_was_due_while_a_replay_ran_counts_as_meanwhile() -> None:
     assert values["missing"] == 7
     nobody = retained.sample_of("srtm", result(each=each((1, 1))), replays)
     assert not counts([nobody])
+
+
+def test_all_rows_stand_in_one_picture(tmp_path: Path) -> None:
+    for name, row in MQTT.rows.items():
+        one = [Sample(system, sample_of(name).values) for system in row.systems]
+        keep(MQTT, tmp_path, measured(row, [one], judge(row, [one], {"pairs": 1, "seconds": 2.0}), started=0.0))
+    picture(MQTT, tmp_path, kept(MQTT, tmp_path))
+    assert (tmp_path / MQTT.picture).read_bytes().startswith(b"\x89PNG")
 
 
 async def test_a_system_that_is_not_here_is_named_before_anything_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
