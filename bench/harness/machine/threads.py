@@ -1,9 +1,11 @@
-"""The threads of another process, by their names; the open files that this process and its children may have."""
+"""Threads of another process by their names, a thread of this one that gives way, and how many files may be open."""
 
 from __future__ import annotations
 
+import os
 import resource
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from srtm.errors import Unavailable
@@ -20,6 +22,19 @@ def threads_named(pid: int, names: Collection[str]) -> Iterator[Path]:
             continue
         if name in names:
             yield task
+
+
+@contextmanager
+def giving_way() -> Iterator[None]:
+    """This thread lets every other one go first (SCHED_IDLE; of a process in real time, the lowest priority there)."""
+    policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
+    in_real_time = policy in (os.SCHED_FIFO, os.SCHED_RR)
+    lowest = (policy, os.sched_get_priority_min(policy)) if in_real_time else (os.SCHED_IDLE, 0)
+    os.sched_setscheduler(0, lowest[0], os.sched_param(lowest[1]))
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, policy, parameters)
 
 
 def allow_descriptors(needed: int) -> None:
