@@ -251,6 +251,8 @@ class BrokerConfig:
     mqtt_wss_address: str = ""  # needs a certificate; "": off
     mqtt_redirect: str = "known"  # or "never": whether clients that follow are told where their topic is
     mqtt_allow_anonymous: bool = False  # also beyond loopback, and beside users with passwords
+    mqtt_password_file: str = ""  # of which ``engine.mqtt_users`` are; "": none
+    mqtt_acl_file: str = ""  # of which ``engine.mqtt_access`` is; "": none
     http_idle_timeout_ms: int = 0  # 0: for ever, as nsqd; closing would race with the client's next request
     data_path: str = "."
     mcap: float = 0.0  # msg/s; 0: not stated

@@ -154,6 +154,12 @@ class SubscribedEarly(msgspec.Struct, frozen=True, tag="subscribed_early"):
     times: int
 
 
+class ConnectedEarly(msgspec.Struct, frozen=True, tag="connected_early"):
+    """``times`` clients were let in though another broker had not said within 1 s whether it has their sessions."""
+
+    times: int
+
+
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
     """The engine cannot go on: the broker must end."""
 
@@ -181,6 +187,7 @@ Event = (
     | LinkMarked
     | LinkEnded
     | SubscribedEarly
+    | ConnectedEarly
     | Failed
 )
 

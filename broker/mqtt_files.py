@@ -6,9 +6,15 @@ import base64
 import binascii
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from broker.config import MqttRule, MqttUser
 from srtm.errors import BadInput
+
+if TYPE_CHECKING:
+    from srtm._native import Engine
 
 _ACTIONS = ("read", "write", "readwrite", "deny")
 # Each iteration takes about 1 us, in which all clients wait.
@@ -37,6 +43,13 @@ def read_access(path: str) -> tuple[MqttRule, ...]:
         else:
             raise BadInput(field, line, "must be user NAME, topic [ACTION] FILTER or pattern [ACTION] FILTER")
     return tuple(rules)
+
+
+def renew(engine: Engine, password_file: str, acl_file: str) -> None:
+    """Read the files again, and have them count; "": there is none. Raises BadInput, and leaves the old in force."""
+    users = msgspec.json.encode(read_passwords(password_file)) if password_file else None
+    rules = msgspec.json.encode(read_access(acl_file)) if acl_file else None
+    engine.set_mqtt_rules(users, rules)
 
 
 def _lines(field: str, path: str) -> Iterator[tuple[int, str]]:

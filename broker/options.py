@@ -82,6 +82,8 @@ def parse_config(given: argparse.Namespace) -> BrokerConfig:
         mqtt_wss_address=given.mqtt_wss_address,
         mqtt_redirect=given.mqtt_redirect,
         mqtt_allow_anonymous=given.mqtt_allow_anonymous,
+        mqtt_password_file=given.mqtt_password_file or "",
+        mqtt_acl_file=given.mqtt_acl_file or "",
         http_idle_timeout_ms=round(_number("http_idle_timeout", given.http_idle_timeout) * 1000),
         data_path=given.data_path,
         mcap=_number("mcap", given.mcap),

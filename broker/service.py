@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker import events, snapshot
+from broker import events, mqtt_files, snapshot
 from broker.admin.context import AdminContext, tokens_of
 from broker.admin.forwarded_requests import ForwardedRequests
 from broker.admin.router import admin_handler
@@ -188,6 +188,9 @@ class Broker:
         if rules is not None and self._config.tokens is not None:
             access = TopicAccess(self._engine, self._config.topic_acl_file, self._config.tokens, rules.rows)
             renewals.add("topic access", access.renew)
+        if self._config.mqtt_password_file or self._config.mqtt_acl_file:
+            files = (self._config.mqtt_password_file, self._config.mqtt_acl_file)
+            renewals.add("MQTT users and access", partial(mqtt_files.renew, self._engine, *files))
         if self._config.tls_cert:
             renewals.add("certificate", partial(tls.renew, self._engine, self._config))
 
@@ -340,6 +343,8 @@ class Broker:
 
     async def _drain_to_the_end(self, everything: trio.CancelScope) -> None:
         await self._drain.run(self._note_drain)
+        if self._keeper is not None and not self._drain.sessions_left:
+            await self._keeper.leave()
         if self._synchronizer is not None:
             await self._synchronizer.leave()
         everything.cancel()
@@ -414,6 +419,9 @@ class Broker:
                     self._keeper.note_link_ended(number, reason)
             case events.SubscribedEarly(times):
                 self._log.warning("clients were told that they are subscribed before all brokers know it", times=times)
+            case events.ConnectedEarly(times):
+                trouble = "clients go on without what other brokers may keep for them: it comes late"
+                self._log.warning(trouble, times=times)
             case events.Failed(reason):
                 raise InternalError(f"the engine cannot go on: {reason}")
 

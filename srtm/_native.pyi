@@ -263,6 +263,9 @@ class Engine:
         """Return the session of a client as JSON, with its filters. None: it has none."""
     def kick_mqtt(self, client_id: str) -> bool:
         """End the session of a client, and its connection. False: it has none."""
+    def hand_over_mqtt_sessions(self) -> int:
+        """Offer the sessions that outlive their connections to other brokers. Returns how many are here still; 0 if
+        there is no other broker."""
     def mqtt_retained(self, filter: str, most: int, clear: bool) -> bytes:
         """Return what is retained under a filter as JSON, at most about ``most``. ``clear``: remove it.
 
@@ -279,6 +282,9 @@ class Engine:
         """
     def set_topic_rules(self, rules: bytes) -> None:
         """Have other rows of who may do what count, at once. ``rules``: ``broker.config.TopicRules`` as JSON."""
+    def set_mqtt_rules(self, users: bytes | None, rules: bytes | None) -> None:
+        """Have other users and access rules of MQTT count: lists of ``broker.config.MqttUser`` and ``MqttRule`` as
+        JSON; None: there are none. Rules count at once, passwords from the next CONNECT on. Raises ValueError."""
     def set_accepting(self, accepting: bool, reason: str) -> None:
         """Set whether publishes are accepted; else they are answered with E_PUB_FAILED and ``reason``.
 

@@ -71,6 +71,8 @@ class ConsumingBrokers:
 
     def register(self, broker: str, request: LinkRequest, now_s: float) -> LinkAnswer:
         """Make the channels of what ``broker`` wants, and let it consume them. Raises BadInput."""
+        if request.leaves:
+            return self._part_with(broker)
         consumer = self._consumers.get(broker)
         if consumer is None:
             channel = link_channel(broker)
@@ -102,6 +104,16 @@ class ConsumingBrokers:
             tls=self._tls,
             marks=consumer.mark == request.mark != "",
         )
+
+    def _part_with(self, broker: str) -> LinkAnswer:
+        """``broker`` is not coming back."""
+        channel = link_channel(broker)
+        for topic in self._topics_with(channel):
+            self._engine.delete_channel(topic, channel)
+        if self._consumers.pop(broker, None) is not None:
+            self._engine.forbid_links(broker)
+        self._heard_s.pop(channel, None)
+        return LinkAnswer(tcp_address=self._tcp_address, channel=channel, key="", ready=self._ready, topics=[])
 
     def _make_own_topics(self, *, wants_more: bool) -> None:
         """Those that MQTT clients publish to: their first message shall find the link."""

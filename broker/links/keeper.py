@@ -20,6 +20,7 @@ from srtm.net.http_client import HttpClient
 if TYPE_CHECKING:
     from srtm._native import Engine
 
+_LEAVE_S = 3.0  # a broker answers within 2 s, or does not
 _NOTHING = Interest(version=0, filters=[], groups=[], durable=False)
 
 
@@ -65,6 +66,15 @@ class LinkKeeper:
 
     def note_link_ended(self, number: int, reason: str) -> None:
         self._numbers.note_end(number, reason)
+
+    async def leave(self) -> None:
+        """Tell the other brokers that this one is not coming back. Returns once they know it, or after some seconds."""
+        brokers = [broker for _, broker, _ in self._brokers.values()]
+        for broker in brokers:
+            broker.leave()
+        with trio.move_on_after(_LEAVE_S):
+            for broker in brokers:
+                await broker.left.wait()
 
     async def run(self) -> None:
         """Until cancelled."""

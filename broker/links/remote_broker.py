@@ -85,9 +85,16 @@ class RemoteBroker:
         self._trouble: str | None = None
         self._nonce = secrets.token_hex(8)  # marks of an earlier incarnation may be on their way
         self.told = 0  # version of the interest that it knows
+        self._leaves = False
+        self.left = trio.Event()  # it knows that this broker leaves
         self.is_lost = False  # it did not answer last: nobody waits for it
 
     def wake(self) -> None:
+        self._woken.set()
+
+    def leave(self) -> None:
+        """Nothing here wants anything any more: that broker is told so, and sets ``left``."""
+        self._leaves = True
         self._woken.set()
 
     async def run(self) -> None:
@@ -120,6 +127,7 @@ class RemoteBroker:
             filters=interest.filters,
             groups=interest.groups,
             durable=interest.durable,
+            leaves=self._leaves,
             mark=mark,
         )
         status, body = await self._ask(request)
@@ -134,6 +142,8 @@ class RemoteBroker:
         except UNREADABLE as error:
             raise PeerError(f"{self._client.base_url}: answer about links: {error}") from None
         self._answer = answer
+        if request.leaves:
+            self.left.set()
         if not answer.marks:
             self._note_known(interest.version)
         for topic in answer.topics:

@@ -1,4 +1,4 @@
-"""Drains a broker: it takes no new messages, delivers the others, and ends when none is left.
+"""Drains a broker: it takes no new messages, delivers the others, hands MQTT's sessions over, and ends.
 
 Consumers keep their connections until the last message is delivered, and new ones may come. A signal stops the process
 at once, as always.
@@ -20,6 +20,8 @@ from srtm.log import Log
 if TYPE_CHECKING:
     from srtm._native import Engine
 
+_SESSIONS_PERIOD_S = 0.05
+_STUCK_S = 10.0  # so long no session has been taken by another broker: they stay in the data directory
 _LINGER_S = 1.0  # before the end: who polls sees "drained", and knows that the broker did not crash
 
 
@@ -36,6 +38,7 @@ class Drain:
         self._refuse_at_s = 0.0
         self.refuses = False  # publishers are refused from now on
         self._drained = False
+        self.sessions_left = 0  # that no other broker has taken
         self._latest: tuple[MessagesLeft, list[str]] = (MessagesLeft(), [])
 
     @property
@@ -76,10 +79,24 @@ class Drain:
         while self._update()[0].total or not self._may_end():
             note()
             await trio.sleep(backoff.next_s())
+        await self._hand_over_sessions(note)
         self._drained = True
         note()
         self._log.info("drained")
         await trio.sleep(_LINGER_S)
+
+    async def _hand_over_sessions(self, note: Callable[[], None]) -> None:
+        least, since_s = None, trio.current_time()
+        while left := self._engine.hand_over_mqtt_sessions():
+            self.sessions_left = left
+            if least is None or left < least:
+                least, since_s = left, trio.current_time()
+            elif trio.current_time() - since_s >= _STUCK_S:
+                self._log.warning("no other broker takes the sessions that are left", sessions=left)
+                return
+            note()
+            await trio.sleep(_SESSIONS_PERIOD_S)
+        self.sessions_left = 0
 
     def _update(self) -> tuple[MessagesLeft, list[str]]:
         now = snapshot.take(self._engine)

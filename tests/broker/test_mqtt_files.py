@@ -3,8 +3,9 @@
 import pytest
 
 from broker.config import MqttRule
-from broker.mqtt_files import read_access, read_passwords
+from broker.mqtt_files import read_access, read_passwords, renew
 from srtm.errors import BadInput
+from tests.support.fake_engine import FakeEngine
 
 
 def written(tmp_path, text):
@@ -52,3 +53,19 @@ def test_a_line_that_is_no_rule_is_named(tmp_path, line):
 def test_a_file_that_is_not_there_is_bad_input(tmp_path):
     with pytest.raises(BadInput, match="must be a file that can be read"):
         read_access(str(tmp_path / "none"))
+
+
+def test_files_are_read_again_and_bad_ones_leave_all_in_force(tmp_path):
+    users, engine = written(tmp_path, "eva:$6$c2FsdA==$aGFzaA==\n"), FakeEngine()
+    rules = tmp_path / "rules"
+    rules.write_text("topic read public/#\n")
+    renew(engine, users, str(rules))
+    [(_, new_users, new_rules)] = engine.calls
+    assert b"eva" in new_users
+    assert b"public/#" in new_rules
+    renew(engine, "", str(rules))
+    assert engine.calls[-1][1] is None
+    rules.write_text("topic read #/x\n")
+    with pytest.raises(BadInput):
+        renew(engine, users, str(rules))
+    assert len(engine.calls) == 2

@@ -46,6 +46,7 @@ class FakeEngine:
         self.interest: dict[str, Any] = {"version": 1, "filters": [], "groups": [], "durable": False}
         self.settled = 0
         self.links: dict[int, tuple[object, ...]] = {}  # {number: what was said of it}, open
+        self.sessions_left = [0]  # what ``hand_over_mqtt_sessions`` gives
         self.mqtt: dict[str, dict[str, Any]] = {}  # {client id: its session, as ``srtm.control.MqttSession``}
         self.mqtt_topics: list[dict[str, Any]] = []  # as ``broker.snapshot.MqttTopic``
         self.contracts_in_force: dict[tuple[str, str], dict[str, Any]] = {}
@@ -299,6 +300,15 @@ class FakeEngine:
 
     def mqtt_interest(self) -> bytes:
         return msgspec.json.encode(self.interest)
+
+    def hand_over_mqtt_sessions(self) -> int:
+        """The next of ``sessions_left``; its last one again and again."""
+        left = self.sessions_left[0]
+        del self.sessions_left[: len(self.sessions_left) > 1]
+        return left
+
+    def set_mqtt_rules(self, users: bytes | None, rules: bytes | None) -> None:
+        self.calls.append(("set_mqtt_rules", users, rules))
 
     def settle_mqtt_interest(self, version: int) -> None:
         self.settled = version

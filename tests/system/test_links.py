@@ -213,3 +213,62 @@ async def test_a_group_with_members_at_both_brokers_gets_each_message_once(tmp_p
                         await trio.to_thread.run_sync(sent.wait_for_publish, PATIENCE_S)
                     await trio.to_thread.run_sync(here.wait_for, ["s"], count + MORE)
             assert sorted(here.numbers["s"] + there.numbers["s"]) == list(range(first, count + MORE)), "each once"
+
+
+@contextmanager
+def moving_client(place: BrokerPlace, heard: set[int]) -> Iterator[bool]:
+    """A client that does not come back once its connection has ended; gives whether its session was there."""
+    assert place.mqtt_address is not None
+    client = mqtt.Client(
+        mqtt.CallbackAPIVersion.VERSION2, client_id="moving", clean_session=False, reconnect_on_failure=False
+    )
+    subscribed, present = threading.Event(), []
+
+    def on_connect(_client: object, _data: object, flags: Any, _reason: object, _properties: object) -> None:
+        present.append(flags.session_present)
+        client.subscribe("plant/#", qos=1)
+
+    client.on_connect = on_connect
+    client.on_subscribe = lambda *_: subscribed.set()
+    client.on_message = lambda _client, _data, message: heard.add(int(message.payload))
+    client.connect(*parse_peer("address", place.mqtt_address))
+    client.loop_start()
+    try:
+        assert subscribed.wait(PATIENCE_S)
+        yield present[0]
+    finally:
+        client.disconnect()
+        client.loop_stop()
+
+
+async def test_a_session_follows_its_client_also_to_a_broker_that_was_killed_meanwhile(tmp_path: Path) -> None:
+    heard: set[int] = set()
+    with trio.fail_after(4 * PATIENCE_S):
+        async with cluster(brokers=2, mcap=600, data=tmp_path / "data", mqtt=True) as running:
+            origin, home = running.brokers
+            with client_at(origin, "sensor") as sensor:
+                count = 0
+
+                async def publish(times: int) -> None:
+                    nonlocal count
+                    for _ in range(times):
+                        sent = sensor.publish("plant/s", str(count), qos=1)
+                        await trio.to_thread.run_sync(sent.wait_for_publish, PATIENCE_S)
+                        count += 1
+
+                def all_came() -> bool:
+                    return heard.issuperset(range(first, count))
+
+                with moving_client(home, heard):
+                    while not heard:  # until the brokers know each other
+                        await publish(1)
+                first = min(heard)
+                await publish(MORE)
+                with moving_client(origin, heard) as present:
+                    assert present
+                    await trio.to_thread.run_sync(wait_until, "all has followed it", all_came)
+                await publish(MORE)
+                home = await killed(running, home)
+                with moving_client(home, heard):
+                    await publish(1)
+                    await trio.to_thread.run_sync(wait_until, "all has followed it back", all_came)

@@ -106,6 +106,10 @@ pub enum Event {
     SubscribedEarly {
         times: u64,
     },
+    /// So many clients were let in though another broker has not said whether it has their sessions.
+    ConnectedEarly {
+        times: u64,
+    },
     /// The reactor cannot go on.
     Failed {
         reason: String,

@@ -32,6 +32,8 @@ pub enum Timer {
     WatchList,
     /// When answers to SUBSCRIBE have waited for other brokers for long enough.
     Subscriptions,
+    /// When clients have waited for their sessions at other brokers for long enough.
+    Arrivals,
     /// When a LEFT request may be answered.
     Departures,
 }

@@ -421,6 +421,10 @@ impl Engine {
         self.call(py, move |engine, now| engine.kick_mqtt(&client_id, now))
     }
 
+    fn hand_over_mqtt_sessions(&self, py: Python<'_>) -> PyResult<usize> {
+        self.call(py, move |engine, now| engine.hand_over_sessions(now))
+    }
+
     fn mqtt_retained<'py>(
         &self,
         py: Python<'py>,
@@ -460,6 +464,12 @@ impl Engine {
     fn set_topic_rules(&self, py: Python<'_>, rules: &[u8]) -> PyResult<()> {
         let rules = serde_json::from_slice(rules).map_err(bad_value)?;
         self.call(py, move |engine, _| engine.set_topic_rules(rules))
+    }
+
+    fn set_mqtt_rules(&self, py: Python<'_>, users: Option<&[u8]>, rules: Option<&[u8]>) -> PyResult<()> {
+        let users = users.map(serde_json::from_slice).transpose().map_err(bad_value)?;
+        let rules = rules.map(serde_json::from_slice).transpose().map_err(bad_value)?;
+        self.call(py, move |engine, _| engine.set_mqtt_rules(users, rules))
     }
 
     fn set_accepting(&self, py: Python<'_>, accepting: bool, reason: String) -> PyResult<()> {

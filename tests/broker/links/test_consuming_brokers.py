@@ -174,3 +174,16 @@ def test_what_is_no_filter_is_refused_and_changes_nothing(
     with pytest.raises(BadInput, match="filters"):
         consuming.register("b2", wanted("rain", "#/x"), 0.0)
     assert linked(engine) == []
+
+
+def test_the_channels_of_a_broker_that_leaves_go_at_once(
+    engine: FakeEngine, make: Callable[..., ConsumingBrokers]
+) -> None:
+    engine.create_topic("rain")
+    consuming = make(speaks_mqtt=True)
+    consuming.register("b2", wanted("rain"), 0.0)
+    assert linked(engine) != []
+    answer = consuming.register("b2", LinkRequest(sender="b2", leaves=True), 1.0)
+    assert (answer.topics, linked(engine)) == ([], [])
+    assert ("forbid_links", "b2") in engine.calls
+    assert consuming.register("b2", LinkRequest(sender="b2", leaves=True), 2.0).topics == [], "it says so again"

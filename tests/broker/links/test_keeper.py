@@ -221,3 +221,23 @@ async def test_where_something_is_retained_a_subscription_waits_for_the_mark_beh
 
 async def ignored(_stream: trio.SocketStream) -> None:
     pass
+
+
+async def test_a_broker_that_leaves_tells_the_others_and_waits_for_none_that_is_silent(
+    autojump_clock: MockClock,
+) -> None:
+    async with trio.open_nursery() as nursery:
+        rig = Rig(nursery)
+        rig.keeper.follow({"b2": "there"})
+        await trio.sleep(0.1)
+        assert not rig.other.asked[-1].leaves
+        begun_s = trio.current_time()
+        await rig.keeper.leave()
+        assert rig.other.asked[-1].leaves
+        assert trio.current_time() == begun_s
+        rig.other.topics = None
+        rig.keeper.follow({"b2": "elsewhere"})
+        await trio.sleep(0.1)
+        await rig.keeper.leave()
+        assert trio.current_time() < begun_s + 5.0
+        nursery.cancel_scope.cancel()

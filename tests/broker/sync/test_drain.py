@@ -94,3 +94,26 @@ async def test_beginning_again_changes_nothing(rig, nursery, autojump_clock):
     rig.drain.begin("second", refuse_after_s=9)
     await trio.sleep(1)
     assert rig.refused == [("set_accepting", False, "first")]
+
+
+async def test_it_ends_once_other_brokers_have_its_sessions(rig, nursery, autojump_clock):
+    rig.engine.topics["t"].messages.clear()
+    rig.engine.sessions_left = [3] * 190 + [2, 1, 0]
+    nursery.start_soon(rig.run)
+    rig.drain.begin("go elsewhere")
+    await trio.sleep(9)
+    assert rig.drain.progress().state == "draining"
+    await trio.sleep(9)
+    assert (rig.drain.progress().state, rig.ended_s is not None) == ("drained", True)
+
+
+async def test_sessions_that_nobody_takes_for_10_s_stay_and_are_told_of(rig, nursery, autojump_clock):
+    lines = []
+    rig.drain = Drain("b1", rig.engine, Log("b1", lines.append), lambda: True)
+    rig.engine.topics["t"].messages.clear()
+    rig.engine.sessions_left = [2]
+    nursery.start_soon(rig.run)
+    rig.drain.begin("go elsewhere")
+    await trio.sleep(20)
+    assert rig.ended_s is not None
+    assert any("no other broker takes the sessions that are left" in line for line in lines)

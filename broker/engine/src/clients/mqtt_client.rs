@@ -22,6 +22,7 @@ pub struct MqttClient {
     pub longest_packet: u32,         // bytes that the client takes
     pub explains: bool,              // reason strings and user properties are wanted (Request Problem Information)
     pub receipts: bool,              // acknowledgements say how long the message waits
+    pub came: Option<i64>,           // when, by the wall clock: its CONNECT has waited for other brokers
     pub leaves: bool,                // it is sent elsewhere soon, and has to send there what is not acknowledged
     aliases: Option<Box<Aliases>>,   // that the client has set; "": not set
     given: Option<Box<Given>>,       // that the broker sets, if the client takes any
@@ -69,6 +70,7 @@ impl MqttClient {
             longest_packet: u32::MAX,
             explains: false,
             receipts: false,
+            came: None,
             leaves: false,
             aliases: None,
             given: None,

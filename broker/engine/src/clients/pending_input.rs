@@ -13,6 +13,8 @@ pub enum WaitFor {
     Client,
     /// Python: an authorization, or the answer to a request by HTTP.
     Python,
+    /// Other brokers, which may have the session of a client.
+    Brokers,
 }
 
 /// States of a connection's input. All transitions are in `InputState::after`.
@@ -111,7 +113,7 @@ mod tests {
 
     #[test]
     fn commands_wait_for_the_disk_and_for_what_they_waited_for_before() {
-        for cause in [WaitFor::Turn, WaitFor::Client, WaitFor::Python] {
+        for cause in [WaitFor::Turn, WaitFor::Client, WaitFor::Python, WaitFor::Brokers] {
             assert_eq!(through(&[Defer(cause), Store]), StoringAnd(cause));
             assert_eq!(through(&[Defer(cause), Store, Stored]), Deferred(cause));
             assert_eq!(through(&[Defer(cause), Store, Resume]), Storing);

@@ -321,6 +321,7 @@ impl Engine {
     /// Such answers are few and acknowledge many messages: their publishers prepare the next ones during the
     /// deliveries.
     pub fn answer_turn(&mut self, now: Nanos) -> bool {
+        self.resume_arrived(now);
         self.run_deferred(now);
         self.decode_on(now);
         self.decide_publishes(now);
@@ -335,6 +336,7 @@ impl Engine {
     /// The second half: run timers, deliver.
     pub fn deliver_turn(&mut self, now: Nanos) {
         self.start_system_topics(now);
+        self.tend_moves(now);
         self.handle_timeouts(now);
         if !self.turn.replies.is_empty() {
             self.send_replies(now); // who is refused must get that before its stream ends
@@ -367,6 +369,7 @@ impl Engine {
             && self.turn.replies.is_empty()
             && !self.is_renewing()
             && self.mqtt.peers.seeding.is_empty()
+            && self.mqtt.moves.is_idle()
             && self.disk.as_ref().is_none_or(|storage| !storage.disk.is_listed() && !storage.disk.has_settled());
         if idle { self.timers.next().into_iter().chain(self.work.next()).min() } else { Some(0) }
     }

@@ -88,6 +88,7 @@ pub fn check(engine: &Engine, now: Nanos) {
         assert!(channel.ready.iter().all(|consumer| channel.consumers.contains(consumer)));
     }
     held.note(engine.mqtt.retained.messages());
+    held.note(engine.mqtt.moves.messages());
     held.note(engine.mqtt.groups.values().flat_map(|group| group.queue.memory()));
     for outgoing in engine.mqtt.sessions.values().filter_map(|session| session.outgoing.as_ref()) {
         held.note(outgoing.queue.memory().iter().chain(outgoing.queue.unwritten()));

@@ -96,6 +96,10 @@ impl Interest {
         self.version
     }
 
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
     pub fn is_settled(&self) -> bool {
         !self.is_shared || self.settled >= self.version
     }
@@ -105,6 +109,13 @@ impl Interest {
         let until = now + PATIENCE_NS;
         self.waiting.push_back(Waiting { version: self.version, until, subscribed });
         self.waiting.front().map_or(until, |first| first.until)
+    }
+
+    /// A session gives up a pattern: it gets nothing of what is retained for it.
+    pub fn forget_replays(&mut self, session: SessionKey, pattern: &str) {
+        for Waiting { subscribed, .. } in self.waiting.iter_mut().filter(|one| one.subscribed.session == session) {
+            subscribed.replays.retain(|replay| *replay.pattern != *pattern);
+        }
     }
 
     /// All other brokers know `version`.

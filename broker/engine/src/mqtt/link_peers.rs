@@ -1,6 +1,7 @@
 //! Other brokers: those that may consume here, and what came from them lately.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::hash::Hash;
 use std::rc::Rc;
 
 use crate::id::MessageId;
@@ -27,7 +28,7 @@ pub struct Seeding {
 #[derive(Debug, Default)]
 pub struct LinkPeers {
     pub by_broker: HashMap<Box<str>, Peer>,
-    pub latest: HashMap<Rc<str>, Latest>, // {link: what came by it}
+    pub latest: HashMap<Rc<str>, Latest<MessageId>>, // {link: what came by it}
     pub seeding: Vec<Seeding>,
     pub groups: Vec<RemoteGroup>,
 }
@@ -71,20 +72,20 @@ impl LinkPeers {
 
 /// The latest messages of a link: after a break, those that were not answered come again.
 #[derive(Debug)]
-pub struct Latest {
-    order: VecDeque<MessageId>,
-    known: HashSet<MessageId>,
+pub struct Latest<K> {
+    order: VecDeque<K>,
+    known: HashSet<K>,
     most: usize,
 }
 
-impl Latest {
+impl<K: Copy + Eq + Hash> Latest<K> {
     /// `most`: as many as may be unanswered.
     pub fn new(most: usize) -> Self {
         Self { order: VecDeque::new(), known: HashSet::new(), most: most.max(1) }
     }
 
     /// Whether the message is new.
-    pub fn note(&mut self, id: MessageId) -> bool {
+    pub fn note(&mut self, id: K) -> bool {
         if !self.known.insert(id) {
             return false;
         }
@@ -93,10 +94,6 @@ impl Latest {
             self.order.pop_front().map(|oldest| self.known.remove(&oldest));
         }
         true
-    }
-
-    pub fn contains(&self, id: MessageId) -> bool {
-        self.known.contains(&id)
     }
 }
 

@@ -12,6 +12,7 @@ pub mod interest;
 pub mod link_peers;
 pub mod link_ways;
 pub mod managed_names;
+pub mod moves;
 pub mod outgoing;
 pub mod retained;
 pub mod saved_session;
@@ -34,6 +35,7 @@ use crate::mqtt::interest::Interest;
 use crate::mqtt::link_peers::LinkPeers;
 use crate::mqtt::link_ways::LinkWays;
 use crate::mqtt::managed_names::ManagedNames;
+use crate::mqtt::moves::Moves;
 use crate::mqtt::retained::Retained;
 use crate::mqtt::session::Session;
 use crate::mqtt::takeovers::Takeovers;
@@ -55,6 +57,7 @@ pub struct Hub {
     pub interest: Interest,
     pub peers: LinkPeers,
     pub ways: LinkWays,
+    pub moves: Moves,
     pub verified: HashMap<Box<str>, [u8; 32]>, // {user: digest of the password that was right}
     pub counters: Counters,
     pub tally: TopicTally,
@@ -92,7 +95,12 @@ impl Hub {
         if let Ok(entry) = self.by_client.find_entry(hash, |other| *other == key) {
             entry.remove();
         }
-        self.sessions.remove(key)
+        let session = self.sessions.remove(key)?;
+        if let Some(outgoing) = &session.outgoing {
+            self.tally.end(&outgoing.owed);
+            outgoing.in_flight.iter().for_each(|sent| self.tally.end_flight(sent.topic));
+        }
+        Some(session)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::id::MessageId;
 use crate::keys::{GroupKey, TallyKey};
 use crate::mqtt::forms::Target;
 use crate::mqtt::topic_tally::Owed;
@@ -41,12 +42,14 @@ pub struct Outgoing {
     pub window: u16,                   // so many may be in flight
     pub is_on_disk: bool,              // nothing goes out that is not written
     last_id: u16,
+    /// Messages in flight that lie at the front of the queue too: they came from another broker, and are written there.
+    twins: VecDeque<(MessageId, i64)>,
 }
 
 impl Outgoing {
     pub fn new(queue: Queue, window: u16) -> Self {
-        let (owed, in_flight) = Default::default();
-        Self { queue, owed, in_flight, window, is_on_disk: false, last_id: 0 }
+        let (owed, in_flight, twins) = Default::default();
+        Self { queue, owed, in_flight, window, is_on_disk: false, last_id: 0, twins }
     }
 
     pub fn has_room(&self) -> bool {
@@ -62,6 +65,32 @@ impl Outgoing {
             if self.in_flight.iter().all(|other| other.id != id) {
                 self.in_flight.push_back(InFlight { id, qos, retain, group, message: Some(message), topic });
                 return id;
+            }
+        }
+    }
+
+    /// Adds what another broker had in flight. `writes`: it goes through the queue as well, to be written.
+    pub fn take_in_flight(&mut self, entries: Vec<InFlight>, writes: bool) {
+        for entry in entries {
+            if let Some(message) = entry.message.as_ref().filter(|_| writes) {
+                self.twins.push_back((message.id, message.wall_ns()));
+                self.queue.push_back(message.clone());
+            }
+            self.in_flight.push_back(entry);
+        }
+    }
+
+    /// The next message of the queue that is not in flight already.
+    pub fn pop_front(&mut self) -> Option<Message> {
+        loop {
+            let message = self.queue.pop_front()?;
+            if self.twins.front() != Some(&(message.id, message.wall_ns())) {
+                return Some(message);
+            }
+            self.twins.pop_front();
+            let is_it = |entry: &&mut InFlight| entry.message.as_ref().is_some_and(|one| one.id == message.id);
+            if let Some(entry) = self.in_flight.iter_mut().find(is_it) {
+                entry.message = Some(message); // with its place on disk
             }
         }
     }
@@ -101,7 +130,6 @@ impl Outgoing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::MessageId;
     use crate::memory::Meter;
     use crate::queueing::message::{Alone, Builder};
 
@@ -119,6 +147,20 @@ mod tests {
             group: None,
             topic: TallyKey::default(),
         }
+    }
+
+    #[test]
+    fn what_another_broker_had_in_flight_is_written_and_not_sent_anew() {
+        let mut outgoing = Outgoing::new(Queue::in_memory(), 4);
+        let topic = TallyKey::default();
+        let (qos, retain, group) = (Qos::AtLeastOnce, false, None);
+        let entry = InFlight { id: 7, qos, retain, group, message: Some(message()), topic };
+        outgoing.take_in_flight(vec![entry], true);
+        assert_eq!(outgoing.queue.len(), 1);
+        assert!(outgoing.pop_front().is_none() && outgoing.queue.is_empty());
+        assert_eq!(outgoing.acknowledge(AckKind::Puback, 7, false), Step::Ended(topic));
+        outgoing.queue.push_back(message());
+        assert!(outgoing.pop_front().is_some());
     }
 
     fn after(qos: Qos, steps: &[(AckKind, bool)]) -> Vec<Step> {

@@ -110,16 +110,16 @@ fn read(fields: &mut Fields<'_>) -> Result<Option<Saved>, Fault> {
     Ok((kind == LIVES).then_some(Saved::Lives(session)))
 }
 
-fn eight(fields: &mut Fields<'_>) -> Result<u64, Fault> {
+pub(crate) fn eight(fields: &mut Fields<'_>) -> Result<u64, Fault> {
     Ok(u64::from(fields.four()?) << 32 | u64::from(fields.four()?))
 }
 
-fn text(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(&(text.len() as u16).to_be_bytes());
     out.extend_from_slice(text.as_bytes());
 }
 
-fn long(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(crate) fn long(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
     out.extend_from_slice(bytes);
 }

@@ -27,6 +27,9 @@ pub struct Session {
     pub client_id: Rc<str>,
     pub origin: u64,
     pub conn: Option<ConnKey>,
+    pub since_wall_ns: i64,              // when its client came; 0: before the start
+    pub departs: bool,                   // to another broker (`Moves::departures`)
+    pub arrives: bool,                   // part of it may still come from another broker (`Moves::arrivals`)
     pub access: Option<Rc<Access>>,      // by MQTT's rules; None: it may do everything
     pub(crate) grant: Option<Rc<Grant>>, // by the rows for all protocols or an auth server, likewise
     pub expiry_s: u32,
@@ -83,6 +86,9 @@ impl Session {
             client_id: client_id.into(),
             origin: origin_of(client_id),
             conn: None,
+            since_wall_ns: 0,
+            departs: false,
+            arrives: false,
             access: None,
             grant: None,
             expiry_s: ENDS_WITH_CONNECTION,

@@ -14,22 +14,31 @@ const HOLD_NS: Nanos = NS_PER_S;
 #[derive(Debug, Default)]
 pub struct Takeovers {
     began: Nanos,
-    recent: HashMap<Box<str>, (u32, Nanos)>, // {client id: how often, and when last}
+    recent: HashMap<Box<str>, Recent>, // by client id
+}
+
+#[derive(Debug, Default)]
+struct Recent {
+    times: u32,
+    last: Nanos,
+    is_elsewhere: bool, // the one that is there is at another broker
 }
 
 impl Takeovers {
-    pub fn note(&mut self, client_id: &str, now: Nanos) {
+    /// `is_elsewhere`: the new connection is at another broker.
+    pub fn note(&mut self, client_id: &str, is_elsewhere: bool, now: Nanos) {
         if now >= self.began + SPAN_NS {
             self.recent.clear();
             self.began = now;
         }
-        let (times, last) = self.recent.entry(client_id.into()).or_default();
-        (*times, *last) = (*times + 1, now);
+        let recent = self.recent.entry(client_id.into()).or_default();
+        *recent = Recent { times: recent.times + 1, last: now, is_elsewhere };
     }
 
-    /// Whether the one that is there is to be left alone yet.
-    pub fn must_wait(&self, client_id: &str, now: Nanos) -> bool {
-        self.recent.get(client_id).is_some_and(|(times, last)| *times >= FREE && now < last + HOLD_NS)
+    /// Whether the one that is there is to be left alone yet. `is_here`: it is at this broker.
+    pub fn must_wait(&self, client_id: &str, is_here: bool, now: Nanos) -> bool {
+        let recent = self.recent.get(client_id).filter(|recent| is_here || recent.is_elsewhere);
+        recent.is_some_and(|recent| recent.times >= FREE && now < recent.last + HOLD_NS)
     }
 }
 
@@ -41,12 +50,21 @@ mod tests {
     fn a_fourth_takeover_within_10_s_waits_until_the_third_is_1_s_old() {
         let mut takeovers = Takeovers::default();
         for now in [0, 1, 2] {
-            assert!(!takeovers.must_wait("twice", now));
-            takeovers.note("twice", now);
+            assert!(!takeovers.must_wait("twice", true, now));
+            takeovers.note("twice", false, now);
         }
-        assert!(takeovers.must_wait("twice", 2 + HOLD_NS - 1));
-        assert!(!takeovers.must_wait("twice", 2 + HOLD_NS));
-        assert!(!takeovers.must_wait("other", 3));
+        assert!(takeovers.must_wait("twice", true, 2 + HOLD_NS - 1));
+        assert!(!takeovers.must_wait("twice", true, 2 + HOLD_NS));
+        assert!(!takeovers.must_wait("other", true, 3));
+    }
+
+    #[test]
+    fn one_at_another_broker_keeps_its_connection_as_one_here_does() {
+        let mut takeovers = Takeovers::default();
+        [0, 1, 2].into_iter().for_each(|now| takeovers.note("twice", now == 2, now));
+        assert!(takeovers.must_wait("twice", false, 3));
+        takeovers.note("twice", false, 4);
+        assert!(!takeovers.must_wait("twice", false, 5), "nobody is there");
     }
 
     #[test]
@@ -54,10 +72,10 @@ mod tests {
         let mut takeovers = Takeovers::default();
         for number in 0..100 {
             let now = number * SPAN_NS / 2;
-            assert!(!takeovers.must_wait("moving", now));
-            takeovers.note("moving", now);
+            assert!(!takeovers.must_wait("moving", true, now));
+            takeovers.note("moving", false, now);
         }
-        takeovers.note("other", 1_000 * SPAN_NS);
+        takeovers.note("other", false, 1_000 * SPAN_NS);
         assert_eq!(takeovers.recent.len(), 1);
     }
 }

@@ -14,11 +14,14 @@ use crate::time::Nanos;
 /// Channels of links begin so; the name of the broker that consumes them follows.
 pub const LINK_CHANNEL: &str = "srtm.link.";
 
-/// The topic whose links carry what is retained, to all brokers that speak MQTT.
+/// The topic whose links carry what is retained, and sessions that move, to all brokers that speak MQTT.
 pub const RETAINED_TOPIC: &str = "srtm.retained";
 
 /// The name of a message that tells how far a link has come; it is not retained.
 pub const MARK: &str = "$srtm/link/mark";
+
+/// The name of a word about sessions that move; it is not retained.
+pub const NEWS: &str = "$srtm/link/session";
 
 /// How often a broker says that its link is alive, in ms. Silent for twice as long, it is broken.
 pub const HEARTBEAT_MS: u64 = 5_000;

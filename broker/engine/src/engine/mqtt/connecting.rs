@@ -4,7 +4,7 @@ use crate::clients::mqtt_client::TOPIC_ALIASES;
 use std::rc::Rc;
 
 use crate::clients::reply::Reply;
-use crate::config::MqttIdentity;
+use crate::config::{MqttIdentity, MqttRule, MqttUser};
 use crate::engine::Engine;
 use crate::engine::mqtt::publishing::may_be_published;
 use crate::keys::{ConnKey, SessionKey};
@@ -25,7 +25,8 @@ use crate::time::{NS_PER_S, Nanos};
 use crate::timer::Timer;
 
 impl Engine {
-    pub(crate) fn connect(&mut self, key: ConnKey, connect: &Connect<'_>, now: Nanos) -> Result<(), Fault> {
+    /// False: it runs when other brokers have said whether they have the client's session.
+    pub(crate) fn connect(&mut self, key: ConnKey, connect: &Connect<'_>, now: Nanos) -> Result<bool, Fault> {
         self.work.note(IDENTIFY_UNITS);
         let version = connect.version;
         let identified = self.identify_mqtt(key, connect);
@@ -33,7 +34,7 @@ impl Engine {
         let refusal = refusal.or_else(|| identified.is_none().then(|| self.refusal_of_nobody()));
         if let Some((reason, text)) = refusal {
             self.refuse_connect(key, version, reason, &text);
-            return Ok(());
+            return Ok(true);
         }
         let assigned =
             connect.client_id.is_empty().then(|| format!("srtm-{:016x}", self.ids.next(self.clock.wall(now)).0));
@@ -48,19 +49,25 @@ impl Engine {
             let topic = connect.will.as_ref().map_or("", |will| will.topic).to_owned();
             self.deny(Action::Publish, client_id, &topic);
             self.refuse_connect(key, version, Reason::NOT_AUTHORIZED, "the client may not publish its will");
-            return Ok(());
+            return Ok(true);
         }
         let publisher = identified.and_then(|who| who.publisher);
         let known = self.mqtt.session_of(client_id);
         let session = known.and_then(|session| self.mqtt.sessions.get(session));
         let is_there = session.is_some_and(|session| session.conn.is_some());
-        if is_there && self.mqtt.takeovers.must_wait(client_id, now) {
+        if self.mqtt.takeovers.must_wait(client_id, is_there, now) {
             self.deny(Action::TakeOver, client_id, "");
             self.refuse_connect(key, version, Reason::SERVER_BUSY, "two clients use this client id: try again in 1 s");
-            return Ok(());
+            return Ok(true);
         }
+        let came = if assigned.is_some() { None } else { Some(self.find_home(key, client_id, connect, now)) };
+        let since_wall_ns = match came {
+            Some(None) => return Ok(false),
+            Some(Some(wall_ns)) => wall_ns,
+            None => self.clock.wall(now),
+        };
         if let Some(session) = known.filter(|_| is_there) {
-            self.mqtt.takeovers.note(client_id, now);
+            self.mqtt.takeovers.note(client_id, false, now);
             self.take_over(session, now);
         }
         let known = known.filter(|session| self.mqtt.sessions.contains_key(*session));
@@ -72,6 +79,7 @@ impl Engine {
         let expiry_s = self.agree_on_session(session, key, connect);
         if let Some(session) = self.mqtt.sessions.get_mut(session) {
             (session.access, session.grant) = (access, grant);
+            session.since_wall_ns = since_wall_ns;
             session.will = connect.will.as_ref().map(|will| Box::new(Will::of(will)));
             session.will_at = Nanos::MAX; // who comes back in time has not died [MQTT-3.1.3-9]
         }
@@ -81,7 +89,7 @@ impl Engine {
         let by_id = self.mqtt.sessions.get(session).filter(|_| assigned.is_none());
         let by_id = by_id.map(|session| Rc::clone(&session.client_id));
         let publisher = publisher.or(by_id).filter(|id| id.len() <= LONGEST_PUBLISHER);
-        let Some(conn) = self.conns.get_mut(key) else { return Ok(()) };
+        let Some(conn) = self.conns.get_mut(key) else { return Ok(true) };
         let mut identity = Identity::unknown(&self.config);
         (identity.client_id, identity.heartbeat_ms) = (publisher, None);
         identity.aware = version == Version::V5 && connect.properties.user("srtm-follow") == Some("1");
@@ -101,7 +109,7 @@ impl Engine {
         self.arm_connection(key);
         self.note_member(session);
         self.resend(session);
-        Ok(())
+        Ok(true)
     }
 
     /// Who a client is. `None`: it does not say so, or not as it must.
@@ -155,6 +163,18 @@ impl Engine {
     fn access_of(&self, client_id: &str, user: Option<&str>) -> Option<Rc<Access>> {
         let rules = self.config.mqtt_access.as_ref()?;
         Some(Rc::new(Access::of(rules, client_id, user)))
+    }
+
+    /// Other users and rules, where there were some before. Rules count at once; passwords from the next CONNECT on.
+    pub fn set_mqtt_rules(&mut self, users: Option<Vec<MqttUser>>, rules: Option<Vec<MqttRule>>) {
+        (self.config.mqtt_users, self.config.mqtt_access) = (users, rules);
+        self.mqtt.verified.clear();
+        for session in self.mqtt.sessions.values_mut() {
+            let user = session.access.as_ref().map(|access| access.user.clone());
+            if let (Some(rules), Some(user)) = (&self.config.mqtt_access, user) {
+                session.access = Some(Rc::new(Access::of(rules, &session.client_id, user.as_deref())));
+            }
+        }
     }
 
     /// What the rows for all protocols, or an auth server, let a client do.
@@ -269,7 +289,7 @@ impl Engine {
     }
 
     /// Another connection brings the same client id: the older one ends [MQTT-3.1.4-3].
-    fn take_over(&mut self, session: SessionKey, now: Nanos) {
+    pub(crate) fn take_over(&mut self, session: SessionKey, now: Nanos) {
         let Some(conn) = self.mqtt.sessions.get(session).and_then(|session| session.conn) else { return };
         self.end_mqtt(conn, Reason::SESSION_TAKEN_OVER, "another connection has the same client id");
         self.schedule.left.retain(|left| *left != session);
@@ -344,11 +364,14 @@ impl Engine {
         self.give_back_shared(key, now);
         self.unsubscribe_all(key);
         self.save_end(key, now);
+        self.mqtt.moves.departures.remove(&key);
+        let arrives = self.mqtt.sessions.get(key).filter(|session| session.arrives);
+        if let Some(client) = arrives.map(|session| Rc::clone(&session.client_id)) {
+            self.mqtt.moves.arrivals.remove(&client);
+        }
         let Some(mut session) = self.mqtt.remove_session(key) else { return };
         if let Some(outgoing) = &mut session.outgoing {
             outgoing.queue.clear();
-            self.mqtt.tally.end(&outgoing.owed);
-            outgoing.in_flight.iter().for_each(|sent| self.mqtt.tally.end_flight(sent.topic));
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::mqtt::link_peers::{Latest, Peer, Seeding};
 use crate::mqtt::link_ways::times_of;
 use crate::protocol::errors::{self, WireError};
 use crate::protocol::identify::{Identity, LinkClaim};
-use crate::protocol::link_frames::{self, Frame, LINK_CHANNEL, Linked, Opening, RETAINED_TOPIC};
+use crate::protocol::link_frames::{self, Frame, LINK_CHANNEL, Linked, NEWS, Opening, RETAINED_TOPIC};
 use crate::protocol::mqtt::attributes::Attributes;
 use crate::protocol::mqtt::packet::Qos;
 use crate::protocol::verb::Verb;
@@ -109,6 +109,9 @@ impl Engine {
         };
         let before = self.channels.get(target).map(|channel| channel.consumers.clone());
         before.into_iter().flatten().for_each(|older| self.close(older));
+        if topic == RETAINED_TOPIC {
+            self.mqtt.moves.returned.push(channel.into());
+        }
         Ok(())
     }
 
@@ -147,6 +150,7 @@ impl Engine {
         connection.phase = Phase::Open;
         let source: Rc<str> = format!("{remote} {}", opening.topic).into();
         let most = opening.ready as usize;
+        self.mqtt.moves.own_channel = Some(opening.channel.as_str().into());
         self.mqtt.peers.latest.entry(Rc::clone(&source)).or_insert_with(|| Latest::new(most));
         let way = self.mqtt.ways.number_of(&opening.origin, &opening.topic);
         connection.link =
@@ -163,7 +167,13 @@ impl Engine {
     pub fn close_link(&mut self, number: u64) -> bool {
         let is_it = |conn: &Connection| conn.link.as_ref().is_some_and(|link| link.number == number);
         let found = self.conns.iter().find(|(_, conn)| is_it(conn)).map(|(key, _)| key);
-        found.into_iter().for_each(|key| self.end_link(key, "it is not needed any more"));
+        if let Some(key) = found {
+            if let Some(source) = self.source_of(key) {
+                self.mqtt.peers.latest.remove(&source);
+                self.mqtt.moves.marked.remove(&source);
+            }
+            self.end_link(key, "it is not needed any more");
+        }
         found.is_some()
     }
 
@@ -261,12 +271,15 @@ impl Engine {
         let link = link.map(|link| (link.number, link.topic.clone()));
         let message = self.turn.messages.get_mut(first).and_then(Option::take);
         match (message, link) {
+            (Some(message), Some(_)) if is_news(&message) => self.hear_later(conn, message),
             (Some(message), Some((number, of_link))) if *of_link == *RETAINED_TOPIC => {
                 self.take_retained(number, &message);
             }
             (Some(message), Some((_, of_link))) => {
                 self.fan.linked = Some(of_link);
+                self.mqtt.moves.link = self.source_of(conn).filter(|_| !self.mqtt.moves.arrivals.is_empty());
                 self.route(topic, &message, now);
+                self.mqtt.moves.link = None;
                 self.fan.linked = None;
             }
             _ => {}
@@ -274,11 +287,14 @@ impl Engine {
         Outcome::Done { wait_ns: Some(0), fill: 1.0 }
     }
 
+    pub(crate) fn source_of(&self, key: ConnKey) -> Option<Rc<str>> {
+        self.conns.get(key)?.link.as_ref().map(|link| Rc::clone(&link.source))
+    }
+
     /// Answers a message of another broker. One that could not be kept comes again, with all behind it, on a new link.
     pub(crate) fn answer_linked(&mut self, key: ConnKey, publish: &Publish, id: MessageId) {
         if let Outcome::Failed(reason) = &publish.outcome {
-            let source = self.conns.get(key).and_then(|conn| conn.link.as_ref()).map(|link| Rc::clone(&link.source));
-            source.map(|source| self.mqtt.peers.latest.remove(&source));
+            self.source_of(key).map(|source| self.mqtt.peers.latest.remove(&source));
             let reason = reason.clone();
             return self.end_link(key, &reason);
         }
@@ -287,6 +303,11 @@ impl Engine {
         }
         self.mark_dirty(key);
     }
+}
+
+/// Whether a message is a word about sessions that move.
+fn is_news(message: &Message) -> bool {
+    Attributes::decode(message.attributes()).is_some_and(|attributes| attributes.name == NEWS)
 }
 
 /// Whether a message goes to a channel: a link's takes only what its broker wants.

@@ -12,6 +12,7 @@ pub mod publishing;
 pub mod retained_elsewhere;
 pub mod routing;
 pub mod saving;
+pub mod sessions_elsewhere;
 pub mod subscribed_elsewhere;
 pub mod subscribing;
 pub mod system_topics;

@@ -139,7 +139,7 @@ impl Engine {
         self.config.max_msg_size as usize + BESIDES_PAYLOAD
     }
 
-    /// False: it runs when an auth server has answered.
+    /// False: it runs when an auth server, or other brokers, have answered.
     fn run_packet(&mut self, key: ConnKey, bytes: &[u8], stamp: Nanos, now: Nanos) -> Result<bool, Fault> {
         let Some(mqtt) = self.mqtt_client(key) else { return Ok(true) };
         let (version, session, is_connected) = (mqtt.version, mqtt.session, mqtt.is_connected);
@@ -152,7 +152,7 @@ impl Engine {
             return Ok(false);
         }
         match (packet, session) {
-            (Packet::Connect(connect), _) => self.connect(key, &connect, now),
+            (Packet::Connect(connect), _) => return self.connect(key, &connect, now),
             (Packet::Publish(publish), Some(session)) => self.take_publish(key, session, publish, stamp, now),
             (Packet::Ack(ack), Some(session)) if ack.kind == AckKind::Pubrel => {
                 self.release_received(key, session, ack.id);

@@ -26,7 +26,7 @@ impl Engine {
         }
     }
 
-    fn put_retained(&mut self, key: ChannelKey, mut message: Message, now: Nanos) {
+    pub(crate) fn put_retained(&mut self, key: ChannelKey, mut message: Message, now: Nanos) {
         let Some(channel) = self.channels.get_mut(key).filter(|channel| channel.link.is_some()) else { return };
         message.times.queued = now;
         message.foreign = true; // no topic's latency has part in it

@@ -3,6 +3,8 @@
 //! A message is encoded once for each form that its subscribers need: version, QoS, retain. A subscriber of QoS 0 gets
 //! a copy into its output, or none while it leaves too much unread. The others get it through their session.
 
+use std::rc::Rc;
+
 use crate::clients::connection::Mark;
 use crate::engine::Engine;
 use crate::keys::{ChannelKey, GroupKey, SessionKey, TallyKey, TopicKey};
@@ -203,35 +205,60 @@ impl Engine {
         let has_no_place = |outgoing: &Outgoing| is_kept && (outgoing.is_on_disk || !outgoing.has_room());
         let waits = |outgoing: &Outgoing| !outgoing.queue.is_empty() || has_no_place(outgoing);
         let Some(session) = self.mqtt.sessions.get(target.session) else { return };
+        if session.arrives {
+            let client = Rc::clone(&session.client_id);
+            if !self.is_for_arriving(&client, &message) {
+                return; // it comes from the broker at which the session was
+            }
+        }
+        let Some(session) = self.mqtt.sessions.get(target.session) else { return };
         let is_next = !session.outgoing.as_ref().is_some_and(|outgoing| waits(outgoing));
         if is_next && self.takes_deliveries(target.session) && self.may_have(target.session, topic, now) {
             if is_kept {
-                self.tally_given(target, false);
+                self.tally_given(target.session, target.topic);
             }
             let body = message.clone();
             let kept = is_kept.then_some(message);
             return self.deliver_mqtt(forms, target, heading, body.body(), kept, mark);
         }
+        self.owe(target.session, message, target.topic);
+    }
+
+    /// Puts a message behind all that a session is owed, if it has room for it.
+    pub(crate) fn owe(&mut self, key: SessionKey, message: Message, topic: TallyKey) {
         let most = self.config.mqtt_max_queued;
-        let Some(outgoing) = self.outgoing_of(target.session) else { return };
+        let Some(outgoing) = self.outgoing_of(key) else { return };
         if outgoing.queue.len() < most {
-            outgoing.queue.push_back(message);
-            self.tally_given(target, true);
-            return self.list_owing(target.session);
+            self.put_last(key, message, topic);
+            return self.list_owing(key);
         }
         self.mqtt.counters.dropped += 1;
-        self.mqtt.sessions.get_mut(target.session).into_iter().for_each(|session| session.dropped += 1);
+        self.mqtt.sessions.get_mut(key).into_iter().for_each(|session| session.dropped += 1);
+    }
+
+    /// A session is given a message, which waits behind all that it is owed.
+    pub(crate) fn put_last(&mut self, key: SessionKey, message: Message, topic: TallyKey) {
+        self.tally_given(key, topic);
+        let outgoing = self.mqtt.sessions.get_mut(key).and_then(|session| session.outgoing.as_mut());
+        let Some(outgoing) = outgoing else { return };
+        outgoing.queue.push_back(message);
+        self.mqtt.tally.wait(&mut outgoing.owed, topic);
+    }
+
+    /// A message that had left the queue of a session is the next one again.
+    pub(crate) fn put_first(&mut self, key: SessionKey, message: Message, topic: TallyKey) {
+        let outgoing = self.mqtt.sessions.get_mut(key).and_then(|session| session.outgoing.as_mut());
+        let Some(outgoing) = outgoing else { return };
+        outgoing.queue.push_front(message);
+        self.mqtt.tally.wait(&mut outgoing.owed, topic);
     }
 
     /// A session is given a message of QoS 1 or 2.
-    fn tally_given(&mut self, target: &Target, waits: bool) {
-        let Some(session) = self.mqtt.sessions.get_mut(target.session) else { return };
+    fn tally_given(&mut self, key: SessionKey, topic: TallyKey) {
+        let Some(session) = self.mqtt.sessions.get_mut(key) else { return };
         let window = session.window;
         let outgoing = session.outgoing.get_or_insert_with(|| Box::new(Outgoing::new(Queue::in_memory(), window)));
-        self.mqtt.tally.give(&mut outgoing.owed, target.topic);
-        if waits {
-            self.mqtt.tally.wait(&mut outgoing.owed, target.topic);
-        }
+        self.mqtt.tally.give(&mut outgoing.owed, topic);
     }
 
     /// What a session is owed, from the first time on.
@@ -295,7 +322,14 @@ impl Engine {
 
     // ---- shared subscriptions -------------------------------------------------------------------------------------
 
-    fn give_to_group(&mut self, forms: &mut Forms, key: GroupKey, message: Message, topic: TallyKey, now: Nanos) {
+    pub(crate) fn give_to_group(
+        &mut self,
+        forms: &mut Forms,
+        key: GroupKey,
+        message: Message,
+        topic: TallyKey,
+        now: Nanos,
+    ) {
         let most = self.config.mqtt_max_queued;
         let Some(group) = self.mqtt.groups.get_mut(key) else { return };
         if group.queue.len() >= most {
@@ -358,6 +392,13 @@ impl Engine {
     pub(crate) fn tally_of(&self, message: &Message) -> TallyKey {
         let name = Attributes::decode(message.attributes()).map_or("", |attributes| attributes.name);
         self.mqtt.tally.find(self.topic_of_name(name))
+    }
+
+    /// The same of a message that came from another broker: its topic gets a key if it has none.
+    pub(crate) fn tally_key_of(&mut self, message: &Message) -> TallyKey {
+        let name = Attributes::decode(message.attributes()).map_or("", |attributes| attributes.name);
+        let topic = self.topic_of_name(name).to_owned();
+        self.mqtt.tally.key_of(&topic)
     }
 
     /// Gives a message to groups that have members at other brokers, once each. Members here come first.

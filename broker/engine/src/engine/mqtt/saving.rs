@@ -94,7 +94,7 @@ impl Engine {
         self.builder.alone(&self.memory.messages, alone, now, 0)
     }
 
-    fn saved(&self, session: &Session, now: Nanos) -> SavedSession {
+    pub(crate) fn saved(&self, session: &Session, now: Nanos) -> SavedSession {
         let of_session = session.subscriptions.iter().filter_map(|place| {
             let subscriber = self.mqtt.filters.get(*place)?;
             let (id, options) = (subscriber.id, subscriber.options);
@@ -266,7 +266,9 @@ impl Engine {
             return message;
         }
         match Saved::decode(message.body()) {
-            Some(Saved::Lives(saved)) => self.restore_session(&saved, now),
+            Some(Saved::Lives(saved)) => {
+                self.restore_session(&saved, now);
+            }
             Some(Saved::Ended(client_id)) => {
                 if let Some(key) = self.mqtt.session_of(&client_id) {
                     self.drop_session(key);
@@ -277,7 +279,7 @@ impl Engine {
         message
     }
 
-    fn restore_session(&mut self, saved: &SavedSession, now: Nanos) {
+    pub(crate) fn restore_session(&mut self, saved: &SavedSession, now: Nanos) -> SessionKey {
         if let Some(key) = self.mqtt.session_of(&saved.client_id) {
             self.drop_session(key);
         }
@@ -295,18 +297,25 @@ impl Engine {
             (seconds, ends) => (now + (ends - self.clock.wall(now)).max(0)).min(after(seconds)),
         };
         let key = self.mqtt.add_session(session);
+        self.subscribe_as(key, saved);
+        self.arm_session(key);
+        key
+    }
+
+    /// Has a session subscribe to what a saved one has, besides what it has already.
+    pub(crate) fn subscribe_as(&mut self, key: SessionKey, saved: &SavedSession) {
         for SavedSubscription { filter, id, options } in &saved.subscriptions {
             let Some(filter) = Filter::parse(filter) else { continue };
             match filter.group {
                 Some(group) => _ = self.join(key, group, filter.pattern, *options, *id),
+                None if self.place_of(key, filter.pattern).is_some() => {}
                 None => _ = self.add_subscription(key, filter.pattern, *options, *id),
             }
         }
-        self.arm_session(key);
     }
 
     /// Forgets a session without a word, as if it had never been.
-    fn drop_session(&mut self, key: SessionKey) {
+    pub(crate) fn drop_session(&mut self, key: SessionKey) {
         self.unsubscribe_all(key);
         self.mqtt.remove_session(key);
     }

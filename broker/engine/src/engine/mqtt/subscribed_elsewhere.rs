@@ -63,6 +63,7 @@ impl Engine {
     /// All other brokers know this version of what is wanted.
     pub fn settle_interest(&mut self, version: u64) {
         let settled = self.mqtt.interest.settle(version);
+        self.flush_known(version);
         self.answer_subscribed(settled);
     }
 

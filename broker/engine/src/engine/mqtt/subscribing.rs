@@ -155,7 +155,7 @@ impl Engine {
         self.fan.forms = forms;
     }
 
-    fn place_of(&self, key: SessionKey, pattern: &str) -> Option<Place> {
+    pub(crate) fn place_of(&self, key: SessionKey, pattern: &str) -> Option<Place> {
         let node = self.mqtt.filters.node_of(pattern)?;
         self.mqtt.sessions.get(key)?.subscriptions.iter().find(|place| place.node == node).copied()
     }
@@ -182,6 +182,9 @@ impl Engine {
         let mut codes = Vec::new();
         for filter in unsubscribe.filters() {
             self.work.note(SUBSCRIPTION_UNITS);
+            self.mqtt.interest.forget_replays(session, filter.pattern);
+            let replays = self.mqtt.sessions.get_mut(session).and_then(|session| session.replays.as_mut());
+            replays.into_iter().for_each(|replays| replays.retain(|replay| *replay.pattern != *filter.pattern));
             let is_gone = match filter.group {
                 None => self.place_of(session, filter.pattern).map(|place| self.remove_subscription(session, place)),
                 Some(name) => self.group_of(session, name, filter.pattern).map(|key| self.leave_group(session, key)),

@@ -45,11 +45,14 @@ impl Engine {
 
     /// A session has, or may have, something to send.
     pub(crate) fn list_owing(&mut self, key: SessionKey) {
-        let Some(session) = self.mqtt.sessions.get_mut(key).filter(|session| session.conn.is_some()) else { return };
+        let Some(session) = self.mqtt.sessions.get_mut(key).filter(|session| session.conn.is_some() || session.departs)
+        else {
+            return;
+        };
         let groups = session.groups.iter().flat_map(|groups| groups.iter());
         let mut shared = groups.filter_map(|group| self.mqtt.groups.get(*group));
         let shares = shared.any(|group| !group.queue.is_empty());
-        if !session.listed && (shares || session.is_owed()) {
+        if !session.listed && (shares || session.is_owed() || session.departs) {
             session.listed = true;
             self.schedule.owing.push(key);
         }
@@ -91,6 +94,9 @@ impl Engine {
     fn send_to(&mut self, key: SessionKey, now: Nanos) -> u32 {
         let mut units = 1;
         let Some(session) = self.mqtt.sessions.get_mut(key) else { return units };
+        if session.departs {
+            return self.send_off(key, now);
+        }
         let Some(conn) = session.conn else { return units };
         if std::mem::take(&mut session.resends) {
             units += self.send_again(key, conn, now);
@@ -103,7 +109,7 @@ impl Engine {
             if !outgoing.queue.ready(now) {
                 break;
             }
-            let Some(message) = outgoing.queue.pop_front() else { break };
+            let Some(message) = outgoing.pop_front() else { continue };
             units += message_units(message.body_len());
             let topic = self.tally_taken(key, &message);
             self.send_one(&mut forms, key, message, topic, now);
@@ -129,7 +135,7 @@ impl Engine {
     }
 
     /// A message has left the queue of a session; gives the topic that it counted for.
-    fn tally_taken(&mut self, key: SessionKey, message: &Message) -> TallyKey {
+    pub(crate) fn tally_taken(&mut self, key: SessionKey, message: &Message) -> TallyKey {
         let topic = self.tally_of(message);
         let outgoing = self.mqtt.sessions.get_mut(key).and_then(|session| session.outgoing.as_mut());
         let Some(outgoing) = outgoing else { return topic };
@@ -149,10 +155,7 @@ impl Engine {
         }
         let Some(target) = self.target_of(key, &heading, topic) else { return };
         if !self.may_have(key, self.topic_key(self.topic_of_name(heading.name)), now) {
-            let outgoing = self.mqtt.sessions.get_mut(key).and_then(|session| session.outgoing.as_mut());
-            let Some(outgoing) = outgoing else { return };
-            outgoing.queue.push_front(message.clone());
-            return self.mqtt.tally.wait(&mut outgoing.owed, topic);
+            return self.put_first(key, message.clone(), topic);
         }
         let mark = self.mark_of_name(heading.name, &body, now);
         let kept = (target.qos != Qos::AtMostOnce).then_some(message);

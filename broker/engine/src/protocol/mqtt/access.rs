@@ -34,6 +34,7 @@ pub fn digest_of(name: &str, password: &[u8]) -> [u8; 32] {
 /// What one client may do.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Access {
+    pub user: Option<Box<str>>, // of whom the rules were asked
     reads: Vec<String>,
     writes: Vec<String>,
     denied: Vec<String>,
@@ -42,7 +43,7 @@ pub struct Access {
 impl Access {
     /// What the rules say of a client.
     pub fn of(rules: &[Rule], client_id: &str, user: Option<&str>) -> Self {
-        let mut access = Self::default();
+        let mut access = Self { user: user.map(Into::into), ..Self::default() };
         for rule in rules {
             let needs_user = rule.all && rule.pattern.contains("%u");
             let is_his = if rule.all { !needs_user || user.is_some() } else { rule.user.as_deref() == user };
@@ -125,7 +126,11 @@ mod tests {
     #[test]
     fn a_client_id_with_a_wildcard_gives_no_more_than_none() {
         for id in ["+", "#", "a/b"] {
-            assert_eq!(Access::of(&rules()[3..], id, Some("eva")), Access::default(), "{id}");
+            assert_eq!(
+                Access::of(&rules()[3..], id, Some("eva")),
+                Access { user: Some("eva".into()), ..Access::default() },
+                "{id}"
+            );
         }
     }
 

@@ -57,6 +57,26 @@ fn a_client_gets_no_message_and_publishes_none_that_no_rule_allows() {
 }
 
 #[test]
+fn rules_that_are_read_again_count_at_once_and_users_from_the_next_connect_on() {
+    let config = Config {
+        mqtt_users: Some(vec![eva()]),
+        mqtt_access: Some(vec![rule(Some("eva"), AccessAction::ReadWrite, "old")]),
+        mqtt_anonymous: false,
+        ..Config::default()
+    };
+    let mut pair = Pair::with(config);
+    let mut client = Client::accept(&mut pair);
+    assert_eq!(client.ask(&mut pair, &connect_as("client", "eva", "secret"))[3], 0);
+    assert_eq!(client.ask(&mut pair, &publish_5("new", 1, 5, "x"))[4], 0x87);
+    let rules = vec![rule(Some("eva"), AccessAction::ReadWrite, "new")];
+    pair.engine.set_mqtt_rules(Some(Vec::new()), Some(rules));
+    assert_eq!(client.ask(&mut pair, &publish_5("old", 1, 6, "x"))[4], 0x87);
+    assert_ne!(client.ask(&mut pair, &publish_5("new", 1, 7, "x"))[4], 0x87);
+    let mut again = Client::accept(&mut pair);
+    assert_eq!(again.ask(&mut pair, &connect_as("other", "eva", "secret"))[3], 0x86, "she is no user any more");
+}
+
+#[test]
 fn a_client_inside_tls_is_known_by_its_certificate() {
     let config = Config {
         mqtt_identity: MqttIdentity::CertCn,

@@ -336,6 +336,29 @@ fn a_subscription_is_answered_once_other_brokers_know_of_it_or_after_a_second() 
 }
 
 #[test]
+fn who_unsubscribes_before_the_answer_to_its_subscription_gets_nothing_that_is_retained() {
+    let mut pair = Pair::new();
+    let mut client = Client::new(&mut pair, "client");
+    retain(&mut pair, &mut client, "n/1", "x");
+    pair.engine.share_interest(true);
+    pair.engine.interest();
+    client.send(&mut pair, &packet(0x82, &[&[0, 1, 0][..], &text("n/+"), &[1]].concat()));
+    client.send(&mut pair, &packet(0xa2, &[&[0, 2, 0][..], &text("n/+")].concat()));
+    pair.advance(S);
+    let kinds: Vec<u8> = client.take(&mut pair).iter().map(|packet| packet[0]).collect();
+    assert_eq!(kinds, [0xb0, 0x90]);
+}
+
+#[test]
+fn what_came_by_a_link_that_is_not_needed_any_more_is_forgotten() {
+    let mut brokers = Brokers::new();
+    brokers.open("default");
+    assert_eq!(brokers.b.engine.mqtt.peers.latest.len(), 1);
+    assert!(brokers.b.engine.close_link(brokers.links));
+    assert!(brokers.b.engine.mqtt.peers.latest.is_empty());
+}
+
+#[test]
 fn with_many_filters_other_brokers_are_asked_for_all_and_told_of_no_more() {
     let mut pair = Pair::new();
     pair.engine.share_interest(true);

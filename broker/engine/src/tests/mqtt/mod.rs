@@ -8,6 +8,7 @@ mod durable;
 mod inspection;
 mod links;
 mod managed_topics;
+mod moves;
 mod retained;
 mod round_trip;
 mod shared;

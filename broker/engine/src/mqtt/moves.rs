@@ -1,0 +1,439 @@
+//! Sessions that follow their clients to another broker: what brokers tell each other of them, and how far each has
+//! come. Pure.
+//!
+//! The broker to which a client comes tells all others (`Came`). The one that has the session ends its connection, and
+//! sends its state and what it is owed, and goes on to collect (`Departure`). The new one collects as well (`Arrival`),
+//! once all brokers know what the session wants. Marks in all links to it (`Flush`) tell what was published before: the
+//! old one has that, and the new one leaves it out. Then it says so (`Known`). By marks of its own the old one finds out
+//! that nothing older is under way to it, says so (`Over`), and forgets the session once it is kept at the new one
+//! (`Taken`). Until then the old one has all of it: whoever is killed in between loses nothing.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::rc::Rc;
+
+use crate::id::MessageId;
+use crate::keys::{ConnKey, SessionKey};
+use crate::mqtt::link_peers::Latest;
+use crate::mqtt::outgoing::InFlight;
+use crate::mqtt::saved_session::{eight, long, text};
+use crate::protocol::mqtt::field_reader::Fields;
+use crate::protocol::mqtt::packet::Qos;
+use crate::protocol::mqtt::reason::Fault;
+use crate::protocol::mqtt::version::Version;
+use crate::queueing::message::Message;
+use crate::time::{NS_PER_S, Nanos};
+use crate::timer::Armed;
+
+/// So long a CONNECT waits for what other brokers have of its client.
+pub const PATIENCE_NS: Nanos = NS_PER_S;
+
+/// Messages that are known again where two brokers send them: both do so at nearly the same time.
+const LATEST: usize = 1_024;
+
+/// When a client came to a broker, by that one's wall clock, and to which: of two brokers, the later one has it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Epoch {
+    pub wall_ns: i64,
+    pub channel: Box<str>, // of the links of that broker
+}
+
+/// What one broker tells another.
+#[derive(Debug, PartialEq, Eq)]
+pub struct News<'a> {
+    pub sender: &'a str, // the channel of its links, for answers
+    pub word: Word<'a>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Word<'a> {
+    /// A client is here now. Answered by `Nothing` or `State`.
+    Came { client: &'a str, wall_ns: i64, is_clean: bool },
+    /// No session is to be had. `had_connection`: the client was connected until now.
+    Nothing { client: &'a str, wall_ns: i64, had_connection: bool },
+    /// The state of a session, as on disk; what it is owed follows.
+    State { client: &'a str, wall_ns: i64, had_connection: bool, saved: &'a [u8] },
+    /// A message that a session, or a group of which it is the last member, is owed.
+    Owed { client: &'a str, wall_ns: i64, owed: Owed<'a> },
+    /// All brokers know what the session wants; `is_final`: also such as were away.
+    Known { client: &'a str, wall_ns: i64, is_final: bool },
+    /// All has been sent; `is_final`: of all brokers, also of such as are away.
+    Over { client: &'a str, wall_ns: i64, is_final: bool },
+    /// The session is kept here, and may be forgotten there.
+    Taken { client: &'a str, wall_ns: i64 },
+    /// Tell by each of your links here how far it has come.
+    Flush { number: u64 },
+    /// One of `count` marks, each in a link of its own.
+    Flushed { number: u64, count: u32 },
+    /// A broker that ends has this session: take it.
+    Offer { client: &'a str },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owed<'a> {
+    pub packet_id: u16, // under which it is in flight; 0: it waits
+    pub qos: Qos,       // in flight
+    pub retain: bool,
+    pub group: &'a str,               // `$share/GROUP/FILTER`; "": it is the session's own
+    pub message: Option<Carried<'a>>, // None: only its PUBREL is due
+}
+
+/// A whole message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Carried<'a> {
+    pub id: MessageId,
+    pub wall_ns: i64,
+    pub attributes: &'a [u8],
+    pub body: &'a [u8],
+}
+
+impl<'a> Carried<'a> {
+    pub fn of(message: &'a Message) -> Self {
+        let (attributes, body) = (message.attributes(), message.body());
+        Self { id: message.id, wall_ns: message.wall_ns(), attributes, body }
+    }
+}
+
+const CAME: u8 = 1;
+const NOTHING: u8 = 2;
+const STATE: u8 = 3;
+const OWED: u8 = 4;
+const KNOWN: u8 = 5;
+const OVER: u8 = 6;
+const TAKEN: u8 = 7;
+const FLUSH: u8 = 8;
+const FLUSHED: u8 = 9;
+const OFFER: u8 = 10;
+
+impl<'a> News<'a> {
+    /// `kind(1) sender` and the fields of the word in their order; integers are big-endian.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut begin = |kind: u8, client: Option<(&str, i64)>| {
+            out.push(kind);
+            text(&mut out, self.sender);
+            if let Some((client, wall_ns)) = client {
+                text(&mut out, client);
+                out.extend_from_slice(&wall_ns.to_be_bytes());
+            }
+        };
+        match &self.word {
+            Word::Came { client, wall_ns, is_clean } => {
+                begin(CAME, Some((client, *wall_ns)));
+                out.push(u8::from(*is_clean));
+            }
+            Word::Nothing { client, wall_ns, had_connection } => {
+                begin(NOTHING, Some((client, *wall_ns)));
+                out.push(u8::from(*had_connection));
+            }
+            Word::State { client, wall_ns, had_connection, saved } => {
+                begin(STATE, Some((client, *wall_ns)));
+                out.push(u8::from(*had_connection));
+                long(&mut out, saved);
+            }
+            Word::Owed { client, wall_ns, owed } => {
+                begin(OWED, Some((client, *wall_ns)));
+                out.extend_from_slice(&owed.packet_id.to_be_bytes());
+                out.push(owed.qos as u8 | u8::from(owed.retain) << 2 | u8::from(owed.message.is_some()) << 3);
+                text(&mut out, owed.group);
+                if let Some(Carried { id, wall_ns, attributes, body }) = owed.message {
+                    out.extend_from_slice(&id.0.to_be_bytes());
+                    out.extend_from_slice(&wall_ns.to_be_bytes());
+                    long(&mut out, attributes);
+                    long(&mut out, body);
+                }
+            }
+            Word::Known { client, wall_ns, is_final } => {
+                begin(KNOWN, Some((client, *wall_ns)));
+                out.push(u8::from(*is_final));
+            }
+            Word::Over { client, wall_ns, is_final } => {
+                begin(OVER, Some((client, *wall_ns)));
+                out.push(u8::from(*is_final));
+            }
+            Word::Taken { client, wall_ns } => begin(TAKEN, Some((client, *wall_ns))),
+            Word::Flush { number } => {
+                begin(FLUSH, None);
+                out.extend_from_slice(&number.to_be_bytes());
+            }
+            Word::Flushed { number, count } => {
+                begin(FLUSHED, None);
+                out.extend_from_slice(&number.to_be_bytes());
+                out.extend_from_slice(&count.to_be_bytes());
+            }
+            Word::Offer { client } => {
+                begin(OFFER, None);
+                text(&mut out, client);
+            }
+        }
+        out
+    }
+
+    /// `None`: a broker of another version says something else.
+    pub fn decode(bytes: &'a [u8]) -> Option<Self> {
+        let mut fields = Fields::new(bytes);
+        read(&mut fields).ok().flatten().filter(|_| fields.is_empty())
+    }
+}
+
+fn read<'a>(fields: &mut Fields<'a>) -> Result<Option<News<'a>>, Fault> {
+    let (kind, sender) = (fields.byte()?, fields.text()?);
+    if matches!(kind, FLUSH | FLUSHED | OFFER) {
+        let word = match kind {
+            FLUSH => Word::Flush { number: eight(fields)? },
+            FLUSHED => Word::Flushed { number: eight(fields)?, count: fields.four()? },
+            _ => Word::Offer { client: fields.text()? },
+        };
+        return Ok(Some(News { sender, word }));
+    }
+    let (client, wall_ns) = (fields.text()?, eight(fields)? as i64);
+    let word = match kind {
+        CAME => Word::Came { client, wall_ns, is_clean: fields.byte()? != 0 },
+        NOTHING => Word::Nothing { client, wall_ns, had_connection: fields.byte()? != 0 },
+        STATE => {
+            let had_connection = fields.byte()? != 0;
+            Word::State { client, wall_ns, had_connection, saved: read_long(fields)? }
+        }
+        OWED => Word::Owed { client, wall_ns, owed: read_owed(fields)? },
+        KNOWN => Word::Known { client, wall_ns, is_final: fields.byte()? != 0 },
+        OVER => Word::Over { client, wall_ns, is_final: fields.byte()? != 0 },
+        TAKEN => Word::Taken { client, wall_ns },
+        _ => return Ok(None),
+    };
+    Ok(Some(News { sender, word }))
+}
+
+fn read_owed<'a>(fields: &mut Fields<'a>) -> Result<Owed<'a>, Fault> {
+    let (packet_id, flags, group) = (fields.two()?, fields.byte()?, fields.text()?);
+    let message = if flags & 8 == 0 {
+        None
+    } else {
+        let (id, wall_ns) = (MessageId(eight(fields)?), eight(fields)? as i64);
+        Some(Carried { id, wall_ns, attributes: read_long(fields)?, body: read_long(fields)? })
+    };
+    let qos = Qos::from_bits(flags & 3).unwrap_or_default();
+    Ok(Owed { packet_id, qos, retain: flags & 4 != 0, group, message })
+}
+
+fn read_long<'a>(fields: &mut Fields<'a>) -> Result<&'a [u8], Fault> {
+    let len = fields.four()?;
+    fields.take(len as usize)
+}
+
+/// A session that goes to another broker.
+#[derive(Debug)]
+pub struct Departure {
+    pub epoch: Epoch,            // of its client there
+    pub sent: VecDeque<Message>, // and not known to be kept there
+    pub flushed: Option<bool>,   // nothing is under way to it from brokers that are there; true: from any
+    pub is_told: Option<bool>,   // that the other broker has been told
+    pub is_taken: bool,          // what was sent is kept there; only what is late goes on
+}
+
+impl Departure {
+    pub fn new(epoch: Epoch) -> Self {
+        Self { epoch, sent: VecDeque::new(), flushed: None, is_told: None, is_taken: false }
+    }
+}
+
+/// A client's session that is to come here.
+#[derive(Debug)]
+pub struct Arrival {
+    pub wall_ns: i64,                     // when the client came
+    pub waiting: Vec<(ConnKey, Version)>, // whose CONNECT waits
+    pub asked: HashSet<Box<str>>,         // brokers that have not answered
+    pub until: Nanos,                     // it waits no longer
+    pub giver: Option<Box<str>>,          // the broker that has the session
+    pub session: Option<SessionKey>,      // as it collects here
+    pub is_own: bool,                     // it was here before
+    pub is_forgotten: bool,               // and another broker has had it since
+    pub awaits: Option<u64>,              // that others know this version of the interest, with what it wants
+    /// What a link brings before its mark of this flush is left out; None: all that links bring.
+    pub flush: Option<u64>,
+    pub in_flight: Vec<InFlight>,
+    pub owed: Vec<Message>,               // what the other broker has sent so far
+    pub is_open: bool,                    // its client is, or may be, connected
+    pub seen: HashSet<(MessageId, i64)>,  // what it is owed, until it is whole
+    pub latest: Latest<(MessageId, i64)>, // of what it has had since
+}
+
+impl Arrival {
+    pub fn new(wall_ns: i64, asked: HashSet<Box<str>>, until: Nanos) -> Self {
+        Self {
+            wall_ns,
+            waiting: Vec::new(),
+            asked,
+            until,
+            giver: None,
+            session: None,
+            is_own: false,
+            is_forgotten: false,
+            awaits: None,
+            flush: None,
+            in_flight: Vec::new(),
+            owed: Vec::new(),
+            is_open: false,
+            seen: HashSet::new(),
+            latest: Latest::new(LATEST),
+        }
+    }
+}
+
+/// For whom links are asked how far they have come, with the epoch.
+#[derive(Debug, Clone)]
+pub enum Flushing {
+    Arrival(Rc<str>, i64),
+    /// The last of what two brokers have sent is here.
+    End(Rc<str>, i64),
+    /// The flag: all brokers know what the session wants elsewhere.
+    Departure(SessionKey, Epoch, bool),
+}
+
+/// Links of other brokers to here that are to tell how far they have come.
+#[derive(Debug)]
+pub struct Flush {
+    pub number: u64,
+    pub left: BTreeMap<Box<str>, HashSet<Rc<str>>>, // {broker: its links that have brought their marks}
+    pub sessions: Vec<Flushing>,
+    pub is_told: bool, // all brokers that are there have answered
+}
+
+impl Flush {
+    /// A mark of a broker has come by a link, one of `count`; it may come again.
+    pub fn note(&mut self, broker: &str, link: &Rc<str>, count: u32) {
+        let Some(links) = self.left.get_mut(broker) else { return };
+        links.insert(Rc::clone(link));
+        if links.len() >= count as usize {
+            self.left.remove(broker);
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Moves {
+    pub own_channel: Option<Box<str>>, // by which other brokers reach this one
+    pub latest_ns: i64,                // the latest epoch that was heard of
+    pub departures: HashMap<SessionKey, Departure>,
+    pub arrivals: HashMap<Rc<str>, Arrival>, // by client
+    pub due: VecDeque<(Nanos, Rc<str>)>,     // when arrivals wait no longer
+    pub armed: Armed,
+    pub to_flush: Vec<Flushing>,
+    pub flushes: Vec<Flush>,
+    pub to_thank: Vec<Thanks>,
+    pub heard: Vec<(Rc<str>, Message)>, // words of other brokers in this turn, with their links
+    pub marked: HashMap<Rc<str>, u64>,  // {link, or the address of a broker for all of them: its latest flush}
+    pub link: Option<Rc<str>>,          // that a message comes by just now
+    pub to_resume: Vec<ConnKey>,        // whose CONNECT has waited
+    pub offered: HashSet<SessionKey>,
+    pub returned: Vec<Box<str>>, // brokers that hear again: what they were told may be lost
+}
+
+/// A broker that may forget a session once it is written here.
+#[derive(Debug)]
+pub struct Thanks {
+    pub to: Box<str>,
+    pub client: Rc<str>,
+    pub wall_ns: i64,
+}
+
+impl Moves {
+    /// A new epoch, above all that were heard of: clocks may differ (a hybrid logical clock).
+    pub fn next_epoch(&mut self, wall_ns: i64) -> i64 {
+        self.latest_ns = wall_ns.max(self.latest_ns + 1);
+        self.latest_ns
+    }
+
+    /// A mark has come by a link.
+    pub fn note_mark(&mut self, link: Rc<str>, broker: &str, number: u64, count: u32) {
+        let Some(flush) = self.flushes.iter_mut().find(|flush| flush.number == number) else { return };
+        flush.note(broker, &link, count);
+        if !flush.left.contains_key(broker) {
+            self.marked.insert(address_of(&link).into(), number);
+        }
+        self.marked.insert(link, number);
+    }
+
+    /// Whether a message that comes now is for a session that arrives; others come from the broker that has it.
+    pub fn is_for(&self, arrival: &Arrival) -> bool {
+        let Some(link) = &self.link else { return true };
+        let Some(number) = arrival.flush else { return false };
+        let has_passed = |name: &str| self.marked.get(name).is_some_and(|marked| *marked >= number);
+        has_passed(link) || has_passed(address_of(link)) || !self.flushes.iter().any(|flush| flush.number == number)
+    }
+
+    /// Whether a turn is due without news from outside.
+    pub fn is_idle(&self) -> bool {
+        self.to_resume.is_empty() && self.heard.is_empty() && self.returned.is_empty()
+    }
+
+    /// All messages that are kept for sessions on their way.
+    pub fn messages(&self) -> impl Iterator<Item = &Message> {
+        let arriving = self.arrivals.values().flat_map(|arrival| {
+            let in_flight = arrival.in_flight.iter().filter_map(|entry| entry.message.as_ref());
+            arrival.owed.iter().chain(in_flight)
+        });
+        self.departures.values().flat_map(|departure| departure.sent.iter()).chain(arriving)
+    }
+}
+
+/// A link is known by the address of its broker, and its topic.
+fn address_of(link: &str) -> &str {
+    link.split_once(' ').map_or(link, |(address, _)| address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_brokers_say_comes_back_as_it_was_and_no_part_of_it_is_news() {
+        let carried = Carried { id: MessageId(7), wall_ns: -7, attributes: b"name", body: b"body" };
+        let owed = Owed { packet_id: 9, qos: Qos::ExactlyOnce, retain: true, group: "$share/g/#", message: None };
+        let (client, wall_ns) = ("ü", -1);
+        let words = [
+            Word::Came { client, wall_ns, is_clean: true },
+            Word::Nothing { client, wall_ns, had_connection: true },
+            Word::State { client, wall_ns, had_connection: false, saved: b"state" },
+            Word::Owed { client, wall_ns, owed },
+            Word::Owed { client, wall_ns, owed: Owed { message: Some(carried), ..owed } },
+            Word::Known { client, wall_ns, is_final: true },
+            Word::Over { client, wall_ns, is_final: true },
+            Word::Taken { client, wall_ns },
+            Word::Flush { number: u64::MAX },
+            Word::Flushed { number: 1, count: 2 },
+            Word::Offer { client },
+        ];
+        for word in words {
+            let news = News { sender: "srtm.link.a", word };
+            let bytes = news.encode();
+            assert_eq!(News::decode(&bytes).as_ref(), Some(&news));
+            for len in 0..bytes.len() {
+                assert_eq!(News::decode(&bytes[..len]), None, "{news:?}, {len} bytes");
+            }
+        }
+        assert_eq!(News::decode(b"\xff\0\x01a"), None, "of a later version");
+    }
+
+    #[test]
+    fn of_two_brokers_the_one_to_which_the_client_came_last_has_it() {
+        let at = |wall_ns, channel: &str| Epoch { wall_ns, channel: channel.into() };
+        assert!(at(2, "a") > at(1, "b") && at(1, "b") > at(1, "a"));
+    }
+
+    #[test]
+    fn a_client_that_comes_after_another_broker_was_heard_comes_later_also_by_a_clock_that_is_behind() {
+        let mut moves = Moves { latest_ns: 7, ..Moves::default() };
+        assert_eq!([5, 20, 20].map(|wall_ns| moves.next_epoch(wall_ns)), [8, 20, 21]);
+    }
+
+    #[test]
+    fn a_broker_has_told_all_once_as_many_marks_are_there_as_it_says() {
+        let left = ["a", "b"].map(|broker| (broker.into(), HashSet::new())).into();
+        let mut flush = Flush { number: 1, left, sessions: Vec::new(), is_told: false };
+        for (broker, link, count) in [("a", "a 1", 2), ("b", "b 1", 1), ("c", "c 1", 1), ("a", "a 1", 2)] {
+            flush.note(broker, &link.into(), count);
+        }
+        assert!(flush.left.keys().eq([&Box::from("a")]), "the same mark came twice");
+        flush.note("a", &"a 2".into(), 2);
+        assert!(flush.left.is_empty());
+    }
+}

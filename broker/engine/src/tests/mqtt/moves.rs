@@ -1,0 +1,466 @@
+//! Brokers in memory, all linked: a client finds its session at whichever it connects to, with all that it is owed.
+
+use crate::config::Config;
+use crate::event::Event;
+use crate::harness::invariant;
+use crate::harness::memory_store::MemoryStore;
+use crate::harness::pair::{Pair, S, START};
+use crate::keys::ConnKey;
+use crate::protocol::link_frames::{Opening, RETAINED_TOPIC};
+use crate::protocol::mqtt::version::Version;
+use crate::queueing::link_interest::LinkInterest;
+use crate::tests::mqtt::client::{Client, connect, packet, publish_5, text};
+use crate::time::Nanos;
+
+const KEPT: &[u8] = &[0x11, 0, 0, 0, 60];
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+struct Link {
+    from: usize,
+    to: usize,
+    at_from: ConnKey,
+    at_to: ConnKey,
+}
+
+struct Cluster {
+    brokers: Vec<Pair>,
+    disks: Vec<MemoryStore>,
+    links: Vec<Link>,
+    incarnations: u64,
+}
+
+fn channel(broker: usize) -> String {
+    format!("srtm.link.{}", NAMES[broker])
+}
+
+fn start(disk: &MemoryStore, node_id: u16, incarnation: u64, now: Nanos) -> Pair {
+    Pair::on_disk(Config { node_id, ..Config::default() }, disk, incarnation, now)
+}
+
+impl Cluster {
+    fn new(size: usize) -> Self {
+        let disks: Vec<MemoryStore> = (0..size).map(|_| MemoryStore::default()).collect();
+        let brokers = disks.iter().zip(0..).map(|(disk, number)| start(disk, number, 1, START)).collect();
+        let mut cluster = Self { brokers, disks, links: Vec::new(), incarnations: 1 };
+        for broker in 0..size {
+            cluster.join(broker);
+        }
+        cluster.carry();
+        cluster
+    }
+
+    /// Links a broker with all others, both ways.
+    fn join(&mut self, broker: usize) {
+        for other in (0..self.brokers.len()).filter(|other| *other != broker) {
+            for (from, to) in [(broker, other), (other, broker)] {
+                if !self.links.iter().any(|link| (link.from, link.to) == (from, to)) {
+                    self.link(from, to, RETAINED_TOPIC);
+                    self.link(from, to, "default");
+                }
+            }
+        }
+    }
+
+    fn link(&mut self, from: usize, to: usize, topic: &str) {
+        let (name, own) = (NAMES[to], channel(to));
+        let source = &mut self.brokers[from];
+        source.engine.allow_links(name, &own, "key", LinkInterest::EVERYTHING);
+        source.engine.create_topic(topic);
+        source.engine.create_channel(topic, &own, source.now);
+        source.engine.release_topic(topic, source.now); // as Python does after a start
+        let at_from = source.accept();
+        let (origin, topic) = (NAMES[from].into(), topic.into());
+        let opening = Opening { broker: name.into(), key: "key".into(), origin, topic, channel: own, ready: 100 };
+        let remote = format!("192.0.2.{}:4150", from + 1);
+        let target = &mut self.brokers[to];
+        let at_to = target.engine.open_link(self.links.len() as u64 + 1, &opening, &remote, target.now);
+        self.links.push(Link { from, to, at_from, at_to });
+    }
+
+    /// Carries what is under way on one link, both ways. False: nothing is.
+    fn carry_one(&mut self, number: usize) -> bool {
+        let Link { from, to, at_from, at_to } = self.links[number];
+        self.brokers[from].turn();
+        self.brokers[to].turn();
+        let (forth, back) = (self.brokers[from].take_bytes(at_from), self.brokers[to].take_bytes(at_to));
+        let is_idle = forth.is_empty() && back.is_empty();
+        self.brokers[to].send(at_to, forth);
+        self.brokers[from].send(at_from, back);
+        self.brokers[from].turn();
+        self.brokers[to].turn();
+        !is_idle
+    }
+
+    fn carry(&mut self) {
+        while (0..self.links.len()).fold(false, |more, number| self.carry_one(number) || more) {}
+    }
+
+    fn advance(&mut self, ns: Nanos) {
+        for _ in 0..10 {
+            self.brokers.iter_mut().for_each(|broker| broker.advance(ns / 10));
+            self.carry();
+        }
+    }
+
+    /// All links of a broker break, and what is under way on them is gone.
+    fn cut(&mut self, broker: usize) {
+        let (cut, left): (Vec<Link>, Vec<Link>) =
+            std::mem::take(&mut self.links).into_iter().partition(|link| link.from == broker || link.to == broker);
+        self.links = left;
+        for Link { from, to, at_from, at_to } in cut {
+            self.brokers[from].engine.handle_broken(at_from);
+            self.brokers[to].engine.handle_broken(at_to);
+            self.brokers[from].turn();
+            self.brokers[to].turn();
+        }
+    }
+
+    /// SIGKILL; `join` brings it back.
+    fn kill(&mut self, broker: usize) {
+        self.cut(broker);
+        self.incarnations += 1;
+        self.brokers[broker] = start(&self.disks[broker], broker as u16, self.incarnations, self.brokers[broker].now);
+    }
+
+    /// A durable client at a broker: itself, and whether its session was there.
+    fn connect(&mut self, broker: usize, clean: bool) -> (Client, bool) {
+        let mut client = self.begin(broker, clean);
+        self.carry();
+        client.read(&mut self.brokers[broker]);
+        let answer = client.packets.remove(0);
+        assert_eq!((answer[0], answer[3]), (0x20, 0), "{answer:02x?}");
+        (client, answer[2] == 1)
+    }
+
+    /// Its CONNECT has been sent, and may wait.
+    fn begin(&mut self, broker: usize, clean: bool) -> Client {
+        let mut client = Client::accept(&mut self.brokers[broker]);
+        self.brokers[broker].send(client.key, connect(Version::V5, "client", clean, KEPT));
+        self.brokers[broker].turn();
+        client.read(&mut self.brokers[broker]);
+        client
+    }
+
+    fn say(&mut self, broker: usize, sensor: &mut Client, payload: &str) {
+        let answer = sensor.ask(&mut self.brokers[broker], &publish_5("n", 1, 7, payload));
+        assert_eq!(answer[0], 0x40, "{answer:02x?}");
+    }
+
+    /// What came to a client, which acknowledges all of it.
+    fn said(&mut self, broker: usize, client: &mut Client) -> Vec<String> {
+        let mut said = Vec::new();
+        loop {
+            self.carry();
+            let packets = client.take(&mut self.brokers[broker]);
+            let published: Vec<Vec<u8>> = packets.into_iter().filter(|packet| packet[0] >> 4 == 3).collect();
+            if published.is_empty() {
+                return said;
+            }
+            for one in published {
+                let (_, payload) = crate::tests::mqtt::client::message_5(&one);
+                said.push(payload);
+                client.send(&mut self.brokers[broker], &packet(0x40, &packet_id(&one)));
+            }
+        }
+    }
+
+    fn sessions(&self) -> Vec<usize> {
+        let has = |pair: &Pair| pair.engine.mqtt.session_of("client").is_some();
+        (0..self.brokers.len()).filter(|broker| has(&self.brokers[*broker])).collect()
+    }
+
+    fn check(&mut self) {
+        for broker in &mut self.brokers {
+            broker.turn();
+            invariant::check(&broker.engine, broker.now);
+            let moves = &broker.engine.mqtt.moves;
+            assert!(moves.arrivals.is_empty() && moves.departures.is_empty() && moves.flushes.is_empty(), "{moves:?}");
+        }
+    }
+}
+
+/// Xorshift.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: usize) -> usize {
+        for shift in [13_i32, -7, 17] {
+            self.0 ^= if shift > 0 { self.0 << shift } else { self.0 >> -shift };
+        }
+        (self.0 >> 32) as usize % end
+    }
+}
+
+fn packet_id(publish: &[u8]) -> [u8; 2] {
+    let len = usize::from(u16::from_be_bytes([publish[2], publish[3]]));
+    [publish[4 + len], publish[5 + len]]
+}
+
+fn has_been_told(client: &mut Client, pair: &mut Pair, reason: u8) -> bool {
+    client.take(pair).last().is_some_and(|last| last[0] == 0xe0 && last[2] == reason)
+}
+
+#[test]
+fn a_session_follows_its_client_with_what_is_in_flight_and_what_waits_in_order() {
+    let mut cluster = Cluster::new(3);
+    let (mut before, present) = cluster.connect(0, false);
+    assert!(!present, "nobody has one");
+    before.subscribe(&mut cluster.brokers[0], "n", 1);
+    let mut sensor = Client::new(&mut cluster.brokers[2], "sensor");
+    cluster.say(2, &mut sensor, "1");
+    cluster.carry();
+    let in_flight = before.take(&mut cluster.brokers[0]).remove(0);
+    for number in 2..=200 {
+        cluster.say(2, &mut sensor, &number.to_string());
+        cluster.carry();
+    }
+    before.take(&mut cluster.brokers[0]); // and acknowledges nothing
+    let (mut after, present) = cluster.connect(1, false);
+    assert!(present);
+    assert!(has_been_told(&mut before, &mut cluster.brokers[0], 0x8e) && before.has_ended(&cluster.brokers[0]));
+    let first = after.packets[0].clone();
+    assert_eq!((first[0], packet_id(&first)), (0x3a, packet_id(&in_flight)), "it comes again as itself");
+    after.packets.clear();
+    after.send(&mut cluster.brokers[1], &packet(0x40, &packet_id(&first)));
+    cluster.brokers[1].close(after.key);
+    let (mut after, present) = cluster.connect(1, false);
+    assert!(present);
+    let said = cluster.said(1, &mut after);
+    assert_eq!(said, (2..=200).map(|number| number.to_string()).collect::<Vec<_>>());
+    assert_eq!(cluster.sessions(), [1]);
+    cluster.say(2, &mut sensor, "later");
+    assert_eq!(cluster.said(1, &mut after), ["later"]);
+    cluster.check();
+}
+
+#[test]
+fn a_client_without_a_session_anywhere_is_let_in_as_soon_as_all_have_said_so() {
+    let mut cluster = Cluster::new(3);
+    let mut client = cluster.begin(1, false);
+    assert!(client.packets.is_empty(), "it waits");
+    cluster.carry();
+    assert_eq!(client.take(&mut cluster.brokers[1])[0][2..4], [0, 0]);
+    cluster.check();
+}
+
+#[test]
+fn a_clean_start_waits_for_nobody_and_ends_what_is_elsewhere() {
+    let mut cluster = Cluster::new(2);
+    let (mut before, _) = cluster.connect(0, false);
+    before.subscribe(&mut cluster.brokers[0], "n", 1);
+    let after = cluster.begin(1, true);
+    assert_eq!(after.packets[0][2..4], [0, 0], "at once");
+    cluster.carry();
+    assert!(has_been_told(&mut before, &mut cluster.brokers[0], 0x8e));
+    assert_eq!(cluster.sessions(), [1]);
+    cluster.check();
+}
+
+#[test]
+fn what_is_published_anywhere_during_a_move_comes_once_and_in_order() {
+    for seed in 0..60 {
+        let mut cluster = Cluster::new(3);
+        let mut dice = Dice(seed + 1);
+        let (mut before, _) = cluster.connect(0, false);
+        before.subscribe(&mut cluster.brokers[0], "n", 1);
+        let mut sensors: Vec<Client> =
+            (0..3).map(|broker| Client::new(&mut cluster.brokers[broker], &format!("sensor {broker}"))).collect();
+        let mut numbers = [0; 3];
+        let mut publish_some = |cluster: &mut Cluster, dice: &mut Dice| {
+            let broker = dice.below(3);
+            numbers[broker] += 1;
+            cluster.say(broker, &mut sensors[broker], &format!("{broker} {}", numbers[broker]));
+        };
+        for _ in 0..dice.below(80) {
+            publish_some(&mut cluster, &mut dice);
+        }
+        let mut after = cluster.begin(1, false);
+        for _ in 0..200 {
+            if dice.below(3) == 0 {
+                publish_some(&mut cluster, &mut dice);
+            }
+            let link = dice.below(cluster.links.len());
+            cluster.carry_one(link);
+        }
+        cluster.carry();
+        let said = cluster.said(1, &mut after);
+        for broker in 0..3 {
+            let own: Vec<&String> = said.iter().filter(|one| one.starts_with(&broker.to_string())).collect();
+            let expected: Vec<String> = (1..=numbers[broker]).map(|number| format!("{broker} {number}")).collect();
+            assert_eq!(own, expected.iter().collect::<Vec<_>>(), "seed {seed}");
+        }
+        assert_eq!(cluster.sessions(), [1], "seed {seed}");
+        cluster.check();
+    }
+}
+
+#[test]
+fn a_broker_killed_at_any_point_of_a_move_loses_nothing_that_was_acknowledged() {
+    for seed in 0..60 {
+        let mut cluster = Cluster::new(3);
+        let mut dice = Dice(seed + 1);
+        let (mut before, _) = cluster.connect(0, false);
+        before.subscribe(&mut cluster.brokers[0], "n", 1);
+        let mut sensor = Client::new(&mut cluster.brokers[2], "sensor");
+        for number in 1..=100 {
+            cluster.say(2, &mut sensor, &number.to_string());
+            if number < 90 {
+                cluster.carry();
+            }
+        }
+        let victim = dice.below(2);
+        let mut after = cluster.begin(1, false);
+        for _ in 0..dice.below(120) {
+            let link = dice.below(cluster.links.len());
+            cluster.carry_one(link);
+        }
+        cluster.kill(victim);
+        cluster.advance(2 * S);
+        cluster.join(victim);
+        cluster.carry();
+        if victim == 1 {
+            after = cluster.connect(1, false).0;
+        }
+        cluster.advance(2 * S);
+        let said = cluster.said(1, &mut after);
+        let missing: Vec<i32> = (1..=100).filter(|number| !said.contains(&number.to_string())).collect();
+        assert!(missing.is_empty(), "seed {seed}, victim {victim}: {missing:?} of {said:?}");
+        assert_eq!(cluster.sessions(), [1], "seed {seed}, victim {victim}");
+        cluster.check();
+    }
+}
+
+#[test]
+fn an_old_home_that_does_not_answer_is_waited_for_1_s_and_what_it_has_comes_late() {
+    let mut cluster = Cluster::new(2);
+    let (mut before, _) = cluster.connect(0, false);
+    before.subscribe(&mut cluster.brokers[0], "n", 1);
+    let mut sensor = Client::new(&mut cluster.brokers[0], "sensor");
+    cluster.brokers[0].close(before.key);
+    cluster.say(0, &mut sensor, "late");
+    cluster.carry();
+    let mut after = cluster.begin(1, false);
+    cluster.brokers[1].advance(S - 1);
+    after.read(&mut cluster.brokers[1]);
+    assert!(after.packets.is_empty());
+    cluster.brokers[1].advance(1);
+    after.read(&mut cluster.brokers[1]);
+    assert_eq!(after.packets.remove(0)[2..4], [0, 0], "no session present");
+    assert!(cluster.brokers[1].engine.poll_events().contains(&Event::ConnectedEarly { times: 1 }));
+    assert_eq!(cluster.said(1, &mut after), ["late"]);
+    assert_eq!(cluster.sessions(), [1]);
+    cluster.check();
+}
+
+#[test]
+fn a_broker_that_is_away_holds_up_no_move_and_what_it_has_for_the_session_comes_when_it_is_back() {
+    let mut cluster = Cluster::new(3);
+    let (mut before, _) = cluster.connect(0, false);
+    before.subscribe(&mut cluster.brokers[0], "n", 1);
+    let mut sensor = Client::new(&mut cluster.brokers[2], "sensor");
+    cluster.say(2, &mut sensor, "on its way");
+    cluster.kill(2);
+    let (mut after, present) = cluster.connect(1, false);
+    assert!(present, "at once");
+    let mut sensor = Client::new(&mut cluster.brokers[1], "sensor");
+    cluster.say(1, &mut sensor, "meanwhile");
+    assert_eq!(cluster.said(1, &mut after), ["meanwhile"]);
+    cluster.join(2);
+    assert_eq!(cluster.said(1, &mut after), ["on its way"]);
+    assert_eq!(cluster.sessions(), [1]);
+    cluster.check();
+}
+
+#[test]
+fn of_two_connects_at_once_at_two_brokers_one_has_the_session() {
+    for seed in 0..30 {
+        let mut cluster = Cluster::new(3);
+        let mut dice = Dice(seed + 1);
+        let (mut before, _) = cluster.connect(0, false);
+        before.subscribe(&mut cluster.brokers[0], "n", 1);
+        let mut sensor = Client::new(&mut cluster.brokers[2], "sensor");
+        for number in 1..=80 {
+            cluster.say(2, &mut sensor, &number.to_string());
+        }
+        let mut clients = [cluster.begin(1, false), cluster.begin(2, false)];
+        for _ in 0..100 {
+            let link = dice.below(cluster.links.len());
+            cluster.carry_one(link);
+        }
+        cluster.advance(2 * S);
+        let ended = [1, 2].map(|broker| clients[broker - 1].has_ended(&cluster.brokers[broker]));
+        assert_ne!(ended[0], ended[1], "seed {seed}: one is there");
+        let winner = if ended[0] { 2 } else { 1 };
+        assert_eq!(cluster.sessions(), [winner], "seed {seed}");
+        let said = cluster.said(winner, &mut clients[winner - 1]);
+        let missing: Vec<i32> = (1..=80).filter(|number| !said.contains(&number.to_string())).collect();
+        assert!(missing.is_empty(), "seed {seed}: {missing:?}");
+        cluster.check();
+    }
+}
+
+#[test]
+fn two_clients_of_one_id_at_two_brokers_take_turns_of_a_second() {
+    let mut cluster = Cluster::new(2);
+    for broker in [0, 1, 0, 1] {
+        cluster.connect(broker, true);
+    }
+    for (broker, code) in [(0, 0x89), (1, 0)] {
+        let mut client = cluster.begin(broker, true);
+        let answer = client.packets.pop().unwrap_or_else(|| client.take(&mut cluster.brokers[broker]).remove(0));
+        assert_eq!(answer[3], if broker == 0 { code } else { 0x89 });
+    }
+    cluster.advance(S);
+    cluster.connect(0, true);
+}
+
+#[test]
+fn a_publish_of_qos_2_that_comes_again_at_the_new_broker_is_taken_once() {
+    let mut cluster = Cluster::new(2);
+    let (mut before, _) = cluster.connect(0, false);
+    before.send(&mut cluster.brokers[0], &publish_5("n", 2, 5, "once"));
+    let mut heard = Client::new(&mut cluster.brokers[1], "subscriber");
+    heard.subscribe(&mut cluster.brokers[1], "n", 0);
+    let (mut after, present) = cluster.connect(1, false);
+    assert!(present);
+    let again = packet(0x3c, &[&text("n")[..], &[0, 5, 0], b"once"].concat());
+    assert_eq!(after.ask(&mut cluster.brokers[1], &again)[..4], [0x50, 2, 0, 5]);
+    cluster.carry();
+    assert_eq!(heard.messages(&mut cluster.brokers[1]), [("n".into(), "once".into())]);
+}
+
+#[test]
+fn a_group_whose_last_member_moves_moves_with_what_waits() {
+    let mut cluster = Cluster::new(2);
+    let (mut before, _) = cluster.connect(0, false);
+    before.subscribe(&mut cluster.brokers[0], "$share/g/n", 1);
+    cluster.brokers[0].close(before.key);
+    let mut sensor = Client::new(&mut cluster.brokers[0], "sensor");
+    cluster.say(0, &mut sensor, "waits");
+    let (mut after, present) = cluster.connect(1, false);
+    assert!(present);
+    assert_eq!(cluster.said(1, &mut after), ["waits"]);
+    assert!(cluster.brokers[0].engine.mqtt.groups.is_empty());
+    cluster.check();
+}
+
+#[test]
+fn a_broker_that_ends_hands_all_sessions_over_that_outlive_their_connections() {
+    let mut cluster = Cluster::new(3);
+    let (mut client, _) = cluster.connect(0, false);
+    client.subscribe(&mut cluster.brokers[0], "n", 1);
+    let mut sensor = Client::new(&mut cluster.brokers[2], "sensor");
+    let now = cluster.brokers[0].now;
+    assert_eq!(cluster.brokers[0].engine.hand_over_sessions(now), 1);
+    cluster.carry();
+    assert!(has_been_told(&mut client, &mut cluster.brokers[0], 0x8b));
+    assert_eq!(cluster.brokers[0].engine.hand_over_sessions(now), 0);
+    let [home] = cluster.sessions()[..] else { panic!("one has it") };
+    cluster.say(2, &mut sensor, "kept");
+    cluster.carry();
+    cluster.cut(0);
+    let elsewhere = 3 - home;
+    let (mut client, present) = cluster.connect(elsewhere, false);
+    assert!(present);
+    assert_eq!(cluster.said(elsewhere, &mut client), ["kept"]);
+}
