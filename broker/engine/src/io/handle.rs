@@ -185,12 +185,11 @@ impl Handle {
             let (keys, channel) = (keys.to_vec(), channel.to_owned());
             snapshot.topics.extend(self.call(move |engine, now| engine.topic_views(&keys, &channel, clients, now))?);
         }
-        while is_whole {
+        let mut has_more = is_whole;
+        while has_more {
             let from = snapshot.links.len();
             let ways = self.call(move |engine, now| engine.link_way_views(from, TOPICS_A_TURN, now))?;
-            if ways.is_empty() {
-                break;
-            }
+            has_more = !ways.is_empty();
             snapshot.links.extend(ways);
         }
         let mut views = Vec::new();
