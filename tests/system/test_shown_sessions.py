@@ -130,8 +130,8 @@ SESSIONS = {
             ),
             "mosquitto_pub": Step(after="until_true 'grep -q 20 heat'; stop"),
             "srtm mqtt sessions": Step(
-                before=f"{UP} mosquitto_sub -i CLIENT -t 'plant/#' -p $(grep -om1 'MQTT 127.0.0.1:[0-9]*' up.log"
-                " | cut -d: -f2) & until_true 'srtm mqtt sessions | grep CLIENT'"
+                before=f"{UP}mosquitto_sub -i CLIENT -t 'plant/#' -p 4156 &\n"  # broker-1
+                "until_true 'srtm mqtt sessions | grep CLIENT'"
             ),
         },
     ),
