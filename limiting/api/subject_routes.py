@@ -37,7 +37,7 @@ def add_subject_routes(app: FastAPI, parts: Parts) -> None:
             "watched": [_watched(*each) for each in decisions.watched.of(namespace, decisions.second)],
             "banned": [
                 {**verdict_json(subject, verdict), "banned_at": at_s}
-                for subject, at_s, verdict in (await decisions.banned(namespace))[:most]
+                for subject, at_s, verdict in await decisions.banned(namespace, most)
             ],
         }
         return json_answer(found)
@@ -45,14 +45,13 @@ def add_subject_routes(app: FastAPI, parts: Parts) -> None:
     @app.put("/limit/v1/watched/{namespace}/{subject:path}", status_code=204)
     async def watch_subject(namespace: str, subject: str) -> Response:
         """Count what is asked of a subject, a minute long, from now on."""
-        await decisions.peek(namespace, subject, 1)  # refuses what can be none
-        decisions.watched.watch((namespace, subject))
+        await decisions.watch(namespace, subject)
         return Response(status_code=204)
 
     @app.delete("/limit/v1/watched/{namespace}/{subject:path}", status_code=204)
     async def unwatch_subject(namespace: str, subject: str) -> Response:
         """Watch a subject no more."""
-        decisions.watched.unwatch((namespace, subject))
+        decisions.unwatch(namespace, subject)
         return Response(status_code=204)
 
     @app.get("/limit/v1/subjects/{namespace}/{subject:path}")

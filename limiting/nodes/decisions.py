@@ -362,10 +362,22 @@ class Decisions:
         await self._charge(namespace, subject, MOST_COST)
         self.bans.ban((namespace, subject), self._clocks()[1] // SECOND_NS)
 
-    async def banned(self, namespace: str) -> list[tuple[str, int, Verdict]]:
-        """The subjects whose bans hold, when they were banned (wall clock, s), and what their contracts say now."""
-        found = []
+    async def watch(self, namespace: str, subject: str) -> None:
+        """Watch a subject from now on. Raises BadInput, NotFound, Unavailable."""
+        subject = self._plans.named(namespace, subject)
+        await self.peek(namespace, subject)  # refuses what can be none
+        self.watched.watch((namespace, subject))
+
+    def unwatch(self, namespace: str, subject: str) -> None:
+        """Watch a subject no more. Raises NotFound."""
+        self.watched.unwatch((namespace, self._plans.named(namespace, subject)))
+
+    async def banned(self, namespace: str, most: int) -> list[tuple[str, int, Verdict]]:
+        """The ``most`` latest subjects whose bans hold, since when (wall clock, s), and what their contracts say."""
+        found: list[tuple[str, int, Verdict]] = []
         for subject, at_s in self.bans.of(namespace):
+            if len(found) == most:
+                break
             try:
                 verdict = await self.peek(namespace, subject)
             except NotFound:

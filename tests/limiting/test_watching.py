@@ -8,6 +8,7 @@ from limiting import watching
 from limiting.nodes.decisions import Decisions
 from limiting.watching import MOST_WATCHED, SECONDS, Bans, Watched
 from srtm.contracts.contract import read_contract
+from srtm.contracts.subject_plans import Plans
 from srtm.errors import BadInput, NotFound
 from srtm.limiting.limiter import Limiter
 from tests.support.limit_clock import Clock
@@ -69,11 +70,28 @@ async def test_a_ban_that_time_has_paid_is_listed_no_more() -> None:
     await decisions.ban("api", "a")
     clock.now = 3 * S
     await decisions.ban("api", "b")
-    assert [(subject, at_s) for subject, at_s, _ in await decisions.banned("api")] == [("b", 3), ("a", 0)]
+    assert [(subject, at_s) for subject, at_s, _ in await decisions.banned("api", 9)] == [("b", 3), ("a", 0)]
+    assert [subject for subject, *_ in await decisions.banned("api", 1)] == ["b"]
     clock.now = 6 * S
-    assert [subject for subject, *_ in await decisions.banned("api")] == ["b"]
+    assert [subject for subject, *_ in await decisions.banned("api", 9)] == ["b"]
     await decisions.reset("api", "b")
     decisions.bans.ban(("api", "gone"), 0)
     decisions.remove("api", "*")
-    assert await decisions.banned("api") == []
+    assert await decisions.banned("api", 9) == []
     assert decisions.bans.of("api") == []
+
+
+async def test_a_subject_is_watched_under_the_name_that_its_plan_gives_it() -> None:
+    plans = Plans({("api", "user:1"): "gold"})
+    decisions = Decisions(Limiter(), plans=plans)
+    policies = [{"name": "burst", "rate": 1, "burst": 2}]
+    decisions.put(read_contract({"namespace": "api", "subject": "gold/*", "policies": policies}))
+    await decisions.watch("api", "{plan}/user:1")
+    await decisions.check("api", ["{plan}/user:1"], 2)
+    await decisions.check("api", ["{plan}/user:1"], 2, peek=True)
+    ((subject, seconds),) = decisions.watched.of("api", decisions.second)
+    assert subject == "gold/user:1"
+    assert [sum(column) for column in zip(*seconds, strict=True)] == [1, 0, 2]
+    decisions.unwatch("api", "{plan}/user:1")
+    with pytest.raises(NotFound):
+        await decisions.watch("api", "nobody")
