@@ -113,6 +113,7 @@ class ToldContracts:
         """Those in force from now on."""
         if contracts is self._recent.get(contracts.version):
             return
+        self._recent.pop(contracts.version, None)  # of a store that was read anew
         self._recent[contracts.version] = contracts
         while len(self._recent) > _RECENT_CONTRACTS:
             del self._recent[next(iter(self._recent))]
