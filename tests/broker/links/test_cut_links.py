@@ -14,7 +14,7 @@ import msgspec
 import pytest
 import trio
 
-from broker import events
+from broker import events, snapshot
 from broker.config import EngineConfig
 from broker.links.consuming_brokers import ConsumingBrokers
 from broker.links.keeper import LinkKeeper
@@ -183,4 +183,6 @@ async def test_a_link_that_is_cut_loses_nothing_gives_nothing_twice_and_keeps_th
                         await trio.to_thread.run_sync(sent.wait_for_publish, PATIENCE_S)
                 assert await trio.to_thread.run_sync(ended.wait, PATIENCE_S)
             assert heard == list(range(CUTS * BETWEEN))
+            [way] = [way for way in snapshot.take(b[0]).links if way.topic == "default"]
+            assert (way.origin, way.latency.since_start.total.count) == ("a", CUTS * BETWEEN), "each is judged once"
             nursery.cancel_scope.cancel()
