@@ -144,15 +144,14 @@ impl Engine {
         // One delivery of each class stands for a message that came by a link: many sessions here would outweigh others.
         let mut sampled = [way_of(message.times.trace).is_none(); 3];
         for target in fan.targets.drain(..) {
-            let class = &mut sampled[self.class_of(&target)];
-            let (is_sampled, is_linked) = (!std::mem::replace(class, true), fan.linked.is_some());
-            let mark = mark.filter(|_| is_sampled || !is_linked);
+            let is_sampled = fan.linked.is_none() || !std::mem::replace(&mut sampled[self.class_of(&target)], true);
+            let mark = mark.filter(|_| is_sampled);
             if target.qos == Qos::AtMostOnce && (is_free || !self.takes_deliveries(target.session)) {
                 self.deliver_mqtt(&mut fan.forms, &target, heading, message.body(), None, mark);
                 continue;
             }
             let mut kept = self.named(&mut kept, message, heading);
-            kept.foreign |= is_linked && !is_sampled;
+            kept.foreign |= !is_sampled;
             self.give_to_session(&mut fan.forms, &target, heading, kept, (governs, mark), now);
         }
         for group in fan.groups.drain(..) {
