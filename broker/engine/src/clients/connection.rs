@@ -25,7 +25,6 @@ use crate::queueing::message::Message;
 use crate::queueing::zone_preference::Nearness;
 use crate::scheduling::client_limits::UNFINISHED_NS;
 use crate::scheduling::work_budget::Deficit;
-use crate::storage::record::Times;
 use crate::time::{Nanos, PATIENCE_NS};
 use crate::timer::Armed;
 use crate::transport::buffer::KEEP_BUFFER;
@@ -284,8 +283,9 @@ impl Connection {
     /// The same on a link to another broker, which gets the attributes too, and the delay until `now`.
     pub fn deliver_linked(&mut self, message: &Message, attributes: &[u8], mark: Option<Mark>, now: Nanos) {
         let is_known = self.terms.timed && !message.foreign && message.defer_ms == 0;
-        let Times { arrival, due, .. } = message.times;
-        let so_far = is_known.then(|| SoFar { access: due - arrival, processing: (now - due).max(0) });
+        let times = message.times;
+        let delays = || SoFar { access: times.due - times.arrival, processing: (now - times.due).max(0) };
+        let so_far = is_known.then(delays);
         encode_linked(&mut self.output, &message.frame, message.attempts, attributes, so_far);
         self.note_end(mark);
     }

@@ -10,7 +10,7 @@ pub struct LinkClient {
     pub number: u64,            // under which Python knows it
     pub source: Rc<str>,        // broker and topic, for messages that come twice
     pub topic: Box<str>,        // at the other broker
-    pub way: usize,             // among those of `link_ways`
+    pub way: usize,             // among those of `link_peers`
     pub reason: Option<String>, // why it ends
 }
 

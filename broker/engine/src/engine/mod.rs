@@ -46,7 +46,7 @@ use crate::limiter::contracts::Contracts;
 use crate::memory::Memory;
 use crate::mqtt::Hub;
 use crate::mqtt::forms::Fan;
-use crate::mqtt::link_ways::way_of;
+use crate::mqtt::link_peers::way_of;
 use crate::mqtt::saved_session::Renewal;
 use crate::protocol::codec;
 use crate::protocol::grants::Patterns;
