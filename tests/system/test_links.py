@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -215,6 +216,15 @@ async def test_a_group_with_members_at_both_brokers_gets_each_message_once(tmp_p
             assert sorted(here.numbers["s"] + there.numbers["s"]) == list(range(first, count + MORE)), "each once"
 
 
+def listens(place: BrokerPlace) -> bool:
+    assert place.mqtt_address is not None
+    try:
+        socket.create_connection(parse_peer("address", place.mqtt_address), 1.0).close()
+    except OSError:
+        return False
+    return True
+
+
 @contextmanager
 def moving_client(place: BrokerPlace, heard: set[int]) -> Iterator[bool]:
     """A client that does not come back once its connection has ended; gives whether its session was there."""
@@ -269,6 +279,7 @@ async def test_a_session_follows_its_client_also_to_a_broker_that_was_killed_mea
                     await trio.to_thread.run_sync(wait_until, "all has followed it", all_came)
                 await publish(MORE)
                 home = await killed(running, home)
+                await trio.to_thread.run_sync(wait_until, "it listens again", partial(listens, home))
                 with moving_client(home, heard):
                     await publish(1)
                     await trio.to_thread.run_sync(wait_until, "all has followed it back", all_came)

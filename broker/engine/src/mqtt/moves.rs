@@ -312,6 +312,7 @@ impl Flush {
 pub struct Moves {
     pub own_channel: Option<Box<str>>, // by which other brokers reach this one
     pub latest_ns: i64,                // the latest epoch that was heard of
+    pub told: HashMap<Box<str>, i64>,  // {broker: the latest epoch of a client that it was told of}
     pub departures: HashMap<SessionKey, Departure>,
     pub arrivals: HashMap<Rc<str>, Arrival>, // by client
     pub due: VecDeque<(Nanos, Rc<str>)>,     // when arrivals wait no longer

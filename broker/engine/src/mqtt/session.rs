@@ -28,6 +28,7 @@ pub struct Session {
     pub origin: u64,
     pub conn: Option<ConnKey>,
     pub since_wall_ns: i64,              // when its client came; 0: before the start
+    pub is_clean: bool,                  // it began anew with its client's latest CONNECT
     pub departs: bool,                   // to another broker (`Moves::departures`)
     pub arrives: bool,                   // part of it may still come from another broker (`Moves::arrivals`)
     pub access: Option<Rc<Access>>,      // by MQTT's rules; None: it may do everything
@@ -87,6 +88,7 @@ impl Session {
             origin: origin_of(client_id),
             conn: None,
             since_wall_ns: 0,
+            is_clean: false,
             departs: false,
             arrives: false,
             access: None,

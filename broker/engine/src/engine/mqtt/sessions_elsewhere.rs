@@ -81,7 +81,7 @@ impl Engine {
         self.give_thanks(now);
     }
 
-    /// A broker has opened its link anew: it may have been killed with what it had heard.
+    /// A broker has opened its link: it may have been killed with what it had heard, and hears now who came meanwhile.
     fn tell_again(&mut self, broker: &str, now: Nanos) {
         let pending = self.mqtt.moves.flushes.iter().filter(|flush| flush.left.contains_key(broker));
         let numbers: Vec<u64> = pending.map(|flush| flush.number).collect();
@@ -91,8 +91,13 @@ impl Engine {
         let is_of_it = |arrival: &Arrival| arrival.giver.as_deref() == Some(broker) || arrival.asked.contains(broker);
         let arrivals = self.mqtt.moves.arrivals.iter().filter(|(_, arrival)| is_of_it(arrival));
         let clients: Vec<(Rc<str>, i64)> = arrivals.map(|(client, one)| (Rc::clone(client), one.wall_ns)).collect();
-        for (client, wall_ns) in clients {
-            self.tell_broker(broker, Word::Came { client: &client, wall_ns, is_clean: false }, now);
+        let told = self.mqtt.moves.told.insert(broker.into(), self.mqtt.moves.latest_ns).unwrap_or(0);
+        let since = self.mqtt.sessions.values().filter(|session| session.since_wall_ns > told && !session.departs);
+        let since: Vec<(Rc<str>, i64, bool)> =
+            since.map(|one| (Rc::clone(&one.client_id), one.since_wall_ns, one.is_clean)).collect();
+        let expected = clients.into_iter().map(|(client, wall_ns)| (client, wall_ns, false));
+        for (client, wall_ns, is_clean) in expected.chain(since) {
+            self.tell_broker(broker, Word::Came { client: &client, wall_ns, is_clean }, now);
         }
     }
 
@@ -167,13 +172,15 @@ impl Engine {
             None => {}
         }
         let wall_ns = self.mqtt.moves.next_epoch(self.clock.wall(now));
-        let brokers = self.linked_brokers();
-        for broker in &brokers {
+        // The others are told once they hear.
+        let asked: HashSet<Box<str>> =
+            self.linked_brokers().into_iter().filter(|broker| self.is_hearing(broker)).collect();
+        for broker in &asked {
             self.tell_broker(broker, Word::Came { client, wall_ns, is_clean }, now);
+            self.mqtt.moves.told.insert(broker.clone(), wall_ns);
         }
         let known = self.mqtt.session_of(client);
         let departs = known.and_then(|key| self.mqtt.sessions.get(key)).is_some_and(|session| session.departs);
-        let asked: HashSet<Box<str>> = brokers.into_iter().filter(|broker| self.is_hearing(broker)).collect();
         if is_clean || known.is_some() && !departs || asked.is_empty() || self.mqtt.moves.own_channel.is_none() {
             return Some(wall_ns);
         }

@@ -372,6 +372,25 @@ fn a_broker_that_is_away_holds_up_no_move_and_what_it_has_for_the_session_comes_
 }
 
 #[test]
+fn who_comes_before_the_brokers_are_linked_gets_what_is_elsewhere_once_they_are() {
+    for clean in [false, true] {
+        let mut cluster = Cluster::new(2);
+        let (mut before, _) = cluster.connect(0, false);
+        before.subscribe(&mut cluster.brokers[0], "n", 1);
+        cluster.brokers[0].close(before.key);
+        let mut sensor = Client::new(&mut cluster.brokers[0], "sensor");
+        cluster.say(0, &mut sensor, "kept");
+        cluster.kill(1);
+        let (mut after, present) = cluster.connect(1, clean);
+        assert!(!present);
+        cluster.join(1);
+        assert_eq!(cluster.said(1, &mut after), ["kept"; 1][usize::from(clean)..]);
+        assert_eq!(cluster.sessions(), [1]);
+        cluster.check();
+    }
+}
+
+#[test]
 fn of_two_connects_at_once_at_two_brokers_one_has_the_session() {
     for seed in 0..30 {
         let mut cluster = Cluster::new(3);
