@@ -97,7 +97,6 @@ BAD: dict[tuple[str | int, ...], list[Any]] = {
     ("publishers", 2, "csv_text"): [
         *NO_TEXT,
         "",
-        "id,rate\nc,5\n",
         "id,rate,correlation_group\nc\n",
         "id,rate,correlation_group\nc,fast,\n",
         "id,rate,correlation_group\nc,-1,\n",
