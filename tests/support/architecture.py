@@ -84,7 +84,7 @@ ARROWS = {
         "broker.snapshot broker.startup broker.stats broker.sync srtm._native srtm.control srtm.net"
     ),
     "broker.process": "broker.config broker.service srtm.net",
-    "broker.mqtt_files": "broker.config",
+    "broker.mqtt_files": "broker.config srtm._native",
     "broker.mqtt_options": "broker.config broker.mqtt_files",
     "broker.options": "broker.config broker.mqtt_options srtm.net srtm.settings",
     "broker.__main__": "broker.options broker.process",
