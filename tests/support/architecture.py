@@ -80,8 +80,9 @@ ARROWS = {
     ),
     "broker.startup": "broker.config broker.events broker.runtime broker.sync srtm._native srtm.net",
     "broker.service": (
-        "broker.admin broker.config broker.events broker.leases broker.links broker.member broker.nsqd broker.runtime "
-        "broker.snapshot broker.startup broker.stats broker.sync srtm._native srtm.control srtm.net"
+        "broker.admin broker.config broker.events broker.leases broker.links broker.member broker.mqtt_files "
+        "broker.nsqd broker.runtime broker.snapshot broker.startup broker.stats broker.sync srtm._native "
+        "srtm.control srtm.net"
     ),
     "broker.process": "broker.config broker.service srtm.net",
     "broker.mqtt_files": "broker.config srtm._native",

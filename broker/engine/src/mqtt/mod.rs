@@ -2,16 +2,14 @@
 //!
 //! Imports `protocol`, `queueing`, `storage`, `telemetry`, `limiter`, `event`, `id`, `keys`, `time` and `timer`. Begin
 //! with `Hub`; `filter_trie` finds subscribers, `managed_names` topics, `forms` has the bytes that they share, and
-//! `session` what one client has, also while it is away.
+//! `session` what one client has, also while it is away, and `elsewhere` what concerns other brokers.
 
 pub mod denials;
+pub mod elsewhere;
 pub mod filter_trie;
 pub mod forms;
 pub mod group;
-pub mod interest;
-pub mod link_peers;
 pub mod managed_names;
-pub mod moves;
 pub mod outgoing;
 pub mod retained;
 pub mod saved_session;
@@ -28,12 +26,12 @@ use slotmap::SlotMap;
 
 use crate::keys::{GroupKey, SessionKey};
 use crate::mqtt::denials::Denials;
+use crate::mqtt::elsewhere::interest::Interest;
+use crate::mqtt::elsewhere::link_peers::{LinkPeers, LinkWays};
+use crate::mqtt::elsewhere::moves::Moves;
 use crate::mqtt::filter_trie::FilterTrie;
 use crate::mqtt::group::Group;
-use crate::mqtt::interest::Interest;
-use crate::mqtt::link_peers::{LinkPeers, LinkWays};
 use crate::mqtt::managed_names::ManagedNames;
-use crate::mqtt::moves::Moves;
 use crate::mqtt::retained::Retained;
 use crate::mqtt::session::Session;
 use crate::mqtt::takeovers::Takeovers;

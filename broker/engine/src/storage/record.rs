@@ -117,7 +117,7 @@ pub struct Times {
     pub arrival: Nanos, // effective: what the bucket counted
     pub due: Nanos,     // release instant of the bucket
     pub queued: Nanos,  // let go by the bucket, in fact: the wait for a channel and a consumer begins
-    pub trace: u64,     // sequence number in the topic's trace, or of a link (`mqtt::link_peers`)
+    pub trace: u64,     // sequence number in the topic's trace, or of a link (`mqtt::elsewhere::link_peers`)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::engine::Engine;
 use crate::keys::SessionKey;
-use crate::mqtt::link_peers::LinkWay;
+use crate::mqtt::elsewhere::link_peers::LinkWay;
 use crate::mqtt::retained::{Found, Replay};
 use crate::mqtt::session::NEVER_EXPIRES;
 use crate::mqtt::topic_tally::Held;
@@ -59,7 +59,7 @@ impl HeldView {
     }
 }
 
-/// How messages of another broker's topic came here (`mqtt::link_peers`).
+/// How messages of another broker's topic came here (`mqtt::elsewhere::link_peers`).
 #[derive(Debug, Serialize)]
 pub struct LinkWayView {
     pub origin: String,

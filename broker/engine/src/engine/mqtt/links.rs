@@ -14,7 +14,7 @@ use crate::clients::reply::Reply;
 use crate::engine::Engine;
 use crate::id::MessageId;
 use crate::keys::{ChannelKey, ConnKey, TopicKey};
-use crate::mqtt::link_peers::{Latest, Peer, Seeding, times_of};
+use crate::mqtt::elsewhere::link_peers::{Latest, Peer, Seeding, times_of};
 use crate::protocol::errors::{self, WireError};
 use crate::protocol::identify::{Identity, LinkClaim};
 use crate::protocol::link_frames::{self, Frame, LINK_CHANNEL, Linked, NEWS, Opening, RETAINED_TOPIC};

@@ -4,7 +4,7 @@
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::keys::ChannelKey;
-use crate::mqtt::link_peers::Seeding;
+use crate::mqtt::elsewhere::link_peers::Seeding;
 use crate::protocol::link_frames::{MARK, RETAINED_TOPIC};
 use crate::protocol::mqtt::attributes::Attributes;
 use crate::protocol::mqtt::packet::Qos;

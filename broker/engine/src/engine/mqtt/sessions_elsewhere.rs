@@ -1,5 +1,5 @@
 //! Sessions follow their clients: a CONNECT brings its session from the broker that has it, with what it is owed, and
-//! ends the connection there. Brokers tell each other over the links of what is retained; `mqtt::moves` has the steps.
+//! ends the connection there. Brokers tell each other over the links of what is retained; `mqtt::elsewhere::moves` has the steps.
 
 use std::collections::{HashSet, VecDeque};
 use std::rc::Rc;
@@ -8,7 +8,9 @@ use crate::clients::pending_input::WaitFor;
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::keys::{ChannelKey, ConnKey, SessionKey};
-use crate::mqtt::moves::{Arrival, Carried, Departure, Epoch, Flush, Flushing, News, Owed, PATIENCE_NS, Thanks, Word};
+use crate::mqtt::elsewhere::moves::{
+    Arrival, Carried, Departure, Epoch, Flush, Flushing, News, Owed, PATIENCE_NS, Thanks, Word,
+};
 use crate::mqtt::outgoing::InFlight;
 use crate::mqtt::saved_session::{Saved, SavedSession};
 use crate::mqtt::session::Session;

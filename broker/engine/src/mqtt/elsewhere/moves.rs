@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use crate::id::MessageId;
 use crate::keys::{ConnKey, SessionKey};
-use crate::mqtt::link_peers::Latest;
+use crate::mqtt::elsewhere::link_peers::Latest;
 use crate::mqtt::outgoing::InFlight;
 use crate::mqtt::saved_session::{eight, long, text};
 use crate::protocol::mqtt::field_reader::Fields;
