@@ -145,6 +145,9 @@ NOT_PLAYED = {
     "docs/broker.md": {"srtm capacity": "minutes: tests/system/test_capacity.py measures one"},
     "docs/clients.md": {"srtm broker ...": "elided"},
     "docs/deploying.md": {"srtm config check": "tests/deploy checks the file that it names"},
+    "docs/limiting.md": {
+        "srtm limit serve --node a --distributor": "it waits for two more nodes: tests/limiting plays how they meet",
+    },
     "docs/operating.md": {
         "srtm distributor --http-address 10.0.0.1:4190 --store postgresql": "test_takeover.py runs several",
         "srtm distributor --http-address 10.0.0.2:4190 --store postgresql": "test_takeover.py runs several",
