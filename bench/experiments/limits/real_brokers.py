@@ -13,8 +13,17 @@ from pathlib import Path
 import trio
 
 from bench.experiments.lab.figure import Effort, Experiment, Figure, Row
-from bench.experiments.limits.real_nodes import BURST, CALM_S, CUT_S, LOAD, NAMES, RATE
-from bench.harness.results.panels import Panel, Series
+from bench.experiments.limits.real_nodes import (
+    BURST,
+    CALM_S,
+    CUT_S,
+    LOAD,
+    NAMES,
+    RATE,
+    enough_refused,
+    outcome,
+    panel,
+)
 from bench.harness.results.verdict import Check, at_most
 from bench.limit_cluster.brokers import TOPIC, Brokers, brokers
 from bench.limit_cluster.clients import publish
@@ -64,7 +73,7 @@ def figure(effort: Effort) -> Figure:
         effort.step(f"wire {case.wire_ms} ms, {case.nodes}: {rows[-1]['above']:.3g} above")
     return Figure(
         rows=rows,
-        panels=[_panel(rows)],
+        panels=[panel(rows)],
         checks=checks(rows),
         conditions=f"{len(NAMES)} brokers and a distributor on one machine, one publisher's name, r = {RATE}/s, "
         f"b = {BURST}, a client at each broker that publishes {LOAD * RATE} times a second for {SECONDS:g} s "
@@ -134,35 +143,15 @@ async def _disturb(running: Brokers, names: str, cuts: list[Cut], kills: list[fl
 
 
 def row(case: Case, run: Run) -> Row:
-    judged = run.judged
-    return {
-        "wire_ms": case.wire_ms,
-        "nodes": case.nodes,
-        "requests": judged.requests,
-        "let": judged.allowed,
-        "refused": judged.refused,
-        "central": judged.refused_centrally,
-        "refused_percent": judged.refused_percent,
-        "above": judged.excess,
-        "delay_ms": run.delay_s * 1_000,
-        "unexplained": max(0.0, judged.unexplained),
-    }
+    return {**outcome(case.wire_ms, case.nodes, run.judged), "delay_ms": run.delay_s * 1_000}
 
 
 def checks(rows: Sequence[Row]) -> list[Check]:
-    least = min(one["refused_percent"] for one in rows)
     unexplained = max(one["unexplained"] for one in rows)
     return [
         at_most("above b + r dt + what the others took within the delay", unexplained, 0, "tokens"),
-        Check("refused of the centralized, least", f"{least:.4g} %", "at least 90 %", least >= 90),
+        enough_refused(rows),
     ]
-
-
-def _panel(rows: Sequence[Row]) -> Panel:
-    places = [float(number) for number in range(1, len(rows) + 1)]
-    values = {"above (r, b), worst": "above", "of it, beyond the law": "unexplained"}
-    series = [Series(label=label, x=places, y=[one[key] for one in rows]) for label, key in values.items()]
-    return Panel(title="Above one bucket", x_label="row of the table", y_label="tokens", series=series, slo_ms=None)
 
 
 EXPERIMENT = Experiment(
