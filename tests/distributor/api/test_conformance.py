@@ -127,9 +127,9 @@ def can_be_wrong(live: Live, method: str, path: str) -> bool:
 
 def fit(case: Any, known: dict[str, str]) -> None:
     """Names of what is there, where a random one only ever leads to 404."""
-    kind = case.path.split("/")[2]
-    if "name" in case.path_parameters and kind in known:
-        case.path_parameters["name"] = known[kind]
+    if "name" in case.path_parameters:
+        kind = case.path.split("/")[2]
+        case.path_parameters["name"] = known.get(kind, case.path_parameters["name"])
 
 
 def dont_wait(case: Any) -> None:
