@@ -18,6 +18,7 @@ from limiting.store.rules import rules_of, subject_hash
 from srtm.client.limit_service import LimitClient
 from srtm.contracts.contract import read_contract
 from srtm.errors import BadInput, Unavailable
+from tests.support.broker_process import free_port
 from tests.support.redis_server import RedisProcess, needs_redis
 
 pytestmark = [needs_redis, pytest.mark.slow]
@@ -130,7 +131,9 @@ async def test_a_cluster_decides_too(tmp_path: Path) -> None:
             }
         )
     )
-    with RedisProcess(tmp_path, "--cluster-enabled", "yes") as server, server.asking() as ask:
+    bus = str(free_port())  # else 10,000 above the server's port, which may be above 65,535
+    options = ("--cluster-enabled", "yes", "--cluster-port", bus)
+    with RedisProcess(tmp_path, *options) as server, server.asking() as ask:
         ask("CLUSTER", "ADDSLOTSRANGE", 0, 16_383)
         with trio.fail_after(30):
             while b"cluster_state:ok" not in ask("CLUSTER", "INFO"):  # noqa: ASYNC110
