@@ -118,4 +118,4 @@ def _outcome_rows(sides: Sequence[Side], promise: Promise) -> list[tuple[str, li
 
 
 def _verdict(side: Side, promise: Promise) -> str:
-    return "[bold green]kept[/]" if side.kept(promise) else "[bold red]broken[/]"
+    return "kept" if side.kept(promise) else "broken"
