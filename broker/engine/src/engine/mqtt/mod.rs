@@ -2,7 +2,8 @@
 //!
 //! Imports everything below the engine, and the engine. Begin with `packets`: what each packet does. A PUBLISH becomes
 //! a publish of the turn like any other (`publishing`); what is released goes to subscribers at once (`routing`), or
-//! into the queue of a session, from which acknowledgements let it go (`windows`). What other brokers' publishers send comes over `links`.
+//! into the queue of a session, from which acknowledgements let it go (`windows`). What other brokers' publishers send
+//! comes over `links`, and a session that was at another broker by `session_moves`.
 
 pub mod connecting;
 pub mod inspection;
@@ -12,7 +13,7 @@ pub mod publishing;
 pub mod retained_elsewhere;
 pub mod routing;
 pub mod saving;
-pub mod sessions_elsewhere;
+pub mod session_moves;
 pub mod subscribed_elsewhere;
 pub mod subscribing;
 pub mod system_topics;

@@ -1,0 +1,334 @@
+//! The broker to which a client comes: it asks the others for the session, and lets the client in once it is whole, or
+//! has been waited for long enough.
+
+use std::collections::{HashSet, VecDeque};
+use std::rc::Rc;
+
+use crate::clients::pending_input::WaitFor;
+use crate::engine::Engine;
+use crate::event::Event;
+use crate::keys::{ConnKey, SessionKey};
+use crate::mqtt::elsewhere::moves::{Arrival, Carried, Flushing, Owed, PATIENCE_NS, Thanks, Word};
+use crate::mqtt::outgoing::InFlight;
+use crate::mqtt::saved_session::SavedSession;
+use crate::protocol::mqtt::packet::Connect;
+use crate::queueing::message::{Alone, Message};
+use crate::time::Nanos;
+use crate::timer::Timer;
+
+impl Engine {
+    /// When the client of a CONNECT came, by the wall clock. `None`: it waits for what other brokers have of it.
+    pub(crate) fn find_home(&mut self, conn: ConnKey, client: &str, connect: &Connect<'_>, now: Nanos) -> Option<i64> {
+        let came = self.conns.get_mut(conn).and_then(|conn| conn.mqtt.as_mut()?.came.take());
+        if came.is_some() {
+            return came;
+        }
+        let (is_clean, version) = (connect.clean_start, connect.version);
+        if is_clean && self.mqtt.moves.arrivals.get(client).is_some_and(|arrival| !arrival.is_open) {
+            self.abandon(client);
+        }
+        match self.mqtt.moves.arrivals.get_mut(client).filter(|_| !is_clean) {
+            Some(arrival) if arrival.is_open => return Some(arrival.wall_ns),
+            Some(arrival) => {
+                arrival.waiting.push((conn, version));
+                self.defer(conn, WaitFor::Brokers);
+                return None;
+            }
+            None => {}
+        }
+        let wall_ns = self.mqtt.moves.next_epoch(self.clock.wall(now));
+        // The others are told once they hear.
+        let asked: HashSet<Box<str>> =
+            self.linked_brokers().into_iter().filter(|broker| self.is_hearing(broker)).collect();
+        for broker in &asked {
+            self.tell_broker(broker, Word::Came { client, wall_ns, is_clean }, now);
+            self.mqtt.moves.told.insert(broker.clone(), wall_ns);
+        }
+        let known = self.mqtt.session_of(client);
+        let departs = known.and_then(|key| self.mqtt.sessions.get(key)).is_some_and(|session| session.departs);
+        if is_clean || known.is_some() && !departs || asked.is_empty() || self.mqtt.moves.own_channel.is_none() {
+            return Some(wall_ns);
+        }
+        let arrival = self.expect(client, wall_ns, asked, now);
+        arrival.waiting.push((conn, version));
+        if let Some(key) = known {
+            self.stay(client, key);
+        }
+        self.defer(conn, WaitFor::Brokers);
+        None
+    }
+
+    /// A session may come here.
+    pub(super) fn expect(&mut self, client: &str, wall_ns: i64, asked: HashSet<Box<str>>, now: Nanos) -> &mut Arrival {
+        let (client, until): (Rc<str>, _) = (client.into(), now + PATIENCE_NS);
+        self.mqtt.moves.due.push_back((until, Rc::clone(&client)));
+        self.timers.arm(&mut self.mqtt.moves.armed, until, Timer::Arrivals);
+        self.mqtt.moves.arrivals.entry(client).or_insert_with(|| Arrival::new(wall_ns, asked, until))
+    }
+
+    /// A session that was to leave is wanted here again.
+    fn stay(&mut self, client: &str, key: SessionKey) {
+        let Some(departure) = self.mqtt.moves.departures.remove(&key) else { return };
+        let Some(session) = self.mqtt.sessions.get_mut(key) else { return };
+        session.departs = false;
+        let mut known = HashSet::new();
+        self.put_back(key, departure.sent);
+        let outgoing = self.mqtt.sessions.get(key).and_then(|session| session.outgoing.as_ref());
+        if let Some(outgoing) = outgoing {
+            let in_flight = outgoing.in_flight.iter().filter_map(|entry| entry.message.as_ref());
+            known.extend(in_flight.chain(outgoing.queue.memory()).map(|one| (one.id, one.wall_ns())));
+        }
+        if let Some(arrival) = self.mqtt.moves.arrivals.get_mut(client) {
+            (arrival.session, arrival.is_own, arrival.is_forgotten) = (Some(key), true, departure.is_taken);
+            arrival.seen = known;
+        }
+    }
+
+    /// What a session that was to leave has sent is what it is owed next.
+    pub(super) fn put_back(&mut self, key: SessionKey, sent: VecDeque<Message>) {
+        for message in sent.into_iter().rev() {
+            let topic = self.tally_key_of(&message);
+            self.put_first(key, message, topic);
+        }
+    }
+
+    /// A broker has answered: it has nothing, or has begun to send.
+    pub(super) fn note_answer(&mut self, client: &str, wall_ns: i64, sender: &str, now: Nanos) {
+        let Some(arrival) = self.mqtt.moves.arrivals.get_mut(client).filter(|one| one.wall_ns == wall_ns) else {
+            return;
+        };
+        arrival.asked.remove(sender);
+        if arrival.asked.is_empty() && arrival.giver.is_none() {
+            self.let_in(client, now);
+        }
+    }
+
+    pub(super) fn take_state(&mut self, client: &str, wall_ns: i64, sender: &str, saved: &SavedSession, now: Nanos) {
+        let known = self.mqtt.session_of(client);
+        if !self.mqtt.moves.arrivals.contains_key(client) {
+            // It comes late: its client has gone on without it.
+            let Some(key) = known else { return };
+            let mut arrival = Arrival::new(wall_ns, HashSet::new(), now);
+            (arrival.session, arrival.is_open, arrival.flush) = (Some(key), true, Some(0));
+            self.subscribe_as(key, saved); // else what comes late would be for no subscription
+            self.mqtt.moves.arrivals.insert(client.into(), arrival);
+            self.mqtt.sessions.get_mut(key).into_iter().for_each(|session| session.arrives = true);
+        }
+        let Some(arrival) = self.mqtt.moves.arrivals.get_mut(client) else { return };
+        arrival.asked.remove(sender);
+        let is_first = arrival.giver.is_none();
+        arrival.giver.get_or_insert_with(|| sender.into());
+        let (session, is_forgotten, is_open) = (arrival.session, arrival.is_forgotten, arrival.is_open);
+        if is_first && !is_open {
+            if let (Some(key), true) = (session, is_forgotten) {
+                self.unsubscribe_all(key);
+                self.subscribe_as(key, saved);
+            }
+            let key = session.unwrap_or_else(|| self.restore_session(saved, now));
+            if let Some(session) = self.mqtt.sessions.get_mut(key).filter(|_| session.is_none()) {
+                (session.entry, session.since_wall_ns, session.arrives) = (None, wall_ns, true);
+            }
+            self.mqtt.moves.arrivals.get_mut(client).into_iter().for_each(|arrival| arrival.session = Some(key));
+        }
+        let (version, is_settled) = (self.mqtt.interest.version(), self.mqtt.interest.is_settled());
+        if let Some(arrival) =
+            self.mqtt.moves.arrivals.get_mut(client).filter(|one| one.giver.as_deref() == Some(sender))
+        {
+            arrival.awaits = Some(version);
+        }
+        if is_settled {
+            self.flush_known(version);
+        }
+    }
+
+    /// Other brokers know what is wanted here: sessions that come here collect from now on.
+    pub(crate) fn flush_known(&mut self, version: u64) {
+        let moves = &mut self.mqtt.moves;
+        for (client, arrival) in &mut moves.arrivals {
+            if arrival.awaits.take_if(|wanted| *wanted <= version).is_some() {
+                moves.to_flush.push(Flushing::Arrival(Rc::clone(client), arrival.wall_ns));
+            }
+        }
+    }
+
+    pub(super) fn take_owed(&mut self, client: &str, owed: Owed<'_>, now: Nanos) {
+        let message = owed.message.map(|Carried { id, wall_ns, attributes, body }| {
+            let alone = Alone { id, wall_ns, attributes, body };
+            let mut message = self.builder.alone(&self.memory.messages, alone, now, 0);
+            message.foreign = true;
+            message
+        });
+        if !owed.group.is_empty() {
+            let group = self.mqtt.by_group.get(owed.group).copied();
+            if let (Some(group), Some(message)) = (group, message) {
+                let mut forms = std::mem::take(&mut self.fan.forms);
+                let topic = self.tally_key_of(&message);
+                self.give_to_group(&mut forms, group, message, topic, now);
+                self.fan.forms = forms;
+            }
+            return;
+        }
+        let topic = message.as_ref().map(|message| self.tally_key_of(message)).unwrap_or_default();
+        if let Some(arrival) = self.mqtt.moves.arrivals.get_mut(client).filter(|arrival| !arrival.is_open) {
+            let Owed { packet_id, qos, retain, .. } = owed;
+            let is_new = message.as_ref().is_none_or(|one| arrival.seen.insert((one.id, one.wall_ns())));
+            match message {
+                _ if !is_new => {}
+                _ if packet_id > 0 && arrival.in_flight.iter().any(|entry| entry.id == packet_id) => {}
+                message if packet_id > 0 => {
+                    arrival.in_flight.push(InFlight { id: packet_id, qos, retain, group: None, message, topic });
+                }
+                Some(message) => arrival.owed.push(message),
+                None => {}
+            }
+            return;
+        }
+        let (Some(key), Some(message)) = (self.mqtt.session_of(client), message) else { return };
+        if self.is_new_to(client, &message) {
+            self.owe(key, message, topic);
+        }
+    }
+
+    /// Whether a message that is published here, or comes by a link, is for a session that arrives.
+    pub(crate) fn is_for_arriving(&mut self, client: &str, message: &Message) -> bool {
+        let Some(arrival) = self.mqtt.moves.arrivals.get(client) else { return true };
+        self.mqtt.moves.is_for(arrival) && (!arrival.is_open || self.is_new_to(client, message))
+    }
+
+    /// Whether a session that is still arriving has not had this message.
+    pub(crate) fn is_new_to(&mut self, client: &str, message: &Message) -> bool {
+        let id = (message.id, message.wall_ns());
+        let arrival = self.mqtt.moves.arrivals.get_mut(client);
+        arrival.is_none_or(|arrival| !arrival.seen.contains(&id) && arrival.latest.note(id))
+    }
+
+    /// The session is whole, or has been waited for long enough: its client may have it.
+    fn let_in(&mut self, client: &str, now: Nanos) {
+        let Some(arrival) = self.mqtt.moves.arrivals.get_mut(client).filter(|arrival| !arrival.is_open) else { return };
+        arrival.is_open = true;
+        let (waiting, came) = (std::mem::take(&mut arrival.waiting), arrival.wall_ns);
+        let (in_flight, owed) = (std::mem::take(&mut arrival.in_flight), std::mem::take(&mut arrival.owed));
+        let (session, is_own) = (arrival.session, arrival.is_own);
+        if arrival.giver.is_none() {
+            self.mqtt.moves.arrivals.remove(client);
+        }
+        if let Some(key) = session {
+            let held = if is_own { Vec::new() } else { self.take_held(key) };
+            self.hand_out(client, key, in_flight, owed, held, now);
+        }
+        for (conn, _) in waiting {
+            if let Some(mqtt) = self.conns.get_mut(conn).and_then(|conn| conn.mqtt.as_mut()) {
+                mqtt.came = Some(came);
+                self.mqtt.moves.to_resume.push(conn);
+            }
+        }
+    }
+
+    /// What another broker has sent comes first, then what has come here meanwhile.
+    fn hand_out(
+        &mut self,
+        client: &str,
+        key: SessionKey,
+        in_flight: Vec<InFlight>,
+        owed: Vec<Message>,
+        held: Vec<Message>,
+        now: Nanos,
+    ) {
+        let writes = self.journal.is_some();
+        in_flight.iter().for_each(|sent| self.mqtt.tally.begin_flight(sent.topic));
+        let Some(outgoing) = self.outgoing_of(key) else { return };
+        outgoing.take_in_flight(in_flight, writes);
+        for message in owed {
+            let topic = self.tally_key_of(&message);
+            self.put_last(key, message, topic);
+        }
+        for message in held {
+            if self.is_new_to(client, &message) {
+                let topic = self.tally_key_of(&message);
+                self.owe(key, message, topic);
+            }
+        }
+        let is_late = self.mqtt.moves.arrivals.contains_key(client);
+        if let Some(arrival) = self.mqtt.moves.arrivals.get_mut(client) {
+            std::mem::take(&mut arrival.seen).into_iter().for_each(|id| _ = arrival.latest.note(id));
+        }
+        self.mqtt.sessions.get_mut(key).into_iter().for_each(|session| session.arrives = is_late);
+        self.keep_on_disk(key, now);
+        self.note_session(key);
+        self.list_owing(key);
+    }
+
+    /// What has come here for a session that is not whole: it is in memory yet.
+    fn take_held(&mut self, key: SessionKey) -> Vec<Message> {
+        let mut held = Vec::new();
+        let outgoing = self.mqtt.sessions.get_mut(key).and_then(|session| session.outgoing.as_mut());
+        outgoing.into_iter().for_each(|outgoing| held.extend(std::iter::from_fn(|| outgoing.queue.pop_front())));
+        self.tally_left(key);
+        held
+    }
+
+    /// Runs each CONNECT that has waited for its session.
+    pub(crate) fn resume_arrived(&mut self, now: Nanos) {
+        for conn in std::mem::take(&mut self.mqtt.moves.to_resume) {
+            self.resume(conn, now);
+        }
+    }
+
+    pub(super) fn end_arrival(&mut self, client: &str, wall_ns: i64, sender: &str, is_final: bool, now: Nanos) {
+        let arrival = self.mqtt.moves.arrivals.get(client);
+        if arrival.is_some_and(|arrival| arrival.giver.as_deref() == Some(sender)) {
+            self.let_in(client, now);
+            if is_final {
+                self.mqtt.moves.to_flush.push(Flushing::End(client.into(), wall_ns));
+            }
+        }
+        if self.mqtt.session_of(client).is_none() {
+            return;
+        }
+        self.mqtt.moves.to_thank.push(Thanks { to: sender.into(), client: client.into(), wall_ns });
+    }
+
+    /// Says that a session is kept here, once that is so.
+    pub(super) fn give_thanks(&mut self, now: Nanos) {
+        if self.mqtt.moves.to_thank.is_empty() || self.disk.as_ref().is_some_and(|storage| storage.disk.is_listed()) {
+            return;
+        }
+        for thanks in std::mem::take(&mut self.mqtt.moves.to_thank) {
+            let session = self.mqtt.session_of(&thanks.client).and_then(|key| self.mqtt.sessions.get(key));
+            let outgoing = session.and_then(|session| session.outgoing.as_ref());
+            let is_open = self.mqtt.moves.arrivals.get(&thanks.client).is_none_or(|arrival| arrival.is_open);
+            if !is_open || outgoing.is_some_and(|outgoing| outgoing.queue.has_unwritten()) {
+                self.mqtt.moves.to_thank.push(thanks);
+                continue;
+            }
+            let Thanks { to, client, wall_ns } = thanks;
+            self.tell_broker(&to, Word::Taken { client: &client, wall_ns }, now);
+        }
+    }
+
+    /// Clients that have waited long enough are let in; who has not answered is asked again, for when it can.
+    pub(crate) fn handle_late_arrivals(&mut self, at: Nanos, now: Nanos) {
+        if !self.mqtt.moves.armed.fire(at) {
+            return;
+        }
+        let mut times = 0;
+        while let Some((until, client)) = self.mqtt.moves.due.front().cloned().filter(|(until, _)| *until <= now) {
+            self.mqtt.moves.due.pop_front();
+            let arrival = self.mqtt.moves.arrivals.get(&client);
+            let Some(arrival) = arrival.filter(|arrival| !arrival.is_open && arrival.until == until) else { continue };
+            let wall_ns = arrival.wall_ns;
+            let silent: Vec<Box<str>> = arrival.asked.iter().chain(&arrival.giver).cloned().collect();
+            for broker in silent {
+                self.tell_broker(&broker, Word::Came { client: &client, wall_ns, is_clean: false }, now);
+            }
+            times += 1;
+            self.let_in(&client, now);
+        }
+        if times > 0 {
+            self.events.push(Event::ConnectedEarly { times });
+        }
+        if let Some((until, _)) = self.mqtt.moves.due.front() {
+            self.timers.arm(&mut self.mqtt.moves.armed, *until, Timer::Arrivals);
+        }
+    }
+}
