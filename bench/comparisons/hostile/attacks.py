@@ -16,7 +16,6 @@ from contextlib import suppress
 from bench.comparisons.hostile import mqtt_attacks
 from bench.comparisons.hostile.flood import (
     CHUNK,
-    CROWD,
     FLOODS,
     PAUSE_S,
     Attack,
@@ -25,7 +24,7 @@ from bench.comparisons.hostile.flood import (
     Target,
     connect,
     endless,
-    is_closed,
+    held_open,
 )
 
 MAGIC = b"  V2"
@@ -138,19 +137,7 @@ def slowloris(target: Target) -> Steps:
 def halves(target: Target) -> Steps:
     """Half commands of 20 kB on thousands of connections, held open; those that are closed come again."""
     half = MAGIC + command(b"PUB " + TOPIC, b"x" * 40_000)[:20_000]
-    held = [connect(target.tcp, half) for _ in range(CROWD)]
-    at = 0
-    while True:
-        for _ in range(50):
-            at = (at + 1) % len(held)
-            with suppress(OSError):
-                held[at].send(b"x")
-            if is_closed(held[at]):
-                held[at].close()
-                with suppress(OSError):
-                    held[at] = connect(target.tcp, half)
-        yield 50
-        time.sleep(PAUSE_S)
+    yield from held_open(lambda: connect(target.tcp, half))
 
 
 def names(target: Target) -> Steps:

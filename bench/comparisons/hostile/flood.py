@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import selectors
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
 FLOODS = 8  # connections of a flood
 CROWD = 4_000  # connections that are held
+_TENDED = 50  # of them at a step
 CHUNK = 64 << 10
 PAUSE_S = 0.01
 ANSWER_WITHIN_S = 5.0
@@ -79,6 +81,23 @@ class Flood:
 def endless(flood: Flood) -> Steps:
     while True:
         yield flood.step()
+
+
+def held_open(make: Callable[[], socket.socket]) -> Steps:
+    """Thousands of connections are held open, with a byte more now and then; those that are closed come again."""
+    held = [make() for _ in range(CROWD)]
+    at = 0
+    while True:
+        for _ in range(_TENDED):
+            at = (at + 1) % len(held)
+            with suppress(OSError):
+                held[at].send(b"x")
+            if is_closed(held[at]):
+                held[at].close()
+                with suppress(OSError):
+                    held[at] = make()
+        yield _TENDED
+        time.sleep(PAUSE_S)
 
 
 def is_closed(connection: socket.socket) -> bool:

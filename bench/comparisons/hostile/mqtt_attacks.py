@@ -6,23 +6,20 @@ Names begin with ``hostile/``, which nobody of the calm flow has subscribed to.
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from itertools import count
 
 from bench.comparisons.hostile.flood import (
     CHUNK,
-    CROWD,
     FLOODS,
-    PAUSE_S,
     Attack,
     Flood,
     Steps,
     Target,
     connect,
     endless,
-    is_closed,
+    held_open,
 )
 from bench.harness.load.mqtt_client import (
     connect_packet,
@@ -80,19 +77,7 @@ def release(number: int) -> bytes:
 def halves(target: Target) -> Steps:
     """Half PUBLISHes of 40 kB on thousands of connections, held open; those that are closed come again."""
     half = publish_packet(NAME, b"x" * 40_000, qos=1)[:20_000]
-    held = [_client(target, half) for _ in range(CROWD)]
-    at = 0
-    while True:
-        for _ in range(50):
-            at = (at + 1) % len(held)
-            with suppress(OSError):
-                held[at].send(b"x")
-            if is_closed(held[at]):
-                held[at].close()
-                with suppress(OSError):
-                    held[at] = _client(target, half)
-        yield 50
-        time.sleep(PAUSE_S)
+    yield from held_open(lambda: _client(target, half))
 
 
 def aliases(target: Target) -> Steps:
