@@ -124,32 +124,44 @@ def _rumqttd_options(folder: Path, port: str) -> list[str]:
     return ["--config", str(configuration)]
 
 
-def _rumqttd(name: str, qos: int, promises: str) -> Peer:
+def _by_mqtt(
+    name: str,
+    qos: int,
+    promises: str,
+    *,
+    settings: str,
+    start: Callable[[Path], AbstractAsyncContextManager[System]],
+    version_command: tuple[str, ...],
+    brought_by: str,
+) -> Peer:
     return Peer(
         name=name,
         speaks=f"MQTT 3.1.1, quality of service {qos} on both sides",
         promises=promises,
-        settings="its example's, without a delay between connections, for 20,000 of them",
-        start=_server(name, str(RUMQTTD), _rumqttd_options),
-        version_command=(str(RUMQTTD), "--version"),
-        brought_by="`make .peers/bin/rumqttd` (minutes)",
+        settings=settings,
+        start=start,
+        version_command=version_command,
+        brought_by=brought_by,
         protocol="mqtt",
         qos=qos,
     )
 
 
-def _nats_peer(name: str, qos: int, promises: str) -> Peer:
-    return Peer(
-        name=name,
-        speaks=f"MQTT 3.1.1, quality of service {qos} on both sides",
-        promises=promises,
-        settings=f"max_ack_pending {IN_FLIGHT:,} (the RDY of the NSQ subscriber), JetStream on disk",
-        start=_nats_mqtt,
-        version_command=(str(NATS), "--version"),
-        brought_by="`make peers` (needs the Go toolchain)",
-        protocol="mqtt",
-        qos=qos,
-    )
+_rumqttd = partial(
+    _by_mqtt,
+    settings="its example's, without a delay between connections, for 20,000 of them",
+    start=_server("rumqttd", str(RUMQTTD), _rumqttd_options),
+    version_command=(str(RUMQTTD), "--version"),
+    brought_by="`make .peers/bin/rumqttd` (minutes)",
+)
+
+_nats_peer = partial(
+    _by_mqtt,
+    settings=f"max_ack_pending {IN_FLIGHT:,} (the RDY of the NSQ subscriber), JetStream on disk",
+    start=_nats_mqtt,
+    version_command=(str(NATS), "--version"),
+    brought_by="`make peers` (needs the Go toolchain)",
+)
 
 
 def mosquitto(folder: Path, *, persistent: bool = False) -> AbstractAsyncContextManager[System]:
@@ -166,35 +178,23 @@ def our_mqtt(folder: Path, *options: str, build: Build = THIS) -> AbstractAsyncC
     return running(OURS, command, folder, mqtt_address, http_address, root=build.root)
 
 
-def _mosquitto(name: str, qos: int, promises: str) -> Peer:
-    return Peer(
-        name=name,
-        speaks=f"MQTT 3.1.1, quality of service {qos} on both sides",
-        promises=promises,
-        settings=f"set_tcp_nodelay true (else lone messages wait for the other side's TCP), max_inflight_messages "
-        f"{IN_FLIGHT:,} (the RDY of the NSQ subscriber), max_queued_messages 0 (no limit, else it drops)",
-        start=mosquitto,
-        version_command=("mosquitto", "-h"),
-        brought_by="Debian's package mosquitto",
-        protocol="mqtt",
-        qos=qos,
-    )
+_mosquitto = partial(
+    _by_mqtt,
+    settings=f"set_tcp_nodelay true (else lone messages wait for the other side's TCP), max_inflight_messages "
+    f"{IN_FLIGHT:,} (the RDY of the NSQ subscriber), max_queued_messages 0 (no limit, else it drops)",
+    start=mosquitto,
+    version_command=("mosquitto", "-h"),
+    brought_by="Debian's package mosquitto",
+)
 
-
-def _our_mqtt(name: str, qos: int, promises: str) -> Peer:
-    """Our broker by its MQTT port, under the load that Mosquitto gets."""
-    return Peer(
-        name=name,
-        speaks=f"MQTT 3.1.1, quality of service {qos} on both sides",
-        promises=promises,
-        settings=f"--mqtt-max-in-flight {IN_FLIGHT:,} (the RDY of the NSQ subscriber)",
-        start=our_mqtt,
-        version_command=(sys.executable, "-m", "srtm", "--version"),
-        brought_by="this project",
-        protocol="mqtt",
-        qos=qos,
-    )
-
+# Our broker by its MQTT port, under the load that Mosquitto gets.
+_our_mqtt = partial(
+    _by_mqtt,
+    settings=f"--mqtt-max-in-flight {IN_FLIGHT:,} (the RDY of the NSQ subscriber)",
+    start=our_mqtt,
+    version_command=(sys.executable, "-m", "srtm", "--version"),
+    brought_by="this project",
+)
 
 _AT_MOST_ONCE = "At most once: nothing is kept; neither side acknowledges."
 _CLEAN_AT_LEAST_ONCE = (
