@@ -18,6 +18,7 @@ from bench.comparisons.hostile.attack_runs import HostileOptions, hostile
 from bench.comparisons.hostile.attacks import ATTACKS
 from bench.comparisons.rows.row_runs import RowOptions
 from bench.comparisons.tables.compare import compare
+from bench.comparisons.tables.document import RowTable
 from bench.comparisons.tables.mqtt import MQTT
 from bench.comparisons.tables.nsqd import NSQD
 from bench.console.options import DocumentOption, RunsJsonOption, SeedOption, console, saying
@@ -66,6 +67,16 @@ AgainstOption = Annotated[
         help="Another checkout of this project, built with `make build`: this build beside that one, in alternation.",
     ),
 ]
+
+
+PairsOption = Annotated[int, typer.Option(min=1, help="Rounds: one run of each system in turn.")]
+RowSecondsOption = Annotated[float, typer.Option(min=2.0, help="Measured part of a run; some rows take half of it.")]
+
+
+def _compared(table: RowTable, options: RowOptions) -> int:
+    """The exit status."""
+    verdicts = run_trio(partial(compare, table, options, console(options.json_file)))
+    return 0 if all(verdict.reached for verdict in verdicts) else 1
 
 
 def _build(against: Path | None) -> Build | None:
@@ -127,10 +138,8 @@ def bench_topic(
 @app.command("nsqd")
 def bench_nsqd(
     names: Annotated[list[str] | None, typer.Argument(metavar=f"[{'|'.join(NSQD.rows)}]...")] = None,
-    pairs: Annotated[int, typer.Option(min=1, help="Rounds: one run of each system in turn.")] = RowOptions.pairs,
-    seconds: Annotated[
-        float, typer.Option(min=2.0, help="Measured part of a run; some rows take half of it.")
-    ] = RowOptions.seconds,
+    pairs: PairsOption = RowOptions.pairs,
+    seconds: RowSecondsOption = RowOptions.seconds,
     seed: SeedOption = RowOptions.seed,
     against: AgainstOption = None,
     document: DocumentOption = False,
@@ -142,18 +151,14 @@ def bench_nsqd(
     them is reached. With --against: if every median ratio new / old is at most 1.05, or its interval includes 1.
     """
     where = RESULTS if document else None
-    options = RowOptions(names or (), pairs, seconds, seed, json_file, where, _build(against))
-    verdicts = run_trio(partial(compare, NSQD, options, console(json_file)))
-    return 0 if all(verdict.reached for verdict in verdicts) else 1
+    return _compared(NSQD, RowOptions(names or (), pairs, seconds, seed, json_file, where, _build(against)))
 
 
 @app.command("mqtt")
 def bench_mqtt(
     names: Annotated[list[str] | None, typer.Argument(metavar=f"[{'|'.join(MQTT.rows)}]...")] = None,
-    pairs: Annotated[int, typer.Option(min=1, help="Rounds: one run of each system in turn.")] = RowOptions.pairs,
-    seconds: Annotated[
-        float, typer.Option(min=2.0, help="Measured part of a run; some rows take half of it.")
-    ] = RowOptions.seconds,
+    pairs: PairsOption = RowOptions.pairs,
+    seconds: RowSecondsOption = RowOptions.seconds,
     seed: SeedOption = RowOptions.seed,
     against: AgainstOption = None,
     document: DocumentOption = False,
@@ -166,9 +171,7 @@ def bench_mqtt(
     them is reached. With --against: if every median ratio new / old is at most 1.05, or its interval includes 1.
     """
     where = RESULTS if document else None
-    options = RowOptions(names or (), pairs, seconds, seed, json_file, where, _build(against))
-    verdicts = run_trio(partial(compare, MQTT, options, console(json_file)))
-    return 0 if all(verdict.reached for verdict in verdicts) else 1
+    return _compared(MQTT, RowOptions(names or (), pairs, seconds, seed, json_file, where, _build(against)))
 
 
 @app.command("table1")
