@@ -17,8 +17,7 @@ from tests.system.numbering import Numbering
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 SERVICE_US = 5000  # a broker carries 200 msg/s, then its queue grows
-SHIFTED = 3.0  # times what they declared: 240 msg/s on one broker
-PROMISE_MS = 1_000  # far above what a busy machine adds, and soon exceeded by a queue that grows by 40 msg/s
+SHIFTED = 3.0  # times what they declared
 
 
 class Fleet:
@@ -44,7 +43,7 @@ def document() -> Json:
         "placement": "lb",
         "split": "proportional",
         "mode": "static",
-        "slo": {"percentile": 95, "latency_ms": PROMISE_MS},
+        "slo": {"percentile": 95, "latency_ms": 150},
         "publishers": [{"count": 20, "rate": 8, "id_prefix": "p"}],
     }
 
@@ -103,5 +102,5 @@ async def test_a_broker_that_got_too_much_gives_up_a_few_publishers_and_it_settl
     assert 1 <= len(moved) <= 6
     assert {before["brokers"][before["ids"].index(one)] for one in moved} == {overloaded}
     assert last["brokers"] == after["brokers"]
-    assert any(" to move" in line for line in said)
+    assert any("publishers to move" in line for line in said)
     assert numbering.out_of_order == {}
