@@ -1,7 +1,8 @@
 //! What holds after every turn of any sequence of operations: the meters are sums over all queues; each message in
 //! flight is counted by its owner and by nobody else, and has a deadline that is armed; each consumer is in its
 //! channel's ring at most once, and exactly if it is marked as listed; a connection that wants a message is listed;
-//! keys that owners hold lead somewhere; nothing is past its due time.
+//! keys that owners hold lead somewhere; nothing is past its due time; what sessions and groups hold of each topic is
+//! counted once.
 
 use std::collections::HashMap;
 
@@ -101,7 +102,23 @@ pub fn check(engine: &Engine, now: Nanos) {
             assert!(sub.deadlines.iter().is_sorted_by_key(|(deadline, _)| *deadline));
         }
     }
+    check_tally(engine);
     assert_eq!(engine.memory.messages.used(), held.cost());
     assert_eq!(engine.memory.stocks.used(), stocks);
     assert!(engine.poll_timeout().is_none_or(|at| at > now), "a timer is due");
+}
+
+/// A part of it, which holds within a turn too.
+pub fn check_tally(engine: &Engine) {
+    let hub = &engine.mqtt;
+    for (key, session) in &hub.sessions {
+        let Some(outgoing) = session.outgoing.as_ref().filter(|_| !hub.uncounted.contains(&key)) else { continue };
+        assert_eq!(outgoing.owed.len(), outgoing.waiting(), "of {}", session.client_id);
+    }
+    for group in hub.groups.values() {
+        assert_eq!(group.owed.len(), group.queue.len(), "of {}", group.name);
+    }
+    let outgoing = || hub.sessions.values().filter_map(|session| session.outgoing.as_ref());
+    let holders = outgoing().map(|one| &one.owed).chain(hub.groups.values().map(|group| &group.owed));
+    hub.tally.check(holders, outgoing().flat_map(|one| &one.in_flight).map(|sent| sent.topic));
 }

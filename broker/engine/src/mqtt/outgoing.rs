@@ -80,6 +80,12 @@ impl Outgoing {
         }
     }
 
+    /// Messages of the queue that are not in flight already.
+    #[cfg(any(test, feature = "harness"))]
+    pub fn waiting(&self) -> usize {
+        self.queue.len() - self.twins.len()
+    }
+
     /// The next message of the queue that is not in flight already.
     pub fn pop_front(&mut self) -> Option<Message> {
         loop {

@@ -123,10 +123,25 @@ impl TopicTally {
     pub fn end_flight(&mut self, key: TallyKey) {
         self.held.get_mut(key).into_iter().for_each(|held| held.in_flight -= 1);
     }
+
+    /// Panics unless the figures are sums over what holders have in their queues, and over what is in flight.
+    #[cfg(any(test, feature = "harness"))]
+    pub fn check<'a>(&self, holders: impl Iterator<Item = &'a Owed>, in_flight: impl Iterator<Item = TallyKey>) {
+        let mut sums: HashMap<TallyKey, (usize, usize, usize)> = HashMap::new();
+        for (key, waits) in holders.flat_map(|owed| &owed.0) {
+            let (depth, _, holders) = sums.entry(*key).or_default();
+            (*depth, *holders) = (*depth + *waits as usize, *holders + 1);
+        }
+        in_flight.for_each(|key| sums.entry(key).or_default().1 += 1);
+        for (key, held) in &self.held {
+            let figures = (held.depth, held.in_flight, held.holders);
+            assert_eq!(figures, sums.get(&key).copied().unwrap_or_default(), "of {}", held.topic);
+        }
+    }
 }
 
 impl Owed {
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.iter().map(|(_, waits)| *waits as usize).sum()
     }
 

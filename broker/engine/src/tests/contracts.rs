@@ -8,6 +8,7 @@ use srtm_limits::contract::Contract;
 
 use super::mqtt::client::{Client, packet, publish_5, text};
 use super::pair::*;
+use crate::harness::invariant;
 use crate::keys::ConnKey;
 use crate::limiter::contracts::Terms;
 use crate::protocol::mqtt::version::Version;
@@ -355,6 +356,7 @@ fn what_one_member_of_a_group_may_not_have_goes_to_another() {
     let taken = ("readers".into(), "1".into(), 1);
     pair.engine.charge_contracts(&[taken], now);
     say(&mut pair, "t", 0..5);
+    invariant::check(&pair.engine, pair.now);
     assert_eq!(
         (said(&mut one, &mut pair), said(&mut two, &mut pair)),
         (vec!["0".into()], vec!["1".into(), "2".into()])

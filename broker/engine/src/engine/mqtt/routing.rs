@@ -359,8 +359,9 @@ impl Engine {
                 continue;
             };
             if !self.may_have(member.session, self.topic_key(self.topic_of_name(heading.name)), now) {
-                let group = self.mqtt.groups.get_mut(key); // another member may have it
-                group.into_iter().for_each(|group| group.queue.push_front(message.clone()));
+                let Some(group) = self.mqtt.groups.get_mut(key) else { break };
+                group.queue.push_front(message.clone()); // another member may have it
+                self.mqtt.tally.wait(&mut group.owed, topic);
                 continue;
             }
             let target = Target {

@@ -88,6 +88,7 @@ impl Cluster {
         self.brokers[from].send(at_from, back);
         self.brokers[from].turn();
         self.brokers[to].turn();
+        [from, to].into_iter().for_each(|broker| invariant::check_tally(&self.brokers[broker].engine));
         !is_idle
     }
 
