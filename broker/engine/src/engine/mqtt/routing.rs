@@ -3,8 +3,6 @@
 //! A message is encoded once for each form that its subscribers need: version, QoS, retain. A subscriber of QoS 0 gets
 //! a copy into its output, or none while it leaves too much unread. The others get it through their session.
 
-use std::rc::Rc;
-
 use crate::clients::connection::Mark;
 use crate::engine::Engine;
 use crate::keys::{ChannelKey, GroupKey, SessionKey, TallyKey, TopicKey};
@@ -202,13 +200,7 @@ impl Engine {
         let is_kept = target.qos != Qos::AtMostOnce;
         let has_no_place = |outgoing: &Outgoing| is_kept && (outgoing.is_on_disk || !outgoing.has_room());
         let waits = |outgoing: &Outgoing| !outgoing.queue.is_empty() || has_no_place(outgoing);
-        let Some(session) = self.mqtt.sessions.get(target.session) else { return };
-        if session.arrives {
-            let client = Rc::clone(&session.client_id);
-            if !self.is_for_arriving(&client, &message) {
-                return; // it comes from the broker at which the session was
-            }
-        }
+        let Some(message) = self.hold_for_arriving(target.session, message) else { return };
         let Some(session) = self.mqtt.sessions.get(target.session) else { return };
         let is_next = !session.outgoing.as_ref().is_some_and(|outgoing| waits(outgoing));
         if is_next && self.takes_deliveries(target.session) && self.may_have(target.session, topic, now) {
@@ -252,7 +244,7 @@ impl Engine {
     }
 
     /// A session is given a message of QoS 1 or 2.
-    fn tally_given(&mut self, key: SessionKey, topic: TallyKey) {
+    pub(crate) fn tally_given(&mut self, key: SessionKey, topic: TallyKey) {
         let Some(session) = self.mqtt.sessions.get_mut(key) else { return };
         let window = session.window;
         let outgoing = session.outgoing.get_or_insert_with(|| Box::new(Outgoing::new(Queue::in_memory(), window)));

@@ -251,6 +251,7 @@ pub struct Arrival {
     pub flush: Option<u64>,
     pub in_flight: Vec<InFlight>,
     pub owed: Vec<Message>,               // what the other broker has sent so far
+    pub held: Vec<Message>,               // what has come here meanwhile
     pub is_open: bool,                    // its client is, or may be, connected
     pub seen: HashSet<(MessageId, i64)>,  // what it is owed, until it is whole
     pub latest: Latest<(MessageId, i64)>, // of what it has had since
@@ -271,6 +272,7 @@ impl Arrival {
             flush: None,
             in_flight: Vec::new(),
             owed: Vec::new(),
+            held: Vec::new(),
             is_open: false,
             seen: HashSet::new(),
             latest: Latest::new(LATEST),
@@ -370,7 +372,7 @@ impl Moves {
     pub fn messages(&self) -> impl Iterator<Item = &Message> {
         let arriving = self.arrivals.values().flat_map(|arrival| {
             let in_flight = arrival.in_flight.iter().filter_map(|entry| entry.message.as_ref());
-            arrival.owed.iter().chain(in_flight)
+            arrival.owed.iter().chain(&arrival.held).chain(in_flight)
         });
         self.departures.values().flat_map(|departure| departure.sent.iter()).chain(arriving)
     }

@@ -296,6 +296,9 @@ fn what_is_published_anywhere_during_a_move_comes_once_and_in_order() {
             let expected: Vec<String> = (1..=*sent).map(|number| format!("{broker} {number}")).collect();
             assert_eq!(own, expected.iter().collect::<Vec<_>>(), "seed {seed}");
         }
+        let tally = &cluster.brokers[1].engine.mqtt.tally;
+        let given = tally.all().map(|held| held.messages).sum::<u64>();
+        assert_eq!(given, said.len() as u64, "seed {seed}: each is counted once");
         assert_eq!(cluster.sessions(), [1], "seed {seed}");
         cluster.check();
     }

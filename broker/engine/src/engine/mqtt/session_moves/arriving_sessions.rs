@@ -7,7 +7,7 @@ use std::rc::Rc;
 use crate::clients::pending_input::WaitFor;
 use crate::engine::Engine;
 use crate::event::Event;
-use crate::keys::{ConnKey, SessionKey};
+use crate::keys::{ConnKey, SessionKey, TallyKey};
 use crate::mqtt::elsewhere::moves::{Arrival, Carried, Flushing, Owed, PATIENCE_NS, Thanks, Word};
 use crate::mqtt::outgoing::InFlight;
 use crate::mqtt::saved_session::SavedSession;
@@ -189,10 +189,29 @@ impl Engine {
         }
     }
 
-    /// Whether a message that is published here, or comes by a link, is for a session that arrives.
-    pub(crate) fn is_for_arriving(&mut self, client: &str, message: &Message) -> bool {
-        let Some(arrival) = self.mqtt.moves.arrivals.get(client) else { return true };
-        self.mqtt.moves.is_for(arrival) && (!arrival.is_open || self.is_new_to(client, message))
+    /// What is published here, or comes by a link, for a session that may be arriving. Gives it back if the session is to
+    /// have it now: it is whole and has not had it. Before that it is held, unless it comes from the other broker as well.
+    pub(crate) fn hold_for_arriving(&mut self, key: SessionKey, message: Message) -> Option<Message> {
+        let session = self.mqtt.sessions.get_mut(key)?;
+        if !session.arrives {
+            return Some(message);
+        }
+        let client = Rc::clone(&session.client_id);
+        let Some(arrival) = self.mqtt.moves.arrivals.get(&client) else { return Some(message) };
+        if !self.mqtt.moves.is_for(arrival) {
+            return None;
+        }
+        if arrival.is_open {
+            return self.is_new_to(&client, &message).then_some(message);
+        }
+        let arrival = self.mqtt.moves.arrivals.get_mut(&client)?;
+        if arrival.held.len() < self.config.mqtt_max_queued {
+            arrival.held.push(message);
+        } else {
+            self.mqtt.counters.dropped += 1;
+            session.dropped += 1;
+        }
+        None
     }
 
     /// Whether a session that is still arriving has not had this message.
@@ -208,12 +227,11 @@ impl Engine {
         arrival.is_open = true;
         let (waiting, came) = (std::mem::take(&mut arrival.waiting), arrival.wall_ns);
         let (in_flight, owed) = (std::mem::take(&mut arrival.in_flight), std::mem::take(&mut arrival.owed));
-        let (session, is_own) = (arrival.session, arrival.is_own);
+        let (session, held) = (arrival.session, std::mem::take(&mut arrival.held));
         if arrival.giver.is_none() {
             self.mqtt.moves.arrivals.remove(client);
         }
         if let Some(key) = session {
-            let held = if is_own { Vec::new() } else { self.take_held(key) };
             self.hand_out(client, key, in_flight, owed, held, now);
         }
         for (conn, _) in waiting {
@@ -235,9 +253,14 @@ impl Engine {
         now: Nanos,
     ) {
         let writes = self.journal.is_some();
-        in_flight.iter().for_each(|sent| self.mqtt.tally.begin_flight(sent.topic));
+        let topics: Vec<TallyKey> =
+            in_flight.iter().filter(|sent| sent.message.is_some()).map(|sent| sent.topic).collect();
         let Some(outgoing) = self.outgoing_of(key) else { return };
         outgoing.take_in_flight(in_flight, writes);
+        for topic in topics {
+            self.tally_given(key, topic);
+            self.mqtt.tally.begin_flight(topic);
+        }
         for message in owed {
             let topic = self.tally_key_of(&message);
             self.put_last(key, message, topic);
@@ -256,15 +279,6 @@ impl Engine {
         self.keep_on_disk(key, now);
         self.note_session(key);
         self.list_owing(key);
-    }
-
-    /// What has come here for a session that is not whole: it is in memory yet.
-    fn take_held(&mut self, key: SessionKey) -> Vec<Message> {
-        let mut held = Vec::new();
-        let outgoing = self.mqtt.sessions.get_mut(key).and_then(|session| session.outgoing.as_mut());
-        outgoing.into_iter().for_each(|outgoing| held.extend(std::iter::from_fn(|| outgoing.queue.pop_front())));
-        self.tally_left(key);
-        held
     }
 
     /// Runs each CONNECT that has waited for its session.
