@@ -168,29 +168,34 @@ impl Contracts {
     /// Puts contracts in force, each with whether what is taken of it is to be told to other brokers. Subjects keep what
     /// they have used, unless the policies are of other kinds. `rejoins`: other brokers may have held them before.
     pub fn put(&mut self, contracts: Vec<(Contract, bool)>, rejoins: bool, now: Now) -> Vec<Option<Refused>> {
-        let (mut those, mut replicated) = (Vec::new(), Vec::new());
+        let (mut those, mut marks) = (Vec::new(), Vec::new());
         for (mut contract, is_replicated) in contracts {
             let key = (contract.namespace.clone(), contract.subject.clone());
-            let before = self.draining.remove(&key).map(|draining| draining.until);
-            if is_replicated && contract.starts_full && (rejoins || before.is_some()) {
+            let before = self.draining.get(&key).map(|draining| draining.until);
+            let drains = is_replicated && contract.starts_full && (rejoins || before.is_some());
+            let draining = drains.then(|| {
                 let until = before.unwrap_or_else(|| now.mono.saturating_add(drained_after(&contract)));
-                self.draining.insert(key, Draining { until, contract: contract.clone() });
-                contract.starts_full = false;
-            }
+                Draining { until, contract: contract.clone() }
+            });
+            contract.starts_full &= !drains;
             those.push(contract);
-            replicated.push(is_replicated);
+            marks.push((key, is_replicated, draining));
         }
-        let put = self.limiter.put_contracts(those, now).into_iter().zip(replicated);
-        put.map(|(put, is_replicated)| match (put, is_replicated) {
-            (Err(refused), _) => Some(refused),
-            (Ok(number), true) => {
-                self.replicated.insert(number);
-                None
+        let put = self.limiter.put_contracts(those, now).into_iter().zip(marks);
+        put.map(|(put, (key, is_replicated, draining))| {
+            let number = match put {
+                Ok(number) => number,
+                Err(refused) => return Some(refused),
+            };
+            match draining {
+                Some(draining) => _ = self.draining.insert(key, draining),
+                None => _ = self.draining.remove(&key),
             }
-            (Ok(number), false) => {
-                self.replicated.remove(&number);
-                None
-            }
+            match is_replicated {
+                true => self.replicated.insert(number),
+                false => self.replicated.remove(&number),
+            };
+            None
         })
         .collect()
     }
@@ -441,6 +446,16 @@ mod tests {
         assert!(contracts.remove("sensors", "*"));
         contracts.poll_taken(at(9 * SECOND));
         assert_eq!(contracts.take([&one].into_iter(), 9, at(9 * SECOND)), Ok(()), "nobody's contract");
+    }
+
+    #[test]
+    fn a_change_that_cannot_work_leaves_the_contract_that_drains() {
+        let mut contracts = Contracts::default();
+        let of = |rate| vec![(bucket("sensors", rate, 5), true)];
+        assert_eq!(contracts.put(of(10), true, at(0)), [None]);
+        assert_ne!(contracts.put(of(0), false, at(1)), [None]);
+        contracts.poll_taken(at(SECOND));
+        assert_eq!(contracts.take([&subject("sensors", "1")].into_iter(), 5, at(SECOND)), Ok(()));
     }
 
     #[test]
