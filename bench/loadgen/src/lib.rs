@@ -15,7 +15,8 @@
 //! Besides (`flood`): closed loops that ask how much a broker carries instead of how long it takes.
 //!
 //! Reading order: `plan` (what is asked, by whom, when), `protocol` (bytes), `connections`, `publisher`, `subscriber`,
-//! `results` (who got what, and the verdict), `run` (threads), `error` (what goes wrong). Only `sys` makes unsafe calls.
+//! `results` (who got what, and the verdict), `run` (threads), `error` (what goes wrong). Only `sys` makes unsafe
+//! calls.
 
 mod connections;
 mod error;

@@ -37,7 +37,8 @@ pub enum Event {
         arrivals: u64,
         waiting: usize,
     },
-    /// A topic that was watched is not steady: its rate has drifted since, or messages wait. It is not watched any more.
+    /// A topic that was watched is not steady: its rate has drifted since, or messages wait. It is not watched any
+    /// more.
     Unsteady {
         topic: String,
     },

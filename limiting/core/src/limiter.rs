@@ -203,7 +203,8 @@ impl Limiter {
         put
     }
 
-    /// The same of several, of different patterns. Subjects are gone through once, which takes milliseconds where there are a million.
+    /// The same of several, of different patterns. Subjects are gone through once, which takes milliseconds where there
+    /// are a million.
     pub fn put_contracts(&mut self, contracts: Vec<Contract>, now: Now) -> Vec<Result<u32, Refused>> {
         let mut replaced = HashMap::new();
         let put = contracts.into_iter().map(|contract| self.put(contract, &mut replaced)).collect();

@@ -1,9 +1,10 @@
 //! MQTT 3.1.1 (OASIS standard; numbers in square brackets are its rules). A packet is a byte of type and flags, the
 //! length of the rest, the rest.
 //!
-//! Clean sessions but where the plan wants its subscribers' kept, the longest keep-alive. Publications and the subscription have the plan's quality of service: with 0 a
-//! publish has no answer and a message gets none; with 1 both are acknowledged, in order [4.6.0-2]. With 2 a publish is
-//! taken at its PUBCOMP, and a message counts at its PUBLISH.
+//! Sessions are clean, unless the plan wants the subscribers' kept; the keep-alive is the longest that there is.
+//! Publications and the subscription have the plan's quality of service: with 0 a publish has no answer and a message
+//! gets none; with 1 both are acknowledged, in order [4.6.0-2]. With 2 a publish is taken at its PUBCOMP, and a message
+//! counts at its PUBLISH.
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};

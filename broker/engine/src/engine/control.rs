@@ -104,8 +104,8 @@ impl Engine {
         self.find_channel(self.topic_key(topic)?, channel)
     }
 
-    /// Remove a topic with all that it holds; its consumers are disconnected. Its limit and contracts stay for when it is
-    /// made again: a message may come before Python could limit it anew.
+    /// Remove a topic with all that it holds; its consumers are disconnected. Its limit and contracts stay for when it
+    /// is made again: a message may come before Python could limit it anew.
     pub fn delete_topic(&mut self, name: &str) -> bool {
         let Some(key) = self.topic_names.remove(name) else { return false };
         self.mqtt.tally.forget(name);

@@ -165,8 +165,8 @@ impl Default for Contracts {
 }
 
 impl Contracts {
-    /// Puts contracts in force, each with whether what is taken of it is to be told to other brokers. Subjects keep what
-    /// they have used, unless the policies are of other kinds. `rejoins`: other brokers may have held them before.
+    /// Puts contracts in force, each with whether what is taken of it is to be told to other brokers. Subjects keep
+    /// what they have used, unless the policies are of other kinds. `rejoins`: other brokers may have held them before.
     pub fn put(&mut self, contracts: Vec<(Contract, bool)>, rejoins: bool, now: Now) -> Vec<Option<Refused>> {
         let (mut those, mut marks) = (Vec::new(), Vec::new());
         for (mut contract, is_replicated) in contracts {

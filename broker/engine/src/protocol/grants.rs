@@ -22,7 +22,7 @@ const MAX_PATTERN_BYTES: usize = 128 << 10;
 /// Compiled patterns that are kept for all connections. Beyond that all are dropped, and compiled again when needed.
 const MAX_PATTERNS: usize = 512;
 
-/// Topics remembered per connection: those that it may publish to, and those that it publishes to.
+/// Topics remembered per connection: those that its rules were asked about, and those that it publishes to.
 pub(crate) const MAX_REMEMBERED: usize = 16;
 
 /// The channel that MQTT's subscriptions are to auth servers.

@@ -15,8 +15,8 @@ use crate::timer::{Timer, Timers};
 
 impl Engine {
     /// Puts contracts in force, each with whether brokers hold it together; gives the refusal of each. What subjects
-    /// have used stays, as long as the policies are of the same kinds. `rejoins`: this broker may have held them before,
-    /// or others.
+    /// have used stays, as long as the policies are of the same kinds. `rejoins`: this broker may have held them
+    /// before, or others.
     pub fn set_contracts(
         &mut self,
         contracts: Vec<(Contract, bool)>,

@@ -1,8 +1,8 @@
 //! CONNECT, and the life of sessions: made, taken over, kept for a while, ended.
 
-use crate::clients::mqtt_client::TOPIC_ALIASES;
 use std::rc::Rc;
 
+use crate::clients::mqtt_client::TOPIC_ALIASES;
 use crate::clients::reply::Reply;
 use crate::config::{MqttIdentity, MqttRule, MqttUser};
 use crate::engine::Engine;

@@ -194,8 +194,8 @@ impl Engine {
         if is_own { name } else { &self.config.mqtt_topic }
     }
 
-    /// As what the rows for all protocols and auth servers know a name: the topic that it belongs to, or itself if that is the topic of
-    /// all other names.
+    /// As what the rows for all protocols and auth servers know a name: the topic that it belongs to, or itself if that
+    /// is the topic of all other names.
     pub(crate) fn object_of<'a>(&'a self, name: &'a str) -> &'a str {
         if self.access.is_none() && !self.config.auth_required {
             return name;

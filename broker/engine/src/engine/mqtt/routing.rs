@@ -138,7 +138,7 @@ impl Engine {
         let targets = (fan.targets.len() + fan.groups.len()) as u32;
         fan.went_to = Some(targets);
         self.work.note(message_units(message.body_len()).saturating_mul(targets));
-        // One delivery of each class stands for a message that came by a link: many sessions here would outweigh others.
+        // Of a message that came by a link, one delivery of each class counts: many sessions here would outweigh others.
         let mut sampled = [way_of(message.times.trace).is_none(); 3];
         for target in fan.targets.drain(..) {
             let is_sampled = fan.linked.is_none() || !std::mem::replace(&mut sampled[self.class_of(&target)], true);

@@ -4,8 +4,8 @@
 //! The broker to which a client comes tells all others (`Came`). The one that has the session ends its connection, and
 //! sends its state and what it is owed, and goes on to collect (`Departure`). The new one collects as well (`Arrival`),
 //! once all brokers know what the session wants. Marks in all links to it (`Flush`) tell what was published before: the
-//! old one has that, and the new one leaves it out. Then it says so (`Known`). By marks of its own the old one finds out
-//! that nothing older is under way to it, says so (`Over`), and forgets the session once it is kept at the new one
+//! old one has that, and the new one leaves it out. Then it says so (`Known`). By marks of its own the old one finds
+//! out that nothing older is under way to it, says so (`Over`), and forgets the session once it is kept at the new one
 //! (`Taken`). Until then the old one has all of it: whoever is killed in between loses nothing.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};

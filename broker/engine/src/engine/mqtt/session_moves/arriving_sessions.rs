@@ -189,8 +189,9 @@ impl Engine {
         }
     }
 
-    /// What is published here, or comes by a link, for a session that may be arriving. Gives it back if the session is to
-    /// have it now: it is whole and has not had it. Before that it is held, unless it comes from the other broker as well.
+    /// What is published here, or comes by a link, for a session that may be arriving. Gives it back if the session is
+    /// to have it now: it is whole and has not had it. Before that it is held, unless it comes from the other broker as
+    /// well.
     pub(crate) fn hold_for_arriving(&mut self, key: SessionKey, message: Message) -> Option<Message> {
         let session = self.mqtt.sessions.get_mut(key)?;
         if !session.arrives {
