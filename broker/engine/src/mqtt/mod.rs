@@ -86,17 +86,16 @@ impl Hub {
         key
     }
 
-    pub fn remove_session(&mut self, key: SessionKey) -> Option<Session> {
+    /// Removes a session with all that it is owed, also on disk.
+    pub fn remove_session(&mut self, key: SessionKey) {
         let hash = hash_of(&self.client_key, &self.sessions, key);
         if let Ok(entry) = self.by_client.find_entry(hash, |other| *other == key) {
             entry.remove();
         }
-        let session = self.sessions.remove(key)?;
-        if let Some(outgoing) = &session.outgoing {
-            self.tally.end(&outgoing.owed);
-            outgoing.in_flight.iter().for_each(|sent| self.tally.end_flight(sent.topic));
-        }
-        Some(session)
+        let Some(mut outgoing) = self.sessions.remove(key).and_then(|session| session.outgoing) else { return };
+        self.tally.end(&outgoing.owed);
+        outgoing.in_flight.iter().for_each(|sent| self.tally.end_flight(sent.topic));
+        outgoing.queue.clear();
     }
 }
 

@@ -369,10 +369,7 @@ impl Engine {
         if let Some(client) = arrives.map(|session| Rc::clone(&session.client_id)) {
             self.mqtt.moves.arrivals.remove(&client);
         }
-        let Some(mut session) = self.mqtt.remove_session(key) else { return };
-        if let Some(outgoing) = &mut session.outgoing {
-            outgoing.queue.clear();
-        }
+        self.mqtt.remove_session(key);
     }
 }
 

@@ -1,8 +1,8 @@
 //! Other brokers: those that may consume here, what came from them lately, and how long that took until it was sent to
 //! its subscribers here, for each way: from a broker, of a topic. The promise of a topic is judged by each of them.
 //!
-//! A message's own broker says how long it had been on its way when it sent it. Here it counts as if it had come so much
-//! earlier than it did. The link itself takes half of the smallest round trip that the kernel has seen on it.
+//! A message's own broker says how long it had been on its way when it sent it. Here it counts as if it had come so
+//! much earlier than it did. The link itself takes half of the smallest round trip that the kernel has seen on it.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::hash::Hash;

@@ -337,6 +337,8 @@ fn a_broker_killed_at_any_point_of_a_move_loses_nothing_that_was_acknowledged() 
         assert!(missing.is_empty(), "seed {seed}, victim {victim}: {missing:?} of {said:?}");
         assert_eq!(cluster.sessions(), [1], "seed {seed}, victim {victim}");
         cluster.check();
+        let left: Vec<String> = cluster.disks[0].names().into_iter().filter(|name| name.contains("queue")).collect();
+        assert!(left.is_empty(), "seed {seed}, victim {victim}: files of a session that is gone, {left:?}");
     }
 }
 

@@ -179,9 +179,6 @@ impl Engine {
                 self.tell_broker(&to, Word::Owed { client: &client, wall_ns, owed }, now);
             }
         }
-        if let Some(outgoing) = self.outgoing_of(key) {
-            outgoing.queue.clear();
-        }
         self.mqtt.moves.departures.remove(&key);
         self.drop_session(key);
     }
