@@ -49,7 +49,9 @@ class Usage:
         while True:
             await trio.sleep(_EVERY_S)
             try:
-                while rows := self._news():
+                is_full = True
+                while is_full and (rows := self._news()):
+                    is_full = len(rows) >= _PORTION  # else what changes meanwhile is for the next second
                     await trio.to_thread.run_sync(self._database.put_used, rows)
                     self._unsaved.clear()
             except Unavailable as error:

@@ -147,6 +147,31 @@ async def test_changes_are_written_each_second_and_once_more_after_a_failure(
         nursery.cancel_scope.cancel()
 
 
+async def test_what_changes_while_it_is_written_waits_for_the_next_second(
+    tmp_path: Path,
+    nursery: trio.Nursery,
+    autojump_clock: trio.testing.MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with started(tmp_path, Clocks(0)) as service:
+        written_s: list[int] = []
+
+        async def at_once(call: Callable[..., None], *arguments: object) -> None:
+            call(*arguments)
+            written_s.append(round(trio.current_time() - begun_s))
+            if len(written_s) < 9:
+                service.limiter.check("api", "user:1", 1)
+
+        monkeypatch.setattr(trio.to_thread, "run_sync", at_once)
+        service.contracts.put_all([contract(BURST)])
+        service.limiter.check("api", "user:1", 1)
+        begun_s = trio.current_time()
+        nursery.start_soon(service.usage.run)
+        await trio.sleep(4.5)
+        assert written_s == [1, 2, 3, 4]
+        nursery.cancel_scope.cancel()
+
+
 @pytest.mark.parametrize("policy", [QUOTA, BURST, {"name": "p", "kind": "pace", "rate": 1, "max_wait": "1s"}])
 def test_a_policy_that_persists_says_so_in_its_document(policy: dict[str, Any]) -> None:
     kept = contract({**policy, "persist": True})
