@@ -183,19 +183,32 @@ class SyncService:
                     found.setdefault(topic, {})[name] = report
         return found
 
+    def links(self, topic: str) -> dict[str, list[LinkLatency]]:
+        """{broker: how messages of ``topic`` came there over links}, of brokers that are alive."""
+        return {
+            name: known
+            for name, session in self._sessions.items()
+            if (links := session.links.get(topic))
+            and self._registry.is_alive(name)
+            and (known := self._of_known_brokers(links))
+        }
+
     def links_by_topic(self) -> dict[str, dict[str, list[LinkLatency]]]:
-        """{topic: {broker: how its messages came there over links}}, of brokers that are alive."""
+        """``links`` of every topic that has some: for a look at all of them."""
         found: dict[str, dict[str, list[LinkLatency]]] = {}
         for name, session in self._sessions.items():
             if session.links and self._registry.is_alive(name):
-                for link in session.links.values():
-                    if link.origin in self._registry.brokers:
-                        found.setdefault(link.topic, {}).setdefault(name, []).append(link)
+                for topic, links in session.links.items():
+                    if known := self._of_known_brokers(links):
+                        found.setdefault(topic, {})[name] = known
         return found
+
+    def _of_known_brokers(self, links: Mapping[str, LinkLatency]) -> list[LinkLatency]:
+        return [link for origin, link in links.items() if origin in self._registry.brokers]
 
     def promise(self, topic: Topic) -> PromiseVerdict:
         """Whether the promise of ``topic`` is kept."""
-        return promise_verdict(topic.spec.slo, self.heard(topic.name), self.links_by_topic().get(topic.name, {}))
+        return promise_verdict(topic.spec.slo, self.heard(topic.name), self.links(topic.name))
 
     def living(self) -> dict[str, Mapping[str, TopicReport]]:
         """The latest reports of brokers that are not known to be dead."""
@@ -503,7 +516,17 @@ def _take_facts(session: BrokerSession, request: SyncRequest, contracts: Collect
         session.contract_counts[counts.namespace, counts.subject] = counts.counts
     if len(session.contract_counts) > len(contracts):  # some are of contracts that are gone
         session.contract_counts = {key: each for key, each in session.contract_counts.items() if key in contracts}
-    for link in request.links[:_MOST_LINKS]:
-        if is_sound_link(link) and len(session.links) < _MOST_LINKS:
-            session.links[link.origin, link.topic] = link
+    _take_links(session, request.links[:_MOST_LINKS])
     session.mqtt_address = request.mqtt_address
+
+
+def _take_links(session: BrokerSession, links: Sequence[LinkLatency]) -> None:
+    """Of new ones as many as there is room for; those that are known always."""
+    if not links:
+        return
+    room = _MOST_LINKS - sum(map(len, session.links.values()))
+    for link in filter(is_sound_link, links):
+        is_new = link.origin not in session.links.get(link.topic, {})
+        if not is_new or room > 0:
+            session.links.setdefault(link.topic, {})[link.origin] = link
+            room -= is_new

@@ -52,7 +52,7 @@ class BrokerSession:
     misplaced: MisplacedPublishers = field(default_factory=MisplacedPublishers)
     releases: ReleaseWindow = field(default_factory=ReleaseWindow)
     contract_counts: dict[tuple[str, str], list[tuple[int, int, int]]] = field(default_factory=dict)
-    links: dict[tuple[str, str], LinkLatency] = field(default_factory=dict)  # {(origin, topic): over a link from there}
+    links: dict[str, dict[str, LinkLatency]] = field(default_factory=dict)  # {topic: {origin: over a link from there}}
     ready_since_s: dict[str, float] = field(default_factory=dict)  # {topic: its share is in force, trio time}
 
     def reported_s_ago(self) -> float:

@@ -184,3 +184,17 @@ async def test_what_came_over_links_is_judged_until_the_broker_is_another_proces
     assert distributor.syncing.links_by_topic()["t"]["b"][0].network_ms == 2.0
     await distributor.syncing.sync("b", request(1, incarnation="2"))
     assert distributor.syncing.links_by_topic() == {}
+
+
+async def test_a_link_that_is_known_is_heard_also_where_there_is_no_room_for_more(distributor, monkeypatch):
+    monkeypatch.setattr("distributor.sync.service._MOST_LINKS", 2)
+
+    def over(topic, network_ms):
+        return LinkLatency(origin="a", topic=topic, network_ms=network_ms)
+
+    await distributor.syncing.sync("a", request(1))
+    await distributor.syncing.sync("b", request(1, links=[over("t", 1.0), over("u", 1.0)]))
+    await distributor.syncing.sync("b", request(2, reports_since=1, links=[over("v", 2.0), over("t", 2.0)]))
+    found = distributor.syncing.links_by_topic()
+    assert {topic: links["b"][0].network_ms for topic, links in found.items()} == {"t": 2.0, "u": 1.0}
+    assert distributor.syncing.links("t") == found["t"]
