@@ -71,14 +71,6 @@ class Columns:
         rates = {max(number - self.first, 0): rate for number, rate in self._supply}  # the last one of each bin
         return list(rates.items()) if self.arrivals else []
 
-    def drop(self, count: int) -> None:
-        """Remove the first ``count`` bins."""
-        self.first += count
-        for column in (self.arrivals, self.waiting, self.unfinished, self.delay_ns):
-            del column[:count]
-        while len(self._supply) > 1 and self._supply[1][0] <= self.first:
-            del self._supply[0]
-
     def clear(self) -> None:
         """Remove all bins; ``first`` stays. Makes new lists, because a report may hold the old ones."""
         self.arrivals, self.waiting, self.unfinished, self.delay_ns = [], [], [], []
