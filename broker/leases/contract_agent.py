@@ -64,10 +64,10 @@ class ContractAgent:
             while True:
                 await self._holder.replicates.wait()
                 self._follow_members(nursery)
-                taken = self._engine.take_taken()
-                for link in self._links.values():
-                    link.outbox.add(taken)
-                    link.has_news.set()
+                if taken := self._engine.take_taken():
+                    for link in self._links.values():
+                        link.outbox.add(taken)
+                        link.has_news.set()
                 await trio.sleep(ROUND_S)
 
     def _follow_members(self, nursery: trio.Nursery) -> None:
