@@ -110,8 +110,7 @@ class LimitClient:
 
     async def watch(self, namespace: str, subject: str, *, stop: bool = False) -> None:
         """Watch a subject, or do not any more. Raises NotFound."""
-        path = _subject(namespace, subject).replace("/subjects/", "/watched/", 1)
-        await self._call("DELETE" if stop else "PUT", path, Any)
+        await self._call("DELETE" if stop else "PUT", _subject(namespace, subject, "watched"), Any)
 
     async def usage(self) -> list[Json]:
         """Return what was allowed and refused, by namespace."""
@@ -189,5 +188,5 @@ def _contract(namespace: str, pattern: str) -> str:
     return f"/limit/v1/contracts/{path_part(namespace)}/{path_part(pattern)}"
 
 
-def _subject(namespace: str, subject: str) -> str:
-    return f"/limit/v1/subjects/{path_part(namespace)}/{path_part(subject)}"
+def _subject(namespace: str, subject: str, collection: str = "subjects") -> str:
+    return f"/limit/v1/{collection}/{path_part(namespace)}/{path_part(subject)}"
