@@ -13,6 +13,7 @@ import trio
 from limiting.config import LimitConfig
 from limiting.nodes.links import read_key
 from srtm.client.distributor import DistributorClient
+from srtm.concurrency.outage import Outage
 from srtm.errors import BadInput, SrtmError
 from srtm.log import Log
 
@@ -57,9 +58,14 @@ class Discovery:
 
     async def run(self) -> None:
         """Tell again and again, until cancelled."""
+        outage = Outage()
         while True:
             await trio.sleep(_EVERY_S)
             try:
                 await self._client.tell_limit_node(*self._own)
             except SrtmError as error:
-                self._log.warning("not_told", error=str(error))
+                if outage.is_news(str(error)):
+                    self._log.warning("not_told", error=str(error))
+            else:
+                if outage.ends():
+                    self._log.info("told_again")

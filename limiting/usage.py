@@ -11,6 +11,7 @@ import trio
 
 from limiting.contract_store import ContractStore
 from limiting.database import Database, UsedRow
+from srtm.concurrency.outage import Outage
 from srtm.errors import Unavailable
 from srtm.limiting.limiter import Limiter
 from srtm.log import Log
@@ -46,6 +47,7 @@ class Usage:
 
     async def run(self) -> None:
         """Write what changes, until cancelled."""
+        outage = Outage()
         while True:
             await trio.sleep(_EVERY_S)
             try:
@@ -55,7 +57,11 @@ class Usage:
                     await trio.to_thread.run_sync(self._database.put_used, rows)
                     self._unsaved.clear()
             except Unavailable as error:
-                self._log.warning("usage_not_kept", error=str(error))
+                if outage.is_news(str(error)):
+                    self._log.warning("usage_not_kept", error=str(error))
+            else:
+                if outage.ends():
+                    self._log.info("usage_kept_again")
 
     def save(self) -> None:
         """Write all that has changed, now. Raises Unavailable."""

@@ -87,9 +87,9 @@ async def test_nodes_wait_for_one_another_and_have_the_same_list(
 async def test_a_distributor_that_has_forgotten_is_told_again(
     autojump_clock: trio.testing.MockClock, nursery: trio.Nursery, key: Path
 ) -> None:
-    distributor = Distributor()
+    distributor, log = Distributor(), list[str]()
     async with DistributorClient(URLS, transport=distributor, timeout_s=1) as client:
-        nodes = [Discovery(config(name, key), client, Log("limit")) for name in "ab"]
+        nodes = [Discovery(config(name, key), client, Log("limit", log.append)) for name in "ab"]
         for each in nodes:
             nursery.start_soon(each.run)
         await trio.sleep(6)
@@ -98,6 +98,7 @@ async def test_a_distributor_that_has_forgotten_is_told_again(
         distributor.restart()
         distributor.is_up = True
         await trio.sleep(8)
+        assert len(log) == 4, "each says once that the distributor is away, and that it is back"
         assert (await nodes[0].found()).peers == "a=10.0.0.97:4197,b=10.0.0.98:4197"
         nursery.cancel_scope.cancel()
 

@@ -123,6 +123,7 @@ async def test_changes_are_written_each_second_and_once_more_after_a_failure(
 
     monkeypatch.setattr(trio.to_thread, "run_sync", at_once)
     written: list[list[UsedRow]] = []
+    log: list[str] = []
     with started(tmp_path, Clocks(0)) as service:
         fails = True
 
@@ -132,12 +133,13 @@ async def test_changes_are_written_each_second_and_once_more_after_a_failure(
                     raise Unavailable("the disk is full")
                 written.append(rows)
 
-        usage = Usage(service.limiter, service.contracts, Failing(), Log("limit"))  # type: ignore[arg-type]
+        usage = Usage(service.limiter, service.contracts, Failing(), Log("limit", log.append))  # type: ignore[arg-type]
         nursery.start_soon(usage.run)
         service.contracts.put_all([contract(BURST)])
         service.limiter.check("api", "user:1", 8)
-        await trio.sleep(1.5)
+        await trio.sleep(3.5)
         assert written == []
+        assert len(log) == 1, "the failure is told once"
         fails = False
         service.limiter.check("api", "user:2", 1)
         await trio.sleep(1)
