@@ -94,7 +94,7 @@ class LinkKeeper:
                 broker = RemoteBroker(
                     self._name,
                     name,
-                    self._connect(address),
+                    address,
                     self._engine,
                     self._numbers,
                     lambda: self._interest,

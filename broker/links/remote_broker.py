@@ -54,13 +54,13 @@ def _https_of(base_url: str, body: bytes) -> str | None:
 
 class RemoteBroker:
     """``run`` it once; ``wake`` it when the interest has changed. ``interest`` gives what is wanted now, and
-    ``note_told`` is called when that broker knows more, or cannot be told."""
+    ``note_told`` is called when that broker knows more, or cannot be told. ``address``: of its HTTP in clear."""
 
     def __init__(
         self,
         own_name: str,
         name: str,
-        client: HttpClient,
+        address: str,
         engine: Engine,
         numbers: LinkNumbers,
         interest: Callable[[], Interest],
@@ -71,7 +71,8 @@ class RemoteBroker:
     ) -> None:
         self._own_name = own_name
         self._name = name
-        self._client = client
+        self._address = address
+        self._client = connect(address)
         self._engine = engine
         self._numbers = numbers
         self._interest = interest
@@ -107,6 +108,8 @@ class RemoteBroker:
                         await self._tell(nursery)
                     except SrtmError as error:
                         self._note_trouble(str(error))
+                        if self._client.base_url.startswith("https:"):  # it may take HTTP in clear now
+                            await self._use(self._address)
                         pause_s = backoff.next_s()
                     else:
                         self._note_trouble(None)
@@ -132,8 +135,7 @@ class RemoteBroker:
         )
         status, body = await self._ask(request)
         if status == 403 and (https := _https_of(self._client.base_url, body)):
-            await self._client.aclose()
-            self._client = self._connect(https)
+            await self._use(https)
             status, body = await self._ask(request)
         if status != 200:
             raise refusal(self._client.base_url, status, body)
@@ -152,6 +154,11 @@ class RemoteBroker:
                 nursery.start_soon(self._keep_link, topic)
         for topic in self._links.keys() - set(answer.topics):
             self._links.pop(topic).cancel()
+
+    async def _use(self, address: str) -> None:
+        """Ask there from now on. Raises BadInput."""
+        await self._client.aclose()
+        self._client = self._connect(address)
 
     async def _ask(self, request: LinkRequest) -> tuple[int, bytes]:
         target, body = f"/v1/links/{self._own_name}", msgspec.json.encode(request)

@@ -28,6 +28,7 @@ class Other:
         self.tcp_address = ""
         self.marks = False
         self.https_port = 0  # where it takes HTTP; 0: in clear
+        self.has_no_https = False
 
     async def request(self, method: str, target: str, body: bytes = b"", **_: float) -> tuple[int, bytes]:
         assert (method, target) == ("PUT", "/v1/links/b1")
@@ -36,7 +37,7 @@ class Other:
         self.news = trio.Event()
         if self.https_port:
             return 403, b'{"message": "TLS_REQUIRED", "https_port": %d}' % self.https_port
-        if self.topics is None:
+        if self.topics is None or (self.has_no_https and self.base_url.startswith("https:")):
             raise Unavailable("no answer")
         answer = LinkAnswer(
             tcp_address=self.tcp_address,
@@ -69,7 +70,9 @@ class Rig:
 
         def connect(address: str) -> Any:
             self.addresses.append(address)
-            if address.startswith("https:"):
+            by_https = address.startswith("https:")
+            self.other.base_url = address if by_https else "http://b2"
+            if by_https:
                 self.other.https_port = 0
             return self.other
 
@@ -118,6 +121,21 @@ async def test_a_broker_that_takes_no_http_in_clear_is_asked_by_https(autojump_c
         rig.want("rain")
         await trio.sleep(0.1)
         assert rig.engine.settled == 2
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_broker_that_takes_https_no_more_is_asked_in_clear_again(autojump_clock: MockClock) -> None:
+    async with trio.open_nursery() as nursery:
+        rig = Rig(nursery)
+        rig.other.https_port = 4152
+        rig.keeper.follow({"b2": "there"})
+        await trio.sleep(0.1)
+        rig.other.has_no_https = True
+        await trio.sleep(10.0)
+        rig.want("rain")
+        await trio.sleep(0.1)
+        assert rig.addresses == ["there", "https://b2:4152", "there"]
+        assert rig.other.asked[-1].filters == ["rain"]
         nursery.cancel_scope.cancel()
 
 
