@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import random
 import socket
-import ssl
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -31,6 +30,7 @@ from broker.leases.gdrl_agent import GdrlAgent
 from broker.leases.lease_holder import LeaseHolder
 from broker.links.consuming_brokers import ConsumingBrokers
 from broker.links.keeper import LinkKeeper
+from broker.links.link_tls import LinkTls
 from broker.member import Membership
 from broker.nsqd import metadata
 from broker.nsqd.authorization import Authorizer, auth_servers
@@ -53,7 +53,7 @@ from broker.sync.loop import LocalBroker
 from broker.sync.remaining_messages import topics_left
 from broker.sync.state_file import SyncState, load_state
 from srtm.control import SyncRequest
-from srtm.errors import BadInput, InternalError
+from srtm.errors import InternalError
 from srtm.log import Log, LogSettings
 from srtm.net.address import format_address, is_loopback
 from srtm.net.http_client import HttpClient
@@ -124,6 +124,7 @@ class Broker:
         self._authorizer = Authorizer(engine, auth_servers(config), log)
         self._holder = LeaseHolder(engine, self._topic_list_writer.buckets.forget)
         self._contracts = ContractHolder(config.name, engine, log)
+        self._link_tls = LinkTls(config.ca_file, config.tls_cert, config.tls_key)
         self._lookups = self._make_lookups()
         self._channel_discovery = ChannelDiscovery(config, engine, self._lookups, self._holder.is_managed, log)
         self._processors = Processors()
@@ -312,7 +313,7 @@ class Broker:
     def _make_keeper(self) -> LinkKeeper | None:
         if not (self._config.distributors and self._speaks_mqtt):
             return None
-        return LinkKeeper(self._config.name, self._engine, self._connect_partner, self._log, self._link_tls)
+        return LinkKeeper(self._config.name, self._engine, self._connect_partner, self._log, self._link_tls.context)
 
     @property
     def _speaks_mqtt(self) -> bool:
@@ -327,19 +328,8 @@ class Broker:
     def _connect_partner(self, address: str) -> HttpClient:
         """``address``: HOST:PORT, or https://HOST:PORT."""
         if address.startswith("https:"):
-            return HttpClient(address, token=self._config.token, tls=self._link_tls())
+            return HttpClient(address, token=self._config.token, tls=self._link_tls.context())
         return HttpClient(f"http://{address}", token=self._config.token)
-
-    def _link_tls(self) -> ssl.SSLContext:
-        """As a client of other brokers: trusts what distributors' certificates are trusted by, and shows the broker's
-        own certificate. Raises BadInput."""
-        try:
-            context = ssl.create_default_context(cafile=self._config.ca_file)
-            if self._config.tls_cert:
-                context.load_cert_chain(self._config.tls_cert, self._config.tls_key)
-        except OSError as error:
-            raise BadInput("ca_file", self._config.ca_file, f"links need it, or the certificate: {error}") from None
-        return context
 
     async def _drain_to_the_end(self, everything: trio.CancelScope) -> None:
         await self._drain.run(self._note_drain)

@@ -24,11 +24,15 @@ def ca_file(given: str | None = None) -> str | None:
 
 @cache
 def trusting(ca_file: str | None) -> ssl.SSLContext:
-    """Return a client's TLS context; None: trust the system's certificates.
+    """Return a client's TLS context; None: trust the system's certificates. Raises BadInput.
 
-    Raises BadInput if the file holds no certificates. The process shares one context: reading the system's
-    certificates takes 20 ms, and there may be a thousand clients.
+    The process shares one context: reading the system's certificates takes 20 ms, and there may be a thousand clients.
     """
+    return new_trust(ca_file)
+
+
+def new_trust(ca_file: str | None) -> ssl.SSLContext:
+    """The same, for the caller alone, who may change it. Raises BadInput if the file holds no certificates."""
     try:
         return ssl.create_default_context(cafile=ca_file)
     except ssl.SSLError as error:
