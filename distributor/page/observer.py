@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from functools import cache, partial
 
 import msgspec
 import trio
@@ -18,8 +19,8 @@ from distributor.registry.registry import Registry
 from distributor.sync.penalty import utc
 from distributor.sync.service import SyncService
 from distributor.verdict.kept import Links, Verdict, latest, promise_verdict
-from distributor.views.broker_view import broker_word
-from distributor.views.topic_why import topic_why
+from distributor.views.broker_view import broker_word, capacity_view
+from distributor.views.topic_why import CapacityOf, topic_why
 
 EVENTS_S = 1.0
 EVENTS_KEPT = 200
@@ -99,10 +100,11 @@ class Observer:
         self._turns = {name: turn for name, turn in self._turns.items() if name in names}
         rows: list[TopicRow] = []
         broken: dict[str, int] = {}
+        capacity_of = cache(partial(capacity_view, registry=self._registry))
         for number, topic in enumerate(topics):
             if number % _PORTION == 0:
                 await trio.lowlevel.checkpoint()
-            row, worst = self._observed(topic, reports.get(topic.name, {}), links.get(topic.name, {}))
+            row, worst = self._observed(topic, reports.get(topic.name, {}), links.get(topic.name, {}), capacity_of)
             rows.append(row)
             if worst is not None:
                 broken[worst] = broken.get(worst, 0) + 1
@@ -118,7 +120,9 @@ class Observer:
                 brokers.append(broker_row(name, self._registry, self._syncing, self._broken.get(name, 0)))
         self.brokers, self.looks = brokers, self.looks + 1
 
-    def _observed(self, topic: Topic, reports: Reports, links: Links) -> tuple[TopicRow, str | None]:
+    def _observed(
+        self, topic: Topic, reports: Reports, links: Links, capacity_of: CapacityOf
+    ) -> tuple[TopicRow, str | None]:
         """The row of ``topic``, and the broker that breaks its promise."""
         promise = promise_verdict(topic.spec.slo, reports, links)
         demand = sum(self._syncing.histories.arrival_rates(topic.name).values())
@@ -128,13 +132,14 @@ class Observer:
             self._since[topic.name] = promise.verdict, since
         turn, turned_at = self._turns.get(topic.name, ("", ""))
         since = turned_at if turn == promise.verdict else since
-        why = topic_why(topic, self._registry, self._syncing) if promise.verdict == "broken" else None
+        is_broken = promise.verdict == "broken"
+        why = topic_why(topic, self._registry, self._syncing, capacity_of) if is_broken else None
         row = topic_row(topic, promise, why, since, reports, demand, self._syncing.layouts.states.get(topic.name))
         now = latest(topic.spec.slo, reports, links)
         in_force = sum(report.rate for report in reports.values()) if reports else None  # no broker is heard
         delays = (now.access_ms, now.processing_ms, now.network_ms, now.consumer_wait_ms)
         self.history.record(topic.name, (*delays, demand, in_force, row.backlog))
-        return row, promise.decides.broker if promise.verdict == "broken" else None
+        return row, promise.decides.broker if is_broken else None
 
     # Events
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from distributor.model.cluster import Topic
 from distributor.model.leases import MICRO
@@ -10,19 +11,26 @@ from distributor.model.share_log import ShareChange
 from distributor.registry.registry import Registry
 from distributor.sync.service import SyncService
 from distributor.verdict.why import BrokerPart, TopicFigures, Why, why
-from distributor.views.broker_view import broker_word, capacity_view, is_away
+from distributor.views.broker_view import CapacityView, broker_word, capacity_view, is_away
 from distributor.views.topic_view import brokers_with_part
 from srtm.errors import NotLeader
 
 _WINDOW_NS = 60_000_000_000
 
 
-def topic_why(topic: Topic, registry: Registry, syncing: SyncService) -> Why:
-    """Why a topic is late. Raises NotLeader: brokers report to the leader."""
+CapacityOf = Callable[[str], CapacityView]  # of a broker by its name
+
+
+def topic_why(topic: Topic, registry: Registry, syncing: SyncService, capacity_of: CapacityOf | None = None) -> Why:
+    """Why a topic is late. Raises NotLeader: brokers report to the leader.
+
+    ``capacity_of``: from who asks for many topics and remembers, because it goes through all topics of a broker.
+    """
     if not registry.leads:
         raise NotLeader(registry.leader_url)
     spec = topic.spec
     arrivals = syncing.histories.arrival_rates(topic.name)
+    capacity_of = capacity_of or partial(capacity_view, registry=registry)
     return why(
         TopicFigures(
             name=topic.name,
@@ -32,7 +40,10 @@ def topic_why(topic: Topic, registry: Registry, syncing: SyncService) -> Why:
             mode=spec.mode,
             missing_rate=topic.placement.missing,
             promise=syncing.promise(topic),
-            parts=[_part(topic, name, arrivals.get(name), registry, syncing) for name in _brokers(topic, syncing)],
+            parts=[
+                _part(topic, name, arrivals.get(name), registry, syncing, capacity_of)
+                for name in _brokers(topic, syncing)
+            ],
         )
     )
 
@@ -42,9 +53,16 @@ def _brokers(topic: Topic, syncing: SyncService) -> list[str]:
     return list(dict.fromkeys([*brokers_with_part(topic), *syncing.heard(topic.name)]))
 
 
-def _part(topic: Topic, name: str, arrival_rate: float | None, registry: Registry, syncing: SyncService) -> BrokerPart:
+def _part(
+    topic: Topic,
+    name: str,
+    arrival_rate: float | None,
+    registry: Registry,
+    syncing: SyncService,
+    capacity_of: CapacityOf,
+) -> BrokerPart:
     report, session, share = syncing.report(name, topic.name), syncing.session(name), topic.holding(name).share
-    capacity = capacity_view(name, registry) if name in registry.brokers else None
+    capacity = capacity_of(name) if name in registry.brokers else None
     return BrokerPart(
         broker=name,
         state=broker_word(name, registry, session.drain) if capacity else "forgotten",

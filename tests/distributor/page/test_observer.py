@@ -17,8 +17,10 @@ import trio.testing
 from distributor.api.app import make_app
 from distributor.page.observer import Observer
 from distributor.page.routes import News, _stream
+from distributor.registry.registry import Registry
 from distributor.sync.penalty import utc
 from distributor.verdict.kept import Verdict
+from distributor.views.broker_view import CapacityView, capacity_view
 from srtm.control import LatencyMs, TopicLatency, TopicReport
 from tests.support.distributor_in_process import Distributor, FakeBroker, spec
 from tests.support.page_rows import broker as broker_of
@@ -81,6 +83,27 @@ async def test_a_broken_promise_has_its_cause_its_remedy_and_the_time_of_the_dec
         assert watching.topics[0].since == row.since
         assert row.reason.startswith("messages wait 4 ms for tokens at b1")
         assert row.remedy
+
+
+async def test_a_look_goes_through_the_topics_of_a_broker_once_for_all_broken_promises(
+    distributor: Distributor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observer, broker = await looked(distributor, 4.0)
+    await distributor.registry.submit(spec("bikes"))
+    await broker.sync()
+    broker.reports = [report(4.0), msgspec.structs.replace(report(4.0), topic="bikes")]
+    await broker.sync()
+    asked: list[str] = []
+
+    def noted(name: str, registry: Registry) -> CapacityView:
+        asked.append(name)
+        return capacity_view(name, registry)
+
+    monkeypatch.setattr("distributor.page.observer.capacity_view", noted)
+    monkeypatch.setattr("distributor.views.topic_why.capacity_view", noted)
+    await observer._look()
+    assert [row.promise for row in observer.topics] == ["broken", "broken"]
+    assert asked == ["b1"]
 
 
 async def test_a_kept_promise_says_what_that_rests_on(distributor: Distributor) -> None:
