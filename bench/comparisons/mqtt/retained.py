@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import trio
 
-from bench.comparisons.mqtt.started import OURS, THEIRS, plan, started
+from bench.comparisons.mqtt.started import OURS, THEIRS, in_thread, plan, started
 from bench.comparisons.rows.turns import in_turn
 from bench.harness.load.mqtt_client import PUBLISH, Client, first_packet, publish_packet, subscribe_packet
 from bench.harness.load.run import RunProgress, RunResult, deliveries, run_plan
@@ -23,7 +23,6 @@ from bench.harness.machine.threads import giving_way
 from bench.harness.results.comparison import Better, Bound, Figure, NoneOf, Row, Sample, Turn
 from bench.harness.results.intervals import percentile_ms
 from bench.harness.systems.systems import System
-from srtm.errors import Unavailable
 
 RETAINED = 100_000
 PAYLOAD = b"x" * 64
@@ -47,11 +46,8 @@ class Replay(msgspec.Struct, frozen=True):
 
 async def _sample(name: str, turn: Turn, folder: Path) -> Sample:
     async with started(name, turn, folder) as system:
-        try:
-            await trio.to_thread.run_sync(partial(_fill, system))
-            result, replays = await _beside(name, system, turn)
-        except OSError as error:
-            raise Unavailable(f"a client was cut off: {error}") from error
+        await in_thread(_fill, system)
+        result, replays = await _beside(name, system, turn)
     return sample_of(name, result, replays)
 
 

@@ -9,22 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 
-import trio
-
-from bench.comparisons.mqtt.started import OURS, THEIRS, started
+from bench.comparisons.mqtt.started import OURS, THEIRS, in_thread, started
+from bench.comparisons.rows.memory import SPARE_DESCRIPTORS
 from bench.comparisons.rows.turns import in_turn
 from bench.harness.load.mqtt_client import Client, publish_packet
 from bench.harness.machine.threads import allow_descriptors
 from bench.harness.results.comparison import Better, Bound, Figure, Row, Sample, Turn
 from bench.harness.systems.systems import System
-from srtm.errors import Unavailable
 
 CLIENTS, EACH = 1_000, 1_000
 AT_ONCE = 100  # patterns of a SUBSCRIBE
-SPARE_DESCRIPTORS = 200
 NAME = b"plant/7/sensor/3"
 MATCHING = (
     b"plant/7/sensor/3",
@@ -45,11 +41,7 @@ LIMIT_US, LIMIT_BYTES = 5.0, 256
 async def _sample(name: str, turn: Turn, folder: Path) -> Sample:
     allow_descriptors(CLIENTS + SPARE_DESCRIPTORS)
     async with started(name, turn, folder) as system:
-        try:
-            values = await trio.to_thread.run_sync(partial(_measure, system))
-        except OSError as error:
-            raise Unavailable(f"a subscriber could not be held: {error}") from error
-    return Sample(name, values)
+        return Sample(name, await in_thread(_measure, system))
 
 
 def _measure(system: System) -> dict[str, float]:

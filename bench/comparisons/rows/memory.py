@@ -31,7 +31,12 @@ async def _sample(name: str, turn: Turn, folder: Path) -> Sample:
 
 
 def sample_of(system: str, first_bytes: int, all_bytes: int) -> Sample:
-    return Sample(system, {"connection_kib": (all_bytes - first_bytes) / (CONNECTIONS - FIRST) / 1024})
+    return Sample(system, {"connection_kib": kib_each(first_bytes, all_bytes)})
+
+
+def kib_each(first_bytes: int, all_bytes: int) -> float:
+    """Memory that each connection after the first ones adds, KiB."""
+    return (all_bytes - first_bytes) / (CONNECTIONS - FIRST) / 1024
 
 
 SYSTEMS = ("srtm", "nsqd", "floor")
