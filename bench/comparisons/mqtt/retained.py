@@ -75,7 +75,8 @@ async def _beside(name: str, system: System, turn: Turn) -> tuple[RunResult, lis
     async def read() -> None:
         await measuring.wait()
         for number in range(REPLAYS):
-            replays.append(await trio.to_thread.run_sync(partial(_replay, system, number), abandon_on_cancel=True))
+            replay = partial(giving_way, partial(_replay, system, number))
+            replays.append(await trio.to_thread.run_sync(replay, abandon_on_cancel=True))
 
     asked = plan(name, system.tcp_address, turn, PUBLISHERS, qos=0)
     asked = msgspec.structs.replace(asked, duration_s=max(SHORTEST_S, turn.seconds), keep_each=True)
@@ -87,11 +88,6 @@ async def _beside(name: str, system: System, turn: Turn) -> tuple[RunResult, lis
 
 def _replay(system: System, number: int) -> Replay:
     """Counts what comes with the retain flag: the flow comes too, without it."""
-    with giving_way():
-        return _count(system, number)
-
-
-def _count(system: System, number: int) -> Replay:
     names = {_name(one) for one in range(RETAINED)}
     began_ns = time.monotonic_ns()
     with suppress(OSError), Client.at(system.tcp_address, b"new-%d" % number) as client:  # what is missing says so

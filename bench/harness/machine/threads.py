@@ -1,16 +1,18 @@
-"""Threads of another process by their names, a thread of this one that gives way, and how many files may be open."""
+"""Threads of another process by their names, work that gives way to others, and how many files may be open."""
 
 from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 from srtm.errors import Unavailable
 
 ENGINE = "srtm-engine"  # carries the messages of a broker
+_T = TypeVar("_T")
 
 
 def threads_named(pid: int, names: Collection[str]) -> Iterator[Path]:
@@ -24,17 +26,21 @@ def threads_named(pid: int, names: Collection[str]) -> Iterator[Path]:
             yield task
 
 
-@contextmanager
-def giving_way() -> Iterator[None]:
-    """This thread lets every other one go first (SCHED_IDLE; of a process in real time, the lowest priority there)."""
-    policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
+def giving_way(work: Callable[[], _T]) -> _T:
+    """What ``work`` returns. It runs in a thread of its own that lets every other one go first.
+
+    That is SCHED_IDLE; in a process in real time, the lowest priority there. The kernel lets nobody but root have a
+    higher one again.
+    """
+    with ThreadPoolExecutor(1, initializer=_give_way) as thread:
+        return thread.submit(work).result()
+
+
+def _give_way() -> None:
+    policy = os.sched_getscheduler(0)
     in_real_time = policy in (os.SCHED_FIFO, os.SCHED_RR)
     lowest = (policy, os.sched_get_priority_min(policy)) if in_real_time else (os.SCHED_IDLE, 0)
     os.sched_setscheduler(0, lowest[0], os.sched_param(lowest[1]))
-    try:
-        yield
-    finally:
-        os.sched_setscheduler(0, policy, parameters)
 
 
 def allow_descriptors(needed: int) -> None:
