@@ -1,4 +1,4 @@
-"""The processes of six brokers under one distributor, and the relays between the brokers.
+"""The processes of brokers under one distributor, and the relays between the brokers.
 
 Each broker announces the address of a relay in front of its HTTP port: all news of other brokers pass it, clients do
 not.
@@ -6,9 +6,8 @@ not.
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,30 +15,31 @@ from typing import Any
 import httpx
 import trio
 
-from bench.limit_cluster.nodes import START_S
+from bench.limit_cluster.processes import Processes
 from bench.limit_cluster.relay import Relay
 from srtm.cluster.cluster_file import pick_addresses
-from srtm.errors import Unavailable
+from srtm.net.address import parse_peer
 
 TOPIC = "api"
-_POLL_S = 0.05
 _RATE_EACH, _MCAP = 500, 600  # a publisher for each broker, which has room for one
 _RELAY_HOST = "127.0.0.2"  # the brokers are at 127.0.0.1, at the same ports
 
 
-class Brokers:
+class Brokers(Processes):
     """``folder``: for files; ``wire_s``: delay of what brokers tell one another, one way."""
 
     def __init__(self, folder: Path, names: str, nursery: trio.Nursery, wire_s: float) -> None:
+        super().__init__(folder)
         self.names = names
-        self._folder = folder
         self._nursery = nursery
         distributor, *addresses = pick_addresses(1 + 2 * len(names), {})
         self._distributor = distributor
         self._tcp = dict(zip(names, addresses[::2], strict=True))
         self._http = dict(zip(names, addresses[1::2], strict=True))
-        self._relays = {name: Relay(_port(self._http[name]), wire_s) for name in names}
-        self._processes: dict[str, trio.Process] = {}
+        self._relays = {name: Relay(self._port(name), wire_s) for name in names}
+
+    def _port(self, name: str) -> int:
+        return parse_peer("http_address", self._http[name])[1]
 
     def url(self, name: str) -> str:
         """Where a broker takes publishes."""
@@ -48,12 +48,12 @@ class Brokers:
     async def open(self, contracts: list[dict[str, Any]]) -> None:
         """Start all, with a topic whose publishers are under the contracts of namespace ``api``."""
         for name, relay in self._relays.items():
-            listeners = await trio.open_tcp_listeners(_port(self._http[name]), host=_RELAY_HOST)
+            listeners = await trio.open_tcp_listeners(self._port(name), host=_RELAY_HOST)
             self._nursery.start_soon(trio.serve_listeners, relay.answer, listeners)
         store = f"sqlite:///{self._folder / 'store.sqlite3'}"
         options = ["--http-address", self._distributor, "--store", store, "--fitting", "off"]
-        await self._run("distributor", *options)
-        await self._until("distributor", f"http://{self._distributor}/healthz", lambda _: True)
+        await self.run("distributor", "distributor", *options)
+        await self.until("distributor", f"http://{self._distributor}/healthz", lambda _: True)
         async with trio.open_nursery() as starting:
             for name in self.names:
                 starting.start_soon(self.start, name)
@@ -78,13 +78,13 @@ class Brokers:
         data.mkdir(exist_ok=True)
         options = ["--name", name, "--mcap", str(_MCAP), "--distributor", f"http://{self._distributor}"]
         options += ["--tcp-address", self._tcp[name], "--http-address", self._http[name]]
-        await self._run(name, "broker", *options, "--broadcast-address", _RELAY_HOST, "--data-path", str(data))
-        await self._until(name, f"{self.url(name)}/healthz", lambda found: found["accepting"])
+        await self.run(name, "broker", *options, "--broadcast-address", _RELAY_HOST, "--data-path", str(data))
+        await self.until(name, f"{self.url(name)}/healthz", lambda found: found["accepting"])
 
     async def holds(self, name: str) -> None:
         """Until a broker has a share of the topic, and the contracts. Raises Unavailable."""
-        await self._until(name, f"{self.url(name)}/v1/topics/{TOPIC}/bucket", lambda found: found["rate"] > 0)
-        await self._until(name, f"{self.url(name)}/stats?format=json", lambda found: bool(found.get("contracts")))
+        await self.until(name, f"{self.url(name)}/v1/topics/{TOPIC}/bucket", lambda found: found["rate"] > 0)
+        await self.until(name, f"{self.url(name)}/stats?format=json", lambda found: bool(found.get("contracts")))
 
     async def round_trip_s(self) -> float:
         """The longest of one request to each broker through its relay, which its Python answers, as it takes news."""
@@ -93,17 +93,11 @@ class Brokers:
             for name in self.names:
                 begun = time.monotonic()
                 try:
-                    await client.get(f"http://{_RELAY_HOST}:{_port(self._http[name])}/healthz")
+                    await client.get(f"http://{_RELAY_HOST}:{self._port(name)}/healthz")
                 except httpx.TransportError:
                     continue
                 longest_s = max(longest_s, time.monotonic() - begun)
         return longest_s
-
-    async def kill(self, name: str) -> None:
-        """End a process at once."""
-        process = self._processes.pop(name)
-        process.kill()
-        await process.wait()
 
     def cut(self, name: str) -> None:
         """Let no news to a broker, and none of it to others."""
@@ -114,35 +108,6 @@ class Brokers:
         """No relay is cut any more."""
         for relay in self._relays.values():
             relay.heal()
-
-    async def stop(self) -> None:
-        """End all processes."""
-        for name in list(self._processes):
-            await self.kill(name)
-
-    async def _run(self, name: str, *arguments: str) -> None:
-        arguments = arguments if arguments[0] == "broker" else (name, *arguments)
-        with (self._folder / f"{name}.log").open("ab") as log:
-            command = [sys.executable, "-m", "srtm", *arguments]
-            self._processes[name] = await trio.lowlevel.open_process(command, stdout=log, stderr=log)
-
-    async def _until(self, name: str, url: str, is_so: Callable[[Any], bool]) -> None:
-        with trio.move_on_after(START_S):
-            async with httpx.AsyncClient(trust_env=False) as client:
-                while True:
-                    try:
-                        answer = await client.get(url)
-                        if answer.status_code == httpx.codes.OK and is_so(answer.json()):
-                            return
-                    except httpx.TransportError:
-                        pass
-                    await trio.sleep(_POLL_S)
-        log = (self._folder / f"{name}.log").read_text(errors="replace")[-2_000:]
-        raise Unavailable(f"{name} is not as it should be after {START_S:g} s; its log:\n{log}")
-
-
-def _port(address: str) -> int:
-    return int(address.rpartition(":")[2])
 
 
 @asynccontextmanager

@@ -3,93 +3,78 @@
 from __future__ import annotations
 
 import secrets
-import socket
-import sys
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
-import httpx
 import trio
 
+from bench.limit_cluster.processes import Processes
 from bench.limit_cluster.relay import Relay
-from srtm.errors import Unavailable
-
-START_S = 60.0  # six processes at once take 20 s where two processors have other work too
-_POLL_S = 0.05
+from srtm.cluster.cluster_file import pick_addresses
+from srtm.net.address import parse_peer
 
 
-class LimitNodes:
+class LimitNodes(Processes):
     """``folder``: for files; ``contracts``: the text of the contract file; ``wire_s``: delay of each link, one way."""
 
     def __init__(
         self, folder: Path, names: str, contracts: str, mode: str, nursery: trio.Nursery, wire_s: float
     ) -> None:
+        super().__init__(folder)
         self.names = names
-        self._folder = folder
         self._mode = mode
         self._nursery = nursery
         self._key, self._contracts = folder / "cluster.key", folder / "contracts.toml"
         self._key.write_text(secrets.token_hex(32))
         self._contracts.write_text(contracts)
-        self._http = {name: _free_port() for name in names}
-        self._ports = {name: _free_port() for name in names}
+        addresses = pick_addresses(2 * len(names), {})
+        self._http = dict(zip(names, addresses[::2], strict=True))
+        self._own = dict(zip(names, addresses[1::2], strict=True))
         self._relays = {
-            (name, other): Relay(self._ports[other], wire_s) for name in names for other in names if name != other
+            (name, other): Relay(parse_peer("peers", self._own[other])[1], wire_s)
+            for name in names
+            for other in names
+            if name != other
         }
-        self._addresses: dict[tuple[str, str], str] = {}
-        self._processes: dict[str, trio.Process] = {}
+        self._relayed: dict[tuple[str, str], str] = {}  # {(from, to): address of the relay}
 
     def url(self, name: str) -> str:
         """Where a node answers checks."""
-        return f"http://127.0.0.1:{self._http[name]}"
+        return f"http://{self._http[name]}"
 
     async def open_relays(self) -> None:
         """Listen between all nodes."""
         for pair, relay in self._relays.items():
             (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-            self._addresses[pair] = f"127.0.0.1:{listener.socket.getsockname()[1]}"
+            self._relayed[pair] = f"127.0.0.1:{listener.socket.getsockname()[1]}"
             self._nursery.start_soon(trio.serve_listeners, relay.answer, [listener])
 
     async def start(self, name: str, *options: str) -> None:
         """Start a node; it answers when this returns. Raises Unavailable."""
-        peers = {each: self._addresses.get((name, each), f"127.0.0.1:{self._ports[each]}") for each in self.names}
-        command = [sys.executable, "-m", "srtm", "limit", "serve", "--mode", self._mode, *options]
-        command += ["--http-address", f"127.0.0.1:{self._http[name]}", "--contracts", str(self._contracts)]
-        command += ["--node", name, "--peers", ",".join(f"{each}={address}" for each, address in peers.items())]
-        command += ["--peers-address", f"127.0.0.1:{self._ports[name]}", "--cluster-key-file", str(self._key)]
-        with (self._folder / f"{name}.log").open("ab") as log:
-            self._processes[name] = await trio.lowlevel.open_process(command, stdout=log, stderr=log)
-        await self._until(name, ())
+        peers = {each: self._relayed.get((name, each), self._own[each]) for each in self.names}
+        arguments = ["limit", "serve", "--mode", self._mode, *options]
+        arguments += ["--http-address", self._http[name], "--contracts", str(self._contracts)]
+        arguments += ["--node", name, "--peers", ",".join(f"{each}={address}" for each, address in peers.items())]
+        arguments += ["--peers-address", self._own[name], "--cluster-key-file", str(self._key)]
+        await self.run(name, *arguments)
+        await self._until_linked(name, ())
 
     async def linked(self, *names: str) -> None:
         """Until these nodes reach each other; none named: all."""
         wanted = set(names or self.names)
         for name in wanted:
-            await self._until(name, wanted - {name})
+            await self._until_linked(name, wanted - {name})
 
-    async def _until(self, name: str, reached: Iterable[str]) -> None:
+    async def _until_linked(self, name: str, reached: Iterable[str]) -> None:
         """Until a node answers, and is linked with others."""
-        with trio.move_on_after(START_S):
-            async with httpx.AsyncClient(trust_env=False) as client:
-                while True:
-                    try:
-                        answer = await client.get(f"{self.url(name)}/limit/v1/nodes")
-                    except httpx.TransportError:
-                        await trio.sleep(_POLL_S)
-                        continue
-                    states = {each["name"]: each["connected"] for each in answer.json()}
-                    if all(states[each] for each in reached):
-                        return
-                    await trio.sleep(_POLL_S)
-        log = (self._folder / f"{name}.log").read_text(errors="replace")[-2_000:]
-        raise Unavailable(f"node {name} is not as it should be after {START_S:g} s; its log:\n{log}")
 
-    async def kill(self, name: str) -> None:
-        """End a node's process at once."""
-        process = self._processes.pop(name)
-        process.kill()
-        await process.wait()
+        def is_linked(found: Any) -> bool:
+            states = {each["name"]: each["connected"] for each in found}
+            return all(states[each] for each in reached)
+
+        await self.until(name, f"{self.url(name)}/limit/v1/nodes", is_linked)
 
     def cut(self, name: str) -> None:
         """Cut all links of a node."""
@@ -101,11 +86,6 @@ class LimitNodes:
         """No link is cut any more."""
         for relay in self._relays.values():
             relay.heal()
-
-    async def stop(self) -> None:
-        """End all processes."""
-        for name in list(self._processes):
-            await self.kill(name)
 
 
 @asynccontextmanager
@@ -126,8 +106,3 @@ async def limit_nodes(
             with trio.CancelScope(shield=True):
                 await nodes.stop()
             nursery.cancel_scope.cancel()
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
