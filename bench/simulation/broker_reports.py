@@ -179,8 +179,10 @@ class _Reporter:
         """The reports that are due as the bin ends at ``now_ns``."""
         waits = one.waiting > 0 or one.work > share[1] / MICRO
         self._kept.append((one, waits))
-        if self._drift is not None and (waits | self._drift.note(now_ns // BIN_NS - 1, one.arrivals)):
-            self._move(now_ns)
+        if self._drift is not None:
+            drifts = self._drift.note(now_ns // BIN_NS - 1, one.arrivals)
+            if drifts or waits:
+                self._move(now_ns)
         poll, reports = self._schedule.poll(), []
         if poll.topics:
             reports += self._schedule.due_reports(self._histories(now_ns, poll), now_ns)
@@ -192,16 +194,16 @@ class _Reporter:
         return reports
 
     def rate_changed(self, moved: RateChanged, now_ns: int) -> TopicHistory | None:
-        """The report of that."""
+        """The report of a change that the engine told."""
         self._move(now_ns)
         return self._schedule.rate_changed(moved, now_ns)
 
     def share_changed(self, now_ns: int) -> None:
-        """Whoever moved it goes by what comes."""
+        """The topic moves: whoever moved the share goes by what comes."""
         self._move(now_ns)
 
     def _move(self, now_ns: int) -> None:
-        """It is not steady now."""
+        """The topic is not steady now: what the engine kept meanwhile is added, and it is watched no longer."""
         if (resting := self._schedule.resting([_TOPIC])) is not None:
             self._schedule.move(self._histories(now_ns, resting), resting.topics)
             self._schedule.take_watch_change()

@@ -127,8 +127,7 @@ async def _minute(running: Cluster, assignments: Json, rate: float, seconds: flo
     traces = {place.name: await fetch_trace(place.http_address, TOPIC) for place in running.brokers}
     recorded = {broker: trace for broker, trace in traces.items() if len(trace.since(begun_ns))}
     intended_ns, _ = deliveries(result)
-    traces_of_it = list(without_warmup(recorded, begun_ns, WARMUP_S).values())
-    return minute_of(result.reasons, intended_ns, traces_of_it, rate)
+    return minute_of(result.reasons, intended_ns, list(without_warmup(recorded, begun_ns, WARMUP_S).values()), rate)
 
 
 def minute_of(reasons: Sequence[str], intended_ns: Column, traces: Sequence[Trace], rate: float) -> Minute:
@@ -137,12 +136,9 @@ def minute_of(reasons: Sequence[str], intended_ns: Column, traces: Sequence[Trac
     delays = [trace.access_ns for trace in traces if len(trace) >= least]
     meant = burst_for(intended_ns, rate)
     came = burst_for(np.concatenate([trace.arrival_ns for trace in traces]), rate)
-    bunched = (
-        [f"bunched: {came:.0f} tokens for what arrived, {meant:.0f} for what was meant"]
-        if (came > BUNCHED * meant)
-        else []
-    )
-    return Minute(worst_ms=max(percentile_ms(one, PERCENTILE) for one in delays), reasons=[*reasons, *bunched])
+    if came > BUNCHED * meant:
+        reasons = [*reasons, f"bunched: {came:.0f} tokens for what arrived, {meant:.0f} for what was meant"]
+    return Minute(worst_ms=max(percentile_ms(one, PERCENTILE) for one in delays), reasons=reasons)
 
 
 def burst_for(instants_ns: Column, rate: float) -> float:
@@ -153,7 +149,7 @@ def burst_for(instants_ns: Column, rate: float) -> float:
 
 
 def document_of(case: Case, seed: int) -> Json:
-    """The topic as somebody submits it who has a map of his sensors."""
+    """The topic as an operator submits it who has a map of the sensors."""
     numbers = near_groups(places := sensors(seed), CUT_KM)
     return {
         "name": TOPIC,
