@@ -77,6 +77,18 @@ def agent(name: str, engine: Any, net: Net) -> ContractHolder:
     return holder
 
 
+def two_brokers(
+    nursery: trio.Nursery, clock: MockClock, *, lose: float = 0.0
+) -> tuple[Net, list[ContractHolder], list[FakeEngine]]:
+    """``a`` runs and knows of ``b``: the net, both holders, both engines. Time passes by itself from then on."""
+    net, engines = Net(lose), [FakeEngine(), FakeEngine()]
+    holders = [agent(name, engine, net) for name, engine in zip("ab", engines, strict=True)]
+    holders[0].members = {"b": "b"}
+    nursery.start_soon(net.agents["a"].run)
+    clock.autojump_threshold = 0
+    return net, holders, engines
+
+
 @pytest.mark.parametrize("lose", [0.0, 0.3])
 async def test_each_take_is_charged_once_at_every_other_broker(
     nursery: trio.Nursery, mock_clock: MockClock, lose: float
@@ -115,11 +127,7 @@ async def test_nobody_is_told_while_no_contract_is_replicated(nursery: trio.Nurs
 async def test_a_connection_is_kept_and_closed_when_its_broker_leaves(
     nursery: trio.Nursery, mock_clock: MockClock
 ) -> None:
-    net, engines = Net(0.0), (FakeEngine(), FakeEngine())
-    here, there = (agent(name, engine, net) for name, engine in zip("ab", engines, strict=True))
-    here.members = {"b": "b"}
-    nursery.start_soon(net.agents["a"].run)
-    mock_clock.autojump_threshold = 0
+    net, (here, there), engines = two_brokers(nursery, mock_clock)
     for members in ({"b": "b"}, {"b": "b"}, {}, {"b": "b"}):
         here.members = dict(members)
         engines[0].taken.append(("s", "x", 1))
@@ -132,15 +140,10 @@ async def test_a_connection_is_kept_and_closed_when_its_broker_leaves(
 async def test_a_broker_that_moves_is_told_the_rest_at_its_new_address(
     nursery: trio.Nursery, mock_clock: MockClock
 ) -> None:
-    net, engines = Net(1.0), (FakeEngine(), FakeEngine())
-    here, _ = (agent(name, engine, net) for name, engine in zip("ab", engines, strict=True))
-    here.members = {"b": "old"}
-    net.agents["old"] = net.agents.pop("b")
-    nursery.start_soon(net.agents["a"].run)
-    mock_clock.autojump_threshold = 0
+    net, (here, _), engines = two_brokers(nursery, mock_clock, lose=1.0)
     engines[0].taken.append(("s", "x", 1))
     await trio.sleep(3 * ROUND_S)
-    net.agents["new"], net.lose = net.agents.pop("old"), 0.0
+    net.agents["new"], net.lose = net.agents.pop("b"), 0.0
     here.members = {"b": "new"}
     await trio.sleep(3 * ROUND_S)
     assert net.open == ["new"]
@@ -150,12 +153,8 @@ async def test_a_broker_that_moves_is_told_the_rest_at_its_new_address(
 async def test_a_broker_that_does_not_answer_is_asked_more_seldom_and_told_within_a_second_of_its_return(
     nursery: trio.Nursery, mock_clock: MockClock
 ) -> None:
-    net, engines = Net(1.0), (FakeEngine(), FakeEngine())
-    here, _ = (agent(name, engine, net) for name, engine in zip("ab", engines, strict=True))
-    here.members = {"b": "b"}
-    nursery.start_soon(net.agents["a"].run)
+    net, _, engines = two_brokers(nursery, mock_clock, lose=1.0)
     engines[0].taken.append(("s", "x", 1))
-    mock_clock.autojump_threshold = 0
     await trio.sleep(20)
     assert len(net.requests) <= 50
     net.lose = 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,13 +19,13 @@ BOTH = ["--bind", "127.0.0.1", "127.0.0.2"]  # the certificate is for the first
 KEY = CERTIFICATES / "distributor.key"
 
 
-@pytest.fixture(params=["distributor.pem"])
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """HOST:PORT of a server that shows the certificate of the parameter."""
-    port, shown = free_port(), CERTIFICATES / request.param
-    tls = ["--tls-port", str(port), "--tls-cert-file", str(shown), "--tls-key-file", str(KEY)]
-    with RedisProcess(tmp_path, *tls, "--tls-ca-cert-file", str(shown), "--tls-auth-clients", "no", *BOTH):
-        yield f"127.0.0.1:{port}"
+@contextmanager
+def server(folder: Path, shown: str) -> Iterator[int]:
+    """The port of a server that shows that certificate."""
+    port, certificate = free_port(), str(CERTIFICATES / shown)
+    tls = ["--tls-port", str(port), "--tls-cert-file", certificate, "--tls-key-file", str(KEY)]
+    with RedisProcess(folder, *tls, "--tls-ca-cert-file", certificate, "--tls-auth-clients", "no", *BOTH):
+        yield port
 
 
 def trust(monkeypatch: pytest.MonkeyPatch, file: str) -> None:
@@ -33,35 +34,28 @@ def trust(monkeypatch: pytest.MonkeyPatch, file: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["rediss", "valkeys"])
 async def test_a_store_whose_certificate_is_trusted_decides(
-    monkeypatch: pytest.MonkeyPatch, address: str, scheme: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scheme: str
 ) -> None:
     trust(monkeypatch, "distributor.pem")
-    async with opened(f"{scheme}://{address}") as store:
-        count, key = await store.nodes()
+    with server(tmp_path, "distributor.pem") as port:
+        async with opened(f"{scheme}://127.0.0.1:{port}") as store:
+            count, key = await store.nodes()
     assert (count, len(key)) == (1, 32)
 
 
-async def test_a_store_whose_certificate_nobody_trusts_is_not_asked(
-    monkeypatch: pytest.MonkeyPatch, address: str
+@pytest.mark.parametrize(
+    ("shown", "trusted", "host", "said"),
+    [
+        ("distributor.pem", "authority.pem", "127.0.0.1", "is from nobody who is trusted here"),
+        ("distributor-expired.pem", "distributor-expired.pem", "127.0.0.1", "has expired"),
+        ("distributor.pem", "distributor.pem", "127.0.0.2", r"is not for 127\.0\.0\.2"),
+    ],
+)
+async def test_a_store_whose_certificate_is_wrong_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shown: str, trusted: str, host: str, said: str
 ) -> None:
-    trust(monkeypatch, "authority.pem")
-    async with opened(f"rediss://{address}") as store:
-        with pytest.raises(Unavailable, match="its certificate is from nobody who is trusted here"):
-            await store.nodes()
-
-
-@pytest.mark.parametrize("address", ["distributor-expired.pem"], indirect=True)
-async def test_a_store_whose_certificate_has_expired_is_not_asked(
-    monkeypatch: pytest.MonkeyPatch, address: str
-) -> None:
-    trust(monkeypatch, "distributor-expired.pem")
-    async with opened(f"rediss://{address}") as store:
-        with pytest.raises(Unavailable, match="its certificate has expired"):
-            await store.nodes()
-
-
-async def test_a_certificate_for_another_host_is_refused(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
-    trust(monkeypatch, "distributor.pem")
-    async with opened(f"rediss://{address.replace('127.0.0.1', '127.0.0.2')}") as store:
-        with pytest.raises(Unavailable, match=r"its certificate is not for 127\.0\.0\.2"):
-            await store.nodes()
+    trust(monkeypatch, trusted)
+    with server(tmp_path, shown) as port:
+        async with opened(f"rediss://{host}:{port}") as store:
+            with pytest.raises(Unavailable, match=f"its certificate {said}"):
+                await store.nodes()
