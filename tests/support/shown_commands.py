@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -17,8 +16,8 @@ from broker.options import _parser
 from srtm.commands.app import app
 from srtm.console.usage import usage_text
 from srtm.errors import BadInput
+from tests.support.shown_blocks import block_lines
 
-_BLOCK = re.compile(r"^ {4}(.*)$", re.MULTILINE)  # lines of an indented block
 _PUNCTUATION = "|&;<>()"
 _ELSEWHERE = "..."  # words that the reader adds
 _COMMANDS: dict[str, Any] = {
@@ -30,8 +29,7 @@ _COMMANDS: dict[str, Any] = {
 
 def shown_commands(text: str) -> list[list[str]]:
     """The words after ``srtm`` of each command line in the indented blocks of a document."""
-    lines = "\n".join(_BLOCK.findall(text)).replace("\\\n", " ").splitlines()
-    commands = [command for line in lines if "srtm " in line for command in _simple_commands(line)]
+    commands = [command for line in block_lines(text) if "srtm " in line for command in _simple_commands(line)]
     return [words[1:] for words in commands if words[0] in ("srtm", ".venv/bin/srtm")]
 
 

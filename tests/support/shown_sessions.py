@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.support.shown_blocks import block_lines
+
 ROOT = Path(__file__).resolve().parents[2]
 HOSTS = ("10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.9")  # of the documents
-_BLOCK = re.compile(r"(?:^(?: {4}.*)?\n)+", re.MULTILINE)
 _PROGRAMS = ("srtm", "curl", "printf", "head", "export", "mosquitto_sub", "mosquitto_pub")
 _PATIENCE_S = 60
 _ENDED = "::ended"
@@ -50,8 +51,7 @@ class Played(NamedTuple):
 
 def shell_lines(text: str) -> list[str]:
     """The lines of a document's indented blocks that a shell runs, continued lines joined; without comments."""
-    lines = "\n".join(_BLOCK.findall(text)).replace("\\\n", " ").splitlines()
-    found = [re.sub(r"\s{2,}", " ", line.strip().replace(".venv/bin/", "")) for line in lines]
+    found = [re.sub(r"\s{2,}", " ", line.strip().replace(".venv/bin/", "")) for line in block_lines(text)]
     return [re.sub(r" # .*$", "", line) for line in found if line.split(" ")[0] in _PROGRAMS]
 
 

@@ -6,6 +6,7 @@ import json
 import pytest
 import trio
 
+from bench.harness.load import mqtt_client as mqtt
 from broker import service
 from broker.config import BrokerConfig
 from srtm import protocol as wire
@@ -111,32 +112,24 @@ async def test_a_slow_server_keeps_only_those_waiting_that_asked_it(scene):
         await client.stream.aclose()
 
 
-def mqtt_text(text):
-    return len(text).to_bytes(2, "big") + text
-
-
-def mqtt_packet(kind, *parts):
-    rest = b"".join(parts)
-    return bytes([kind, len(rest)]) + rest
-
-
 @pytest.mark.parametrize(("password", "code"), [(b"right", 0), (b"wrong", 0x87)])
 async def test_an_mqtt_client_may_do_what_the_server_grants_to_its_password(scene, password, code):
     stream = await trio.open_tcp_stream(*parse_address("mqtt", scene.mqtt))
 
-    async def ask(*packet):
-        await stream.send_all(mqtt_packet(*packet))
+    async def answer_to(packet):
+        await stream.send_all(packet)
+        answer = b""
         with trio.fail_after(5):
-            answer = await stream.receive_some()
-        while len(answer) < 2 + answer[1]:
-            answer += await stream.receive_some()
-        return answer
+            while (whole := mqtt.first_packet(answer)) is None:
+                answer += await stream.receive_some()
+        return whole[1]
 
-    names = map(mqtt_text, (b"sensor", b"any", password))
-    assert (await ask(0x10, mqtt_text(b"MQTT"), b"\x05\xc2\0\x3c\0", *names))[3] == code
+    connect = mqtt.text(b"MQTT") + b"\x05\xc2\0\x3c\0" + b"".join(map(mqtt.text, (b"sensor", b"any", password)))
+    assert (await answer_to(mqtt.packet(mqtt.CONNECT, connect)))[1] == code
     if code == 0:
         for name, reason in ((b"mine.1", 0x10), (b"yours", 0x87)):
-            assert (await ask(0x32, mqtt_text(name), b"\0\x05\0x"))[4] == reason
+            publish = mqtt.publish_packet(name, b"x", qos=1, number=5, properties=b"\0")
+            assert (await answer_to(publish))[2] == reason
     await stream.aclose()
 
 
