@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -327,9 +327,15 @@ class Cluster:
 
 
 def copy_directory(source: Path, target: Path) -> None:
-    """As it is now, in the place of what ``target`` was."""
+    """As it is now, in the place of what ``target`` was. A process may be writing to ``source``."""
     shutil.rmtree(target, ignore_errors=True)
-    shutil.copytree(source, target, ignore_dangling_symlinks=True)
+    shutil.copytree(source, target, ignore_dangling_symlinks=True, copy_function=_copy_if_there)
+
+
+def _copy_if_there(source: str, target: str) -> None:
+    """A file that is written under another name first may get its own between the listing and the copy."""
+    with suppress(FileNotFoundError):
+        shutil.copy2(source, target)
 
 
 def change_copies(directory: Path, older: Path, put_back: bool) -> None:
