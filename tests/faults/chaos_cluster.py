@@ -311,7 +311,7 @@ class Cluster:
             while True:
                 try:
                     sums: Mapping[str, tuple[float, float]] = await self.in_force()
-                except PeerError:  # a broker that has not heard of a topic yet
+                except SrtmError:  # a broker that has not heard of a topic yet, or is slow to take a connection
                     sums = {}
                 if sums == dict.fromkeys(self.topics, (ENVELOPE.rate, ENVELOPE.burst)):
                     return trio.current_time() - started_s
