@@ -40,7 +40,7 @@ from distributor.fitting.layout_model import CLEAR, Candidate, Model, Recording,
 from distributor.fitting.moves import let_in, moved, receiving, with_fewest_moves, with_shares, without
 from distributor.fitting.search import by_rates, least_measuring_ns, missing_by_rate, search, settle_ns
 from distributor.fitting.transitions import Machine, Rules, State, Trigger
-from distributor.fitting.watch import BREACH_NS, Watch, is_clear, watch_of
+from distributor.fitting.watch import BREACH_NS, Lateness, Watch, is_clear, latest, watch_of
 from distributor.model.columns import NOWHERE
 from distributor.prediction.replay import Latency, Trace
 from distributor.prediction.sequential_test import Verdict
@@ -71,7 +71,7 @@ class Search:
         self._brokers = {broker.name: broker for broker in begin.brokers}
         self._first = begin.in_force or self._nobody()  # the layout that it began with
         self._layout = self._in_force = self._before = self._first  # to be judged; at this step of it; before it
-        self._before_ns: int | None = None  # the worst percentile that was measured before the latest layout
+        self._was: Lateness | None = None  # under the layout before
         self._round = self._part = self._parts = 0
         self._coming: set[str] = set()  # brokers that get publishers by the layout
         self._beside = False  # other topics are there
@@ -166,12 +166,12 @@ class Search:
         watches = self._watches.values()
         above = [watch for watch in watches if watch.is_above]
         if above:
-            worst_ns = max(watch.latency.total_ns for watch in above)
             if self._machine.state is State.JUDGING and not self._rules.always:
-                if any(watch.is_falling for watch in above) and now_ns - self._in_force_ns < DRAINS_WITHIN_NS:
+                worst = latest(above)
+                if worst.drains_within(self._in_force_ns + DRAINS_WITHIN_NS - now_ns):
                     return self._judge_on(now_ns)
-                if worst_ns > (self._before_ns or math.inf):
-                    return self._judge_worse(worst_ns, now_ns)
+                if self._was is not None and 0 < self._was.by(now_ns) < worst.latency.total_ns:
+                    return self._judge_worse(worst.latency.total_ns, self._was.worst_ns, now_ns)
             if not any(watch.has_seen_enough for watch in above):
                 return []
             return self._record(Trigger.LATE, now_ns)
@@ -224,7 +224,8 @@ class Search:
             self._recordings.append(made if believed else made.without_excess)
         self._gave_up |= {name for name, watch in self._watches.items() if watch.is_above}
         self._refuted.append(Refuted(layout=self._layout, latency=latency, recorded=made))
-        self._before_ns = max((one.total_ns for one in latency.values()), default=0)
+        worst = latest(self._watches.values())
+        self._was = Lateness(worst_ns=worst.latency.total_ns, rise=worst.rise, at_ns=self.rounds[-1].ended_ns)
         return self._next(now_ns)
 
     def _is_clear(self, traces: Mapping[str, Trace]) -> bool:
@@ -363,13 +364,12 @@ class Search:
 
     # Taking back
 
-    def _judge_worse(self, worst_ns: int, now_ns: int) -> list[Action]:
-        """The layout is clearly late, and later than the one before: it is taken back."""
-        assert self._before_ns is not None
+    def _judge_worse(self, worst_ns: int, before_ns: int, now_ns: int) -> list[Action]:
+        """The layout is clearly late, and later than the one before would be by now: it is taken back."""
         self._note_round(now_ns)
         stopped = self._stop_all()
         self._machine.go(Trigger.WORSE, now_ns)
-        why = f"p{self._task.percentile:g} {worst_ns / 1e6:,.3g} ms, {self._before_ns / 1e6:,.3g} ms before"
+        why = f"p{self._task.percentile:g} {worst_ns / 1e6:,.3g} ms, {before_ns / 1e6:,.3g} ms before"
         return [*stopped, *self._place_back(now_ns, Outcome.TAKEN_BACK, f"it was worse: {why}")]
 
     def _abort(self, name: str, now_ns: int) -> list[Action]:

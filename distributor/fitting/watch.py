@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from distributor.fitting.events import Layout, Progress, Task
 from distributor.prediction.replay import Latency, Trace, delays
-from distributor.prediction.sequential_test import Floats, Intervals, SequentialTest, Verdict, by_interval
+from distributor.prediction.sequential_test import Intervals, SequentialTest, Verdict, by_interval
 
 BREACH_NS = 2_000_000_000  # a promise that is broken for longer is no accident
 # Times one over the part that may be late: so many observations give a percentile to choose a layout by. 150 for p99.
 _ENOUGH = 1.5
 # So many bursts without a late message are more than enough to be sure of "below". 400 for p99.
 _LONG = 4.0
-_FALLING = 0.95
 
 
 @dataclass
 class Watch:
-    """``allowed``: part of the messages that may be late."""
+    """``allowed``: part of the messages that may be late. ``target_ns``: also the length of an interval."""
 
     test: SequentialTest
     allowed: float
+    target_ns: int
     verdict: Verdict = Verdict.UNDECIDED
     latency: Latency = field(default_factory=Latency)
     heard: bool = False
@@ -33,7 +33,6 @@ class Watch:
     trace: Trace | None = None
     lost: int = 0  # messages, all of them late: so many came that their latency was dropped
     unsent: int = 0  # messages that no subscriber took in time
-    means: list[Floats] = field(default_factory=list)  # latency of each interval, ns, by report
     _told_lost: int = 0  # of those lost, what ``test`` has
 
     def receive(self, event: Progress) -> None:
@@ -41,8 +40,6 @@ class Watch:
         self.lost, self.unsent = max(self.lost, event.lost), max(self.unsent, event.unsent)
         self.test.add(self._with_lost(event.intervals))
         self.latency = event.latency
-        if len(event.intervals):
-            self.means.append(event.intervals.latency_ns / event.intervals.count)
         self.final |= event.final
         self.heard = True
 
@@ -101,11 +98,20 @@ class Watch:
         return self.verdict is Verdict.ABOVE
 
     @property
-    def is_falling(self) -> bool:
-        """Whether latency gets less while it is measured: a queue drains."""
-        means = np.concatenate(self.means)
-        fifth = len(means) // 5
-        return fifth > 0 and bool(means[-fifth:].mean() < _FALLING * means[:fifth].mean())
+    def rise(self) -> float:
+        """By how much latency grows, ns in a ns, from the first fifth of the intervals to the last: above 0 where a
+        queue grows, below where it drains."""
+        series = self.test.series
+        fifth = len(series) // 5
+        if not fifth:
+            return 0.0
+        means = series.latency_ns / series.count
+        passed_ns = (series.at[-fifth:].mean() - series.at[:fifth].mean()) * self.target_ns
+        return float((means[-fifth:].mean() - means[:fifth].mean()) / passed_ns)
+
+    def drains_within(self, left_ns: int) -> bool:
+        """Whether nothing would be late any more after ``left_ns``, if latency goes on as it did."""
+        return self.latency.total_ns + self.rise * left_ns <= self.target_ns
 
     @property
     def is_within(self) -> bool:
@@ -119,8 +125,26 @@ class Watch:
         return self.final or self._is_long or self.test.blocks * self.allowed >= _ENOUGH
 
 
+@dataclass(frozen=True, kw_only=True)
+class Lateness:
+    """What was measured at the latest broker of a layout, until ``at_ns``."""
+
+    worst_ns: int
+    rise: float
+    at_ns: int
+
+    def by(self, now_ns: int) -> float:
+        """Its percentile if the layout had stayed, ns: it would have got later as fast as it did."""
+        return self.worst_ns + max(0.0, self.rise) * (now_ns - self.at_ns)
+
+
+def latest(watches: Iterable[Watch]) -> Watch:
+    """The broker with the worst percentile."""
+    return max(watches, key=lambda watch: watch.latency.total_ns)
+
+
 def watch_of(task: Task) -> Watch:
-    return Watch(SequentialTest(task.percentile, task.confidence), 1 - task.percentile / 100)
+    return Watch(SequentialTest(task.percentile, task.confidence), 1 - task.percentile / 100, task.target_ns)
 
 
 def is_clear(task: Task, layout: Layout, traces: Mapping[str, Trace]) -> bool:

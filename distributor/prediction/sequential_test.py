@@ -77,6 +77,10 @@ class Intervals:
         return len(self.count)
 
 
+_NONE = np.zeros(0, dtype=np.int64)
+_NOTHING = Intervals(at=_NONE, count=_NONE, late=_NONE, latency_ns=_NONE)
+
+
 def by_interval(arrival_ns: Ints, latency_ns: Ints, target_ns: int, width_ns: int) -> Intervals:
     """Samples, in any order, as intervals of ``width_ns``; empty ones are left out."""
     numbers, at = np.unique(arrival_ns // width_ns, return_inverse=True)
@@ -116,18 +120,18 @@ class SequentialTest:
     @property
     def bursts(self) -> int:
         """The smallest blocks there are, whether or not they are independent."""
-        return len(_starts(self._joined().at)) if self._parts else 0
+        return len(_starts(self.series.at)) if self._parts else 0
 
     @property
     def blocks(self) -> int:
         """About so many independent observations there were."""
-        return len(_blocks_of(self._joined()).count) if self._parts else 0
+        return len(_blocks_of(self.series).count) if self._parts else 0
 
     @property
     def verdict(self) -> Verdict:
         if not self._parts:
             return Verdict.UNDECIDED
-        blocks = _blocks_of(self._joined())
+        blocks = _blocks_of(self.series)
         if len(blocks.count) < _FEWEST_BLOCKS:
             return Verdict.UNDECIDED
         above = _best_capital(blocks.count, blocks.late, self._allowed, 1)
@@ -136,7 +140,9 @@ class SequentialTest:
             return Verdict.UNDECIDED
         return Verdict.ABOVE if above > below else Verdict.BELOW
 
-    def _joined(self) -> Intervals:
+    @property
+    def series(self) -> Intervals:
+        """All that was added."""
         if len(self._parts) > 1:
             self._parts = [
                 Intervals(
@@ -146,7 +152,7 @@ class SequentialTest:
                     latency_ns=np.concatenate([part.latency_ns for part in self._parts]),
                 )
             ]
-        return self._parts[0]
+        return self._parts[0] if self._parts else _NOTHING
 
 
 @dataclass(frozen=True, kw_only=True)

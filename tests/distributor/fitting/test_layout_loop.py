@@ -190,6 +190,39 @@ def test_a_layout_that_half_of_the_publishers_do_not_follow_is_taken_back_in_hal
     assert report.rounds[-1].ended_ns - report.rounds[-2].ended_ns <= 30 * SECOND
 
 
+def queue_on_b0(seconds, stuck=()):
+    """Ten publishers send 240 msg/s to b0, which serves 200, for so long before a search; b1 would serve some of them.
+
+    ``stuck``: those that do not move.
+    """
+    demand = grouped_demand(14, 1, 24.0, 1_200.0, 100.0)
+    fires = firings(14, 24.0, "poisson", 300, seed=3)
+    target_ns = 150 * MS
+    fleet = Fleet(demand, 1, fires, {"b0": 5 * MS, "b1": 5 * MS}, percentile=95, target_ns=target_ns, stuck=stuck)
+    task = Task(demand=demand, percentile=95, target_ns=target_ns)
+    in_force = laid_out(task, {"b0": range(10), "b1": range(10, 14)})
+    fleet.place(in_force, seconds)
+    return fleet, fit_on(fleet, task, ON_BREACH, in_force)[1]
+
+
+@pytest.mark.slow
+def test_a_layout_that_drains_a_long_queue_stays_though_messages_are_later_than_before_it():
+    fleet, report = queue_on_b0(seconds=60)
+    assert report.rounds[0].latency["b0"].total_ns >= 10 * SECOND
+    assert report.outcome is Outcome.FITS
+    assert all(one.total_ns <= 150 * MS for one in fleet.measured(report.layout, 60).values())
+
+
+@pytest.mark.slow
+def test_a_layout_under_which_a_queue_grows_more_slowly_is_not_taken_back():
+    """Of the three that are to move one does: 216 msg/s."""
+    _, report = queue_on_b0(seconds=5, stuck=range(5))
+    first, second = (one.latency["b0"].total_ns for one in report.rounds[:2])
+    assert second > first
+    assert report.outcome is Outcome.NO_BETTER
+    assert report.layout is report.rounds[1].layout
+
+
 def overloaded(**more):
     """b0 has 30 of 40 publishers that fire together, of which it serves 20 in the promise; b1 has 10."""
     task = small_task(**more)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from distributor.fitting.events import Progress, Task
-from distributor.fitting.watch import Watch, watch_of
+from distributor.fitting.watch import Lateness, Watch, watch_of
 from distributor.model.columns import ALONE
 from distributor.placement.allocation import Demand
+from distributor.prediction.replay import Latency
 from distributor.prediction.sequential_test import Intervals, Verdict
 
 MS = 1_000_000  # ns
 DEMAND = Demand(rates=np.ones(1), groups=np.full(1, ALONE), rate=2.0, burst=1.0)
+THREE_S = Latency(count=1, total_ns=3_000 * MS)
 TASK = Task(demand=DEMAND, percentile=99, target_ns=MS)
 
 
@@ -63,6 +67,29 @@ def test_what_nobody_took_leaves_open_what_the_rest_would_be_clear_about():
     assert (many.verdict, many.is_above) == (Verdict.UNDECIDED, False)
     assert many.sees_too_little
     assert many.unsent_part == pytest.approx(21 / 2021)
+
+
+def test_latency_rises_by_what_it_grows_in_the_time_that_passed():
+    queue = in_time(1000)  # 3 ms from one to the next
+    heard_of = heard(said(replace(queue, latency_ns=queue.count * queue.at * MS // 2)))
+    assert heard_of.rise == pytest.approx(0.5)
+    assert heard(said(queue)).rise == 0
+
+
+def test_where_nothing_was_heard_latency_does_not_rise():
+    assert heard(said(in_time(0), lost=5, final=True)).rise == 0
+
+
+def test_a_queue_drains_within_the_time_in_which_its_percentile_falls_to_the_promise():
+    queue = in_time(1000)
+    watch = heard(replace(said(replace(queue, latency_ns=queue.count * (4000 - queue.at) * MS)), latency=THREE_S))
+    assert watch.rise == pytest.approx(-1)
+    assert [watch.drains_within(ms * MS) for ms in (-1, 0, 2_998, 3_000)] == [False, False, False, True]
+
+
+def test_the_layout_before_would_be_later_by_now_if_it_got_later_and_as_late_if_not():
+    assert Lateness(worst_ns=2 * MS, rise=0.5, at_ns=10 * MS).by(14 * MS) == 4 * MS
+    assert Lateness(worst_ns=2 * MS, rise=-0.5, at_ns=10 * MS).by(14 * MS) == 2 * MS
 
 
 def test_what_was_clear_is_not_any_more_once_messages_are_left_lying():
