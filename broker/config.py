@@ -24,7 +24,7 @@ from srtm.net.address import (
     resolvable,
 )
 from srtm.net.http_client import parse_http_url
-from srtm.net.tokens import Tokens, checked_token
+from srtm.net.tokens import OwnToken, Tokens, checked_token, shown
 from srtm.units import LARGEST
 
 AUTH_METHODS = ("get", "post")  # in which auth servers are asked
@@ -281,7 +281,7 @@ class BrokerConfig:
     unused: Mapping[str, object] = field(default_factory=dict)  # nsqd's options without effect here, as given
     max_memory_bytes: int = 1 << 30
     trace_entries: int = 1_000_000
-    token: str | None = field(default=None, repr=False)  # sent to the distributor, and asked for by this broker's HTTP
+    token: OwnToken | None = field(default=None, repr=False)  # shown to the distributor, asked for here by HTTP
     tokens: Tokens | None = field(default=None, repr=False)  # further tokens, of operators, for this broker's HTTP
     ca_file: str | None = None  # CA of the distributors' certificates; None: the system's
     engine: EngineConfig = field(default_factory=EngineConfig)
@@ -312,7 +312,7 @@ class BrokerConfig:
         for url in self.distributors:
             parse_http_url("distributor", url, "https" if url.startswith("https:") else "http")
         if self.token is not None:
-            checked_token("token", self.token)
+            checked_token("token", shown(self.token))
         if not 0 <= self.mcap <= LARGEST:  # false for NaN too
             raise BadInput("mcap", self.mcap, f"must be a rate from 0 (not stated) to {LARGEST:g} msg/s")
         if self.engine.arrival_clock not in ARRIVAL_CLOCKS:

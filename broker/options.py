@@ -17,7 +17,7 @@ from broker.mqtt_options import add_mqtt, mqtt_settings
 from srtm.errors import BadInput
 from srtm.log import FORMATS, LEVELS
 from srtm.net.tls_trust import ca_file
-from srtm.net.tokens import Tokens, read_token
+from srtm.net.tokens import OwnToken, Tokens, token_of_file
 from srtm.settings.service_file import FILE_VARIABLE, Setting, Settings, by_key, with_file
 from srtm.text import read_duration_ns
 
@@ -110,11 +110,11 @@ def parse_config(given: argparse.Namespace) -> BrokerConfig:
     )
 
 
-def _token(given: argparse.Namespace) -> str | None:
+def _token(given: argparse.Namespace) -> OwnToken | None:
     if given.token_file is not None and given.token is not None:
         raise BadInput("token_file", given.token_file, "must not be given together with --token")
     if given.token_file is not None:
-        return read_token("token_file", given.token_file)
+        return token_of_file("token_file", given.token_file)
     return given.token or os.environ.get("SRTM_TOKEN") or None
 
 

@@ -13,6 +13,7 @@ from srtm.errors import SrtmError
 from srtm.log import Log
 from srtm.net.hangup import renew_at_hangup
 from srtm.net.renewals import Renewals
+from srtm.net.tokens import FromFile
 
 
 def run(config: BrokerConfig) -> int:
@@ -53,8 +54,9 @@ async def _serve_until_signal(config: BrokerConfig) -> int:
 
 def renewals_of(config: BrokerConfig) -> Renewals | None:
     """The files that a running broker reads again. None: it has none, and SIGHUP ends it as nsqd."""
-    has_files = config.tokens is not None and config.tokens.is_of_file
-    return Renewals(log_of(config)) if has_files or config.tls_cert else None
+    tokens = (config.tokens is not None and config.tokens.is_of_file) or isinstance(config.token, FromFile)
+    has_files = tokens or config.tls_cert or config.mqtt_password_file or config.mqtt_acl_file
+    return Renewals(log_of(config)) if has_files else None
 
 
 async def _end_by_signal(signals: AsyncIterator[int], ended_by: list[int], serving: trio.CancelScope, log: Log) -> None:

@@ -58,6 +58,7 @@ from srtm.log import Log, LogSettings
 from srtm.net.address import format_address, is_loopback
 from srtm.net.http_client import HttpClient
 from srtm.net.renewals import Renewals
+from srtm.net.tokens import FromFile
 from srtm.version import __version__
 
 if TYPE_CHECKING:
@@ -182,9 +183,10 @@ class Broker:
 
     def add_renewals(self, renewals: Renewals) -> None:
         """Add the files that this broker can read again."""
-        for tokens in {id(each): each for each in (self._tokens, self._config.tokens) if each is not None}.values():
-            if tokens.is_of_file:
-                renewals.add("tokens", tokens.renew)
+        if isinstance(self._config.token, FromFile):
+            renewals.add("token", partial(self._renew_token, self._config.token))
+        if self._config.tokens is not None and self._config.tokens.is_of_file:
+            renewals.add("tokens", self._config.tokens.renew)
         rules = self._settings.topic_rules
         if rules is not None and self._config.tokens is not None:
             access = TopicAccess(self._engine, self._config.topic_acl_file, self._config.tokens, rules.rows)
@@ -194,6 +196,10 @@ class Broker:
             renewals.add("MQTT users and access", partial(mqtt_files.renew, self._engine, *files))
         if self._config.tls_cert:
             renewals.add("certificate", partial(tls.renew, self._engine, self._config))
+
+    def _renew_token(self, token: FromFile[str]) -> None:
+        token.renew()
+        self._engine.set_http_token(token.now)
 
     def _warn_if_open(self, http_address: str) -> None:
         """As nsqd's, the HTTP port takes orders from whoever reaches it, unless a token is asked for."""

@@ -16,6 +16,7 @@ from broker.sync.state_file import SyncState
 from srtm.errors import BadInput, Conflict, InternalError, NotBuilt, SrtmError
 from srtm.log import Log
 from srtm.net.address import listen_address
+from srtm.net.tokens import shown
 
 if TYPE_CHECKING:
     from srtm._native import Engine
@@ -36,7 +37,7 @@ def engine_settings(config: BrokerConfig, state: SyncState) -> EngineConfig:
         mqtt_wss_address=_optional_address("mqtt_wss_address", config.mqtt_wss_address),
         mqtt_anonymous=config.mqtt_allow_anonymous or (config.engine.mqtt_users is None and not config.topic_acl_file),
         http_idle_timeout_ms=config.http_idle_timeout_ms,
-        http_token=config.token or "",
+        http_token="" if config.token is None else shown(config.token),
         node_id=zlib.crc32(config.name.encode()) % 1024 if config.node_id is None else config.node_id,
         max_memory_bytes=config.max_memory_bytes,
         data_path=config.data_path,

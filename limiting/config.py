@@ -10,7 +10,7 @@ from srtm.contracts.contract import Mode
 from srtm.errors import BadInput
 from srtm.limiting.headers import FAMILIES, Family
 from srtm.limiting.limiter import MOST_SUBJECTS
-from srtm.net.tokens import Tokens
+from srtm.net.tokens import OwnToken, Tokens
 
 SERVED_MODES: tuple[Mode, ...] = ("local", "replicated", "exact", "auto", "store", "counter", "queue")
 
@@ -27,6 +27,7 @@ class LimitConfig:
     contracts: Path | None = None  # a contract file, read at every start
     plans: Path | None = None  # CSV file of the plans of subjects; None: no subject has one
     tokens: Tokens | None = field(default=None, repr=False)  # None: no token is needed
+    token: OwnToken | None = field(default=None, repr=False)  # shown to the distributor
     tls_cert: str | None = None  # PEM files; None: HTTP in clear
     tls_key: str | None = field(default=None, repr=False)
     headers: tuple[Family, ...] = FAMILIES  # of answers to gateways

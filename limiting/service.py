@@ -63,7 +63,7 @@ async def serve(
     certificate = Certificate(config.tls_cert, config.tls_key)
     certificate.check()
     if config.distributor:
-        async with DistributorClient(config.distributor) as client:
+        async with DistributorClient(config.distributor, token=config.token) as client:
             discovery = Discovery(config, client, Log("limit"))
             config = await discovery.found()
             async with background_nursery() as nursery:

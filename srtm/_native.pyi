@@ -282,6 +282,8 @@ class Engine:
         """
     def set_topic_rules(self, rules: bytes) -> None:
         """Have other rows of who may do what count, at once. ``rules``: ``broker.config.TopicRules`` as JSON."""
+    def set_http_token(self, token: str) -> None:
+        """Have /pub and /mpub ask for another token; "": for none."""
     def set_mqtt_rules(self, users: bytes | None, rules: bytes | None) -> None:
         """Have other users and access rules of MQTT count: lists of ``broker.config.MqttUser`` and ``MqttRule`` as
         JSON; None: there are none. Rules count at once, passwords from the next CONNECT on. Raises ValueError."""

@@ -27,7 +27,7 @@ from srtm.net.decode_errors import UNREADABLE
 from srtm.net.problem_json import refusal
 from srtm.net.tls_trust import CA_VARIABLE, no_answer, trouble, trusting
 from srtm.net.tls_trust import ca_file as trusted_file
-from srtm.net.tokens import checked_token
+from srtm.net.tokens import OwnToken, checked_token, shown
 
 DEFAULT_URL = "http://127.0.0.1:4190"
 TOKEN_VARIABLE = "SRTM_TOKEN"
@@ -75,7 +75,7 @@ def checked_url(field: str, url: str, example: str) -> str:
 def http_client(
     urls: Sequence[str],
     *,
-    token: str | None,
+    token: OwnToken | None,
     ca_file: str | None,
     timeout_s: float,
     transport: httpx.AsyncBaseTransport | None,
@@ -86,7 +86,9 @@ def http_client(
     )
 
 
-def http_options(urls: Sequence[str], *, token: str | None, ca_file: str | None, timeout_s: float) -> dict[str, Any]:
+def http_options(
+    urls: Sequence[str], *, token: OwnToken | None, ca_file: str | None, timeout_s: float
+) -> dict[str, Any]:
     """Return the options of a client of httpx. Without ``token`` and ``ca_file``: $SRTM_TOKEN and $SRTM_CA_FILE.
 
     Raises BadInput.
@@ -94,11 +96,21 @@ def http_options(urls: Sequence[str], *, token: str | None, ca_file: str | None,
     token = token or os.environ.get(TOKEN_VARIABLE) or None
     secure = any(url.startswith("https:") for url in urls)
     return {
-        "headers": {"Authorization": f"Bearer {checked_token('token', token)}"} if token else {},
+        "auth": _bearer(token) if token else None,
         "timeout": timeout_s,
         "trust_env": False,  # the control plane is never behind a web proxy
         "verify": trusting(trusted_file(ca_file)) if secure else False,
     }
+
+
+def _bearer(token: OwnToken) -> Callable[[httpx.Request], httpx.Request]:
+    checked_token("token", shown(token))
+
+    def add(request: httpx.Request) -> httpx.Request:
+        request.headers["Authorization"] = f"Bearer {shown(token)}"
+        return request
+
+    return add
 
 
 class DistributorClient:
@@ -113,7 +125,7 @@ class DistributorClient:
         self,
         urls: str | Sequence[str] | None = None,
         *,
-        token: str | None = None,
+        token: OwnToken | None = None,
         ca_file: str | None = None,
         timeout_s: float = 10.0,
         transport: httpx.AsyncBaseTransport | None = None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -16,18 +15,19 @@ import trio
 import typer
 from rich.console import Console
 
-from srtm.client.distributor import TOKEN_VARIABLE, distributor_urls
+from srtm.client.distributor import distributor_urls
 from srtm.cluster.cluster_file import ClusterFile, parse_ports
 from srtm.cluster.ready_file import ReadyFile
 from srtm.cluster.supervisor import Cluster, cluster
 from srtm.commands.fitting import Fitting, ScalerKind
+from srtm.console.options import TokenFileOption
 from srtm.console.output import DistributorOption, JsonOption, TokenOption, show
 from srtm.console.running import run_service
 from srtm.log import PROCESS, Log
 from srtm.net.failover import connected
 from srtm.net.renewals import Renewals
 from srtm.net.tls_trust import ca_file, trusting
-from srtm.net.tokens import Tokens, read_token
+from srtm.net.tokens import FromFile, OwnToken, Tokens, read_token, token_of_file
 
 FittingOption = Annotated[
     Fitting, typer.Option(help="How topics are fitted to brokers by measurement; a submission may choose otherwise.")
@@ -128,6 +128,7 @@ def distributor(
         typer.Option(metavar="N", help="Topics with series of their own in /metrics: broken promises, largest rates."),
     ] = 1_000,
     token: TokenOption = None,
+    token_file: TokenFileOption = None,
     tokens: TokensOption = None,
     tls_cert: CertificateOption = None,
     tls_key: KeyOption = None,
@@ -138,12 +139,13 @@ def distributor(
     from distributor.fitting.task import ROUNDS_S, parsed_options
     from distributor.service import serve
 
+    own = _own_token(token, token_file)
     config = DistributorConfig(
         http_address=http_address,
         store=store,
         adopt_brokers=adopt_brokers,
         broadcast_address=broadcast_address,
-        tokens=_tokens(token, tokens),
+        tokens=_tokens(own, tokens),
         tls_cert=tls_cert,
         tls_key=tls_key,
         fitting=parsed_options(fitting.value, ROUNDS_S).method,
@@ -157,13 +159,16 @@ def distributor(
         fitting_cool_down_s=fitting_cool_down_s,
         metrics_topics=metrics_topics,
     )
-    renewals = Renewals(Log("distributor")) if tokens or tls_cert else None
+    renewals = _renewals("distributor", own, tokens, tls_cert)
     return run_service(partial(serve, config, renewals), renewals)
 
 
-def adaptor(distributor: DistributorOption = None, token: TokenOption = None) -> int:
+def adaptor(
+    distributor: DistributorOption = None, token: TokenOption = None, token_file: TokenFileOption = None
+) -> int:
     """Run the split loop in a process of its own. While it runs, the distributor's own one stands back."""
-    return run_service(partial(_adapt, distributor, token))
+    own = _own_token(token, token_file)
+    return run_service(partial(_adapt, distributor, own), _renewals("adaptor", own))
 
 
 def limit_serve(
@@ -194,6 +199,7 @@ def limit_serve(
         int, typer.Option(metavar="N", help="Contracts with series of their own in /metrics, the busiest.")
     ] = 1_000,
     token: TokenOption = None,
+    token_file: TokenFileOption = None,
     tokens: TokensOption = None,
     tls_cert: CertificateOption = None,
     tls_key: KeyOption = None,
@@ -240,6 +246,7 @@ def limit_serve(
     from limiting.config import LimitConfig, header_families, mode_named
     from limiting.service import serve
 
+    own = _own_token(token, token_file)
     config = LimitConfig(
         http_address=http_address,
         resp_address=resp_address,
@@ -251,7 +258,8 @@ def limit_serve(
         headers=header_families(headers),
         max_subjects=max_subjects,
         metrics_contracts=metrics_contracts,
-        tokens=_tokens(token, tokens),
+        tokens=_tokens(own, tokens),
+        token=own,
         tls_cert=tls_cert,
         tls_key=tls_key,
         node=node,
@@ -265,16 +273,15 @@ def limit_serve(
         store=store,
         new_cluster=new_cluster,
     )
-    renewals = Renewals(Log("limit")) if tokens or tls_cert or plans else None
+    renewals = _renewals("limit", own, tokens, tls_cert, plans)
     return run_service(partial(serve, config, renewals), renewals)
 
 
-async def _adapt(urls: list[str] | None, token: str | None) -> None:
+async def _adapt(urls: list[str] | None, token: OwnToken | None) -> None:
     from adaptor.distributor_feed import DistributorFeed
     from adaptor.service import Adaptor
 
     log = Log("adaptor")
-    token = token or os.environ.get(TOKEN_VARIABLE) or None
     asking = DistributorFeed(connected(distributor_urls(urls), log, token=token, ca_file=ca_file()))
     try:
         await Adaptor(asking, log).run()
@@ -282,7 +289,22 @@ async def _adapt(urls: list[str] | None, token: str | None) -> None:
         await asking.aclose()
 
 
-def _tokens(token: str | None, file: str | None) -> Tokens | None:
+def _own_token(token: str | None, file: str | None) -> OwnToken | None:
+    """Return the token of --token-file, else of --token or the environment. Raises BadInput."""
+    return token or None if file is None else token_of_file("token_file", file)
+
+
+def _renewals(service: str, token: OwnToken | None, *files: object) -> Renewals | None:
+    """Return what the service reads again, with its own token; None: neither that nor anything else is in a file."""
+    if not isinstance(token, FromFile) and not any(files):
+        return None
+    renewals = Renewals(Log(service))
+    if isinstance(token, FromFile):
+        renewals.add("token", token.renew)
+    return renewals
+
+
+def _tokens(token: OwnToken | None, file: str | None) -> Tokens | None:
     """Return the tokens of the service: of a file, else one. Raises BadInput."""
     if file is not None:
         return Tokens.read("tokens", file)

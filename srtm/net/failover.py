@@ -19,6 +19,7 @@ from srtm.log import Log
 from srtm.net.decode_errors import UNREADABLE
 from srtm.net.http_client import HttpClient
 from srtm.net.tls_trust import trusting
+from srtm.net.tokens import OwnToken
 
 LONGEST_PAUSE_S = 1.0  # between rounds in which no distributor answered
 _ANSWER_S = 3.0  # the requests made here are short, but a distributor may be busy with planning
@@ -134,13 +135,13 @@ class Distributors:
         return connected
 
 
-def connected(urls: Sequence[str], log: Log, *, token: str | None, ca_file: str | None) -> Distributors:
+def connected(urls: Sequence[str], log: Log, *, token: OwnToken | None, ca_file: str | None) -> Distributors:
     """Return the distributors at ``urls``. ``ca_file``: see ``srtm.net.tls_trust.trusting``. Raises BadInput."""
     connect = partial(connect_to, token=token, ca_file=ca_file)
     return Distributors([connect(url) for url in urls], connect, log)
 
 
-def connect_to(url: str, *, token: str | None, ca_file: str | None) -> HttpClient:
+def connect_to(url: str, *, token: OwnToken | None, ca_file: str | None) -> HttpClient:
     """Return a client of the distributor at ``url``. Raises BadInput."""
     return HttpClient(url, token=token, tls=trusting(ca_file) if url.startswith("https:") else None)
 

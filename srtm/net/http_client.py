@@ -15,7 +15,7 @@ import trio
 from srtm.errors import BadInput, PeerError, Unavailable
 from srtm.net.address import format_address, resolvable
 from srtm.net.tls_trust import no_answer, trouble
-from srtm.net.tokens import checked_token
+from srtm.net.tokens import OwnToken, checked_token, shown
 
 Connect = Callable[[], Awaitable[trio.abc.Stream]]
 
@@ -30,7 +30,7 @@ class HttpClient:
         self,
         base_url: str,
         *,
-        token: str | None = None,
+        token: OwnToken | None = None,
         tls: ssl.SSLContext | None = None,
         headers: Sequence[tuple[str, str]] = (),
         connect: Connect | None = None,
@@ -41,8 +41,9 @@ class HttpClient:
         self._host, self._port = parse_http_url("url", base_url, "https" if tls else "http")
         self._tls = tls
         self._headers = [("Host", format_address(self._host, self._port)), *headers]
+        self._token = token
         if token is not None:
-            self._headers.append(("Authorization", f"Bearer {checked_token('token', token)}"))
+            checked_token("token", shown(token))
         self._connect = connect or self._connect_tcp
         self._connect_timeout_s = connect_timeout_s
         self._answer_limit_bytes = answer_limit_bytes
@@ -93,6 +94,8 @@ class HttpClient:
         self._answer_begun = False
         stream = self._stream or await self._open()
         headers = [*self._headers, ("Content-Length", str(len(body)))]
+        if self._token is not None:
+            headers.append(("Authorization", f"Bearer {shown(self._token)}"))
         if body:
             headers.append(("Content-Type", "application/json"))
         out = self._h11.send(h11.Request(method=method, target=target, headers=headers)) or b""

@@ -5,7 +5,6 @@ NAME is shown in refusals. That of a ``broker`` line is the one broker that the 
 every broker whose name begins so. TOKEN is the token, or ``sha256:`` and the 64 hexadecimal digits of its SHA-256. A
 line that begins with ``#`` is a comment. A name may occur twice, so that a new token can be distributed before the old
 one is removed. Services read the file at their start and when they are told to (``Tokens.renew``).
-
 """
 
 from __future__ import annotations
@@ -13,10 +12,11 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Literal, Self
+from typing import Generic, Literal, Self, TypeVar
 
 from srtm.errors import BadInput, Forbidden, NotItsName, Unauthorized
 
@@ -30,6 +30,7 @@ _TOKEN = re.compile(r"[!-~]+")
 _RULE = "must be ASCII letters, digits and punctuation, without a space"
 _LONGEST_FILE_BYTES = 1 << 20
 _HIDDEN = "(not shown)"
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -47,77 +48,75 @@ class Holder:
         return broker == self.name or (begin != self.name and broker.startswith(begin))
 
 
-class Tokens:
-    """The tokens that a service knows. ``digests``: {SHA-256 of a token: its holder}.
+class FromFile(Generic[_T]):
+    """What a file says: ``now``, at the latest reading that was good. ``read`` raises BadInput for a bad one."""
 
-    ``read_again`` returns the digests as they are now, if they come from a file.
+    def __init__(self, read: Callable[[], _T]) -> None:
+        self._read = read
+        self.now = read()
+
+    def renew(self) -> None:
+        """Read the file again. Raises BadInput; then ``now`` stays."""
+        self.now = self._read()
+
+
+OwnToken = str | FromFile[str]
+"""A token that a service shows to others."""
+
+
+def shown(token: OwnToken) -> str:
+    """Return the token to show now."""
+    return token if isinstance(token, str) else token.now
+
+
+class Tokens:
+    """The tokens that a service knows. ``known`` returns {SHA-256 of a token: its holder}, as they are now.
+
+    ``file``: where ``renew`` reads them again; None: somebody else does, or they stay.
     """
 
     def __init__(
-        self, digests: dict[bytes, Holder], read_again: Callable[[], dict[bytes, Holder]] | None = None
+        self, known: Callable[[], Mapping[bytes, Holder]], file: FromFile[dict[bytes, Holder]] | None = None
     ) -> None:
-        self._digests = digests
-        self._read_again = read_again
+        self._known = known
+        self._file = file
 
     @classmethod
-    def of_one(cls, token: str) -> Self:
-        """Return one token that allows everything. Raises BadInput."""
-        return cls({digest(checked_token("token", token)): Holder(OPERATOR, "the cluster's token")})
+    def of_one(cls, token: OwnToken) -> Self:
+        """Return one token that allows everything; where it is of a file, as that is renewed. Raises BadInput."""
+        checked_token("token", shown(token))
+        holder = Holder(OPERATOR, "the cluster's token")
+        return cls(lambda: {digest(shown(token)): holder})
 
     @classmethod
     def parsed(cls, field: str, text: str) -> Self:
         """Parse the text of a token file. Raises BadInput, which names the line and never shows a token."""
-        digests: dict[bytes, Holder] = {}
-        for number, line in enumerate(text.splitlines(), start=1):
-            words = line.split()
-            if not words or words[0].startswith("#"):
-                continue
-            place = f"{field} line {number}"
-            if len(words) != 3:
-                raise BadInput(place, f"{len(words)} words", "must be SCOPE NAME TOKEN")
-            scope = next((known for known in SCOPES if known == words[0]), None)
-            if scope is None:
-                raise BadInput(place, words[0], f"the scope must be one of {', '.join(SCOPES)}")
-            key = _digest_given(place, words[2])
-            if key in digests:
-                raise BadInput(place, _HIDDEN, f"the token of {digests[key].name!r} is listed before")
-            digests[key] = Holder(scope, words[1])
-        if not digests:
-            raise BadInput(field, "no line", "must have at least one token: SCOPE NAME TOKEN")
-        return cls(digests)
+        digests = _digests(field, text)
+        return cls(lambda: digests)
 
     @classmethod
     def read(cls, field: str, path: str) -> Self:
         """Read a token file. Raises BadInput."""
-
-        def digests() -> dict[bytes, Holder]:
-            return cls.parsed(field, read_text(field, path))._digests
-
-        return cls(digests(), digests)
+        file = FromFile(lambda: _digests(field, read_text(field, path)))
+        return cls(lambda: file.now, file)
 
     @property
     def is_of_file(self) -> bool:
         """Whether ``renew`` can find other tokens than these."""
-        return self._read_again is not None
+        return self._file is not None
 
     def renew(self) -> None:
         """Read the file again, if there is one. Raises BadInput; then the old tokens stay."""
-        self._digests = self._fresh()
-
-    def _fresh(self) -> dict[bytes, Holder]:
-        return self._digests if self._read_again is None else self._read_again()
+        if self._file is not None:
+            self._file.renew()
 
     def joined(self, others: Self) -> Self:
-        """Return the tokens of both. For a token in both, the holder of ``others`` counts."""
-
-        def fresh() -> dict[bytes, Holder]:
-            return {**self._fresh(), **others._fresh()}
-
-        return type(self)({**self._digests, **others._digests}, fresh)
+        """Return the tokens of both, each as it is renewed. For a token in both, the holder of ``others`` counts."""
+        return type(self)(lambda: {**self._known(), **others._known()})
 
     def knows(self, token: str) -> bool:
         """Whether ``token`` is one of these."""
-        return digest(token) in self._digests
+        return digest(token) in self._known()
 
     def holder(self, token: str) -> Holder | None:
         """The holder of ``token``; None: it is not known."""
@@ -125,7 +124,7 @@ class Tokens:
 
     def holders(self) -> Iterator[tuple[bytes, Holder]]:
         """The SHA-256 of each token, and its holder."""
-        yield from self._digests.items()
+        yield from self._known().items()
 
     def allows(self, token: str, scopes: Collection[Scope]) -> bool:
         """Whether ``token`` is one of these, and its scope is ``operator`` or in ``scopes``."""
@@ -160,7 +159,7 @@ class Tokens:
         """Find the holder. All tokens are compared, each in constant time, so that timing reveals nothing."""
         given = digest(token)
         found = None
-        for known, holder in self._digests.items():
+        for known, holder in self._known().items():
             if hmac.compare_digest(known, given):
                 found = holder
         return found
@@ -202,6 +201,11 @@ def read_token(field: str, path: str) -> str:
     return checked_token(field, words[0])
 
 
+def token_of_file(field: str, path: str) -> FromFile[str]:
+    """Return the one token of a file, which may be read again. Raises BadInput."""
+    return FromFile(partial(read_token, field, path))
+
+
 def read_text(field: str, path: str) -> str:
     """Read a small ASCII file. Raises BadInput."""
     try:
@@ -216,6 +220,28 @@ def read_text(field: str, path: str) -> str:
         return content.decode("ascii")
     except UnicodeDecodeError:
         raise BadInput(field, path, "must be ASCII text") from None
+
+
+def _digests(field: str, text: str) -> dict[bytes, Holder]:
+    """Parse the text of a token file: {SHA-256: holder}. Raises BadInput."""
+    digests: dict[bytes, Holder] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        place = f"{field} line {number}"
+        if len(words) != 3:
+            raise BadInput(place, f"{len(words)} words", "must be SCOPE NAME TOKEN")
+        scope = next((known for known in SCOPES if known == words[0]), None)
+        if scope is None:
+            raise BadInput(place, words[0], f"the scope must be one of {', '.join(SCOPES)}")
+        key = _digest_given(place, words[2])
+        if key in digests:
+            raise BadInput(place, _HIDDEN, f"the token of {digests[key].name!r} is listed before")
+        digests[key] = Holder(scope, words[1])
+    if not digests:
+        raise BadInput(field, "no line", "must have at least one token: SCOPE NAME TOKEN")
+    return digests
 
 
 def _digest_given(place: str, word: str) -> bytes:

@@ -466,6 +466,10 @@ impl Engine {
         self.call(py, move |engine, _| engine.set_topic_rules(rules))
     }
 
+    fn set_http_token(&self, py: Python<'_>, token: String) -> PyResult<()> {
+        self.call(py, move |engine, _| engine.set_http_token(token))
+    }
+
     fn set_mqtt_rules(&self, py: Python<'_>, users: Option<&[u8]>, rules: Option<&[u8]>) -> PyResult<()> {
         let users = users.map(serde_json::from_slice).transpose().map_err(bad_value)?;
         let rules = rules.map(serde_json::from_slice).transpose().map_err(bad_value)?;

@@ -12,7 +12,7 @@ from srtm.errors import BadInput, PeerError, Unavailable
 from srtm.log import REQUEST_ID, Log
 from srtm.net.http_client import HttpClient, parse_http_url
 from srtm.net.http_server import Request, Response, Router, json_response, respond, text_response
-from srtm.net.tokens import Tokens
+from srtm.net.tokens import FromFile, Tokens
 from tests.support.http_server import HttpServer
 
 LIMIT = 1000
@@ -177,6 +177,16 @@ async def test_the_client_gives_up_in_time_and_starts_afresh(nursery, autojump_c
 async def test_the_client_sends_the_token(nursery):
     client, _ = client_for(nursery, router(tokens=Tokens.of_one("x")), token="x")
     assert (await client.request("GET", "/greet/a", timeout_s=1))[0] == 200
+
+
+async def test_a_renewed_token_is_sent_from_the_next_request_on(nursery):
+    texts = iter(["old", "x"])
+    token = FromFile(lambda: next(texts))
+    client, opened = client_for(nursery, router(tokens=Tokens.of_one("x")), token=token)
+    assert (await client.request("GET", "/greet/a", timeout_s=1))[0] == 401
+    token.renew()
+    assert (await client.request("GET", "/greet/a", timeout_s=1))[0] == 200
+    assert len(opened) == 1
 
 
 async def test_no_connection_is_unavailable():

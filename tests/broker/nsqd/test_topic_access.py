@@ -97,4 +97,4 @@ def test_an_mqtt_port_beyond_this_machine_is_safe_with_rows_and_takes_nobody_wit
 
 
 def test_the_rules_of_no_token_are_those_of_users_alone(file: Path) -> None:
-    assert rules_of(read_rows(str(file)), Tokens({})).tokens == ()
+    assert rules_of(read_rows(str(file)), Tokens(dict)).tokens == ()

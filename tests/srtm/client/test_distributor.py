@@ -15,6 +15,7 @@ import trio.testing
 from srtm.client.distributor import DistributorClient, distributor_urls
 from srtm.control import DeadNotice, Problem
 from srtm.errors import BadInput, NotLeader, PeerError, Unavailable
+from srtm.net.tokens import FromFile
 
 PRODUCER = {"remote_address": "", "hostname": "h", "http_port": 1, "version": "1.3.0"}
 
@@ -262,3 +263,19 @@ async def test_a_route_that_a_distributor_does_not_know_is_no_missing_thing() ->
     async with hosts.client() as client:
         with pytest.raises(PeerError, match=r"answered 404: Not Found: see /openapi\.json"):
             await client.topic("roads")
+
+
+async def test_a_renewed_token_is_shown_from_the_next_request_on():
+    texts = iter(["old", "new"])
+    token = FromFile(lambda: next(texts))
+    shown = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        shown.append(request.headers["Authorization"])
+        return httpx.Response(200, json=[])
+
+    async with DistributorClient("http://a", token=token, transport=httpx.MockTransport(answer)) as client:
+        await client.topics()
+        token.renew()
+        await client.topics()
+    assert shown == ["Bearer old", "Bearer new"]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from srtm.cluster.token_files import issue
 from srtm.errors import BadInput, Forbidden, Unauthorized
-from srtm.net.tokens import SCOPES, Tokens, listed, read_token
+from srtm.net.tokens import SCOPES, Tokens, listed, read_token, token_of_file
 
 FILE = """
 # the fleet
@@ -31,16 +31,33 @@ def test_renewed_tokens_are_those_of_the_file_and_a_bad_file_leaves_the_old(tmp_
     joined = tokens.joined(Tokens.of_one("own"))
     file.write_text("operator ann new\n")
     assert tokens.knows("old")
+    tokens.renew()
     for each in (tokens, joined):
-        each.renew()
         assert (each.knows("old"), each.knows("new")) == (False, True)
     assert joined.knows("own")
     file.write_text("operator ann\n")
+    with pytest.raises(BadInput, match="tokens line 1: '2 words': must be SCOPE NAME TOKEN"):
+        tokens.renew()
     for each in (tokens, joined):
-        with pytest.raises(BadInput, match="tokens line 1: '2 words': must be SCOPE NAME TOKEN"):
-            each.renew()
         assert each.knows("new")
     assert not Tokens.of_one("own").is_of_file
+
+
+def test_a_token_of_a_file_is_known_as_it_was_last_read_well(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("old\n")
+    own = token_of_file("token_file", str(path))
+    listed_too = Tokens.parsed("tokens", "broker b1 listed").joined(Tokens.of_one(own))
+    path.write_text("new\n")
+    assert listed_too.knows("old")
+    own.renew()
+    path.write_text("two words\n")
+    with pytest.raises(BadInput, match="must be a file with one token and nothing else, not 2 words"):
+        own.renew()
+    path.unlink()
+    with pytest.raises(BadInput, match="must be a file that can be read"):
+        own.renew()
+    assert [listed_too.knows(each) for each in ("old", "new", "listed")] == [False, True, True]
 
 
 @pytest.mark.parametrize(

@@ -332,6 +332,11 @@ impl Engine {
         (!rights.may(Permission::Publish, topic.as_deref()?)).then_some((403, Cow::Borrowed("FORBIDDEN")))
     }
 
+    /// The token that publishes must show from now on; "": none.
+    pub fn set_http_token(&mut self, token: String) {
+        self.config.http_token = token;
+    }
+
     /// What `GET /ping` says: "OK", or why not.
     pub fn set_health(&mut self, health: &str) {
         self.http.health = health.into();

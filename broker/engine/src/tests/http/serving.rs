@@ -42,6 +42,9 @@ fn a_token_is_asked_for_but_by_ping() {
     }
     assert_eq!(one(&mut pair, post("/mpub?topic=t", "x")), refused(401, "UNAUTHORIZED"));
     assert_eq!(one(&mut pair, with("Bearer s3cret")), published());
+    pair.engine.set_http_token("renewed".into());
+    assert_eq!(one(&mut pair, with("Bearer s3cret")), refused(401, "UNAUTHORIZED"));
+    assert_eq!(one(&mut pair, with("Bearer renewed")), published());
 }
 
 #[test]
