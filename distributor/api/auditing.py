@@ -25,6 +25,7 @@ _NO_CHANGE = re.compile(
     r"|/v1/limit-nodes/[^/]+/[^/]+"
 )
 _SUBJECT = re.compile(r"/v1/(topic|broker)s/([^/]+)(/.*)?")
+_SESSION = "/mqtt/session"  # the query names the client, and nothing that is shown of the broker changes
 _CONTRACT = re.compile(r"/v1/contracts/([^/]+)/(.+)")
 ANYBODY = "anybody"  # where no token is needed
 
@@ -53,11 +54,12 @@ class Auditing:
     async def _note(self, scope: Scope, before: Any) -> None:
         subject = _subject(scope)
         after = self._shown(subject)
-        if before == after and subject is not None:  # the same document again
+        ends_session = scope["path"].endswith(_SESSION)
+        if before == after and subject is not None and not ends_session:  # the same document again
             return
         entry = AuditEntry(
             who=self._holder(scope),
-            what=f"{scope['method']} {scope['path']}",
+            what=f"{scope['method']} {scope['path']}{_query(scope) if ends_session else ''}",
             source=":".join(str(part) for part in scope.get("client") or ()),
             subject="" if subject is None else " ".join(subject),
             before=before,
@@ -116,6 +118,10 @@ def add_audit(app: FastAPI, registry: Registry) -> None:
 def _is_change(method: str, path: str) -> bool:
     """Whether a request is one that the log has. nsqlookupd's routes change a list in memory alone."""
     return method in _CHANGING and path.startswith("/v1/") and _NO_CHANGE.fullmatch(path) is None
+
+
+def _query(scope: Scope) -> str:
+    return f"?{scope['query_string'].decode('latin-1')}"
 
 
 def _subject(scope: Scope) -> tuple[str, str] | None:

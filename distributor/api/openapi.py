@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from distributor.api.access import is_open, scopes
 from distributor.api.bodies import ContractFile, TopicFile
 from distributor.page.latency_history import HistoryView
+from distributor.page.mqtt_sessions import MqttSessionRows
 from distributor.page.rows import BrokerRows, TopicRows
 from distributor.storage.audit_log import AuditEntry
 from distributor.verdict.why import Why
@@ -96,6 +97,9 @@ ANSWERS: dict[tuple[str, str], Any] = {
     ("DELETE", "/v1/limit-nodes/{cluster}/{name}"): None,
     ("GET", "/v1/overview/topics"): TopicRows,
     ("GET", "/v1/overview/brokers"): BrokerRows,
+    ("GET", "/v1/brokers/{name}/mqtt/sessions"): MqttSessionRows,
+    ("GET", "/v1/brokers/{name}/mqtt/session"): control.MqttSession,
+    ("DELETE", "/v1/brokers/{name}/mqtt/session"): None,
     ("GET", "/v1/history"): control.HistoryAnswer,
     ("GET", "/lookup"): control.Lookup,
     ("GET", "/topics"): nsqlookupd.LookupTopics,

@@ -13,6 +13,7 @@ from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from distributor.page import rows
+from distributor.page.mqtt_sessions import add_mqtt_session_routes
 from distributor.page.observer import Event, Observer
 from distributor.registry.registry import Registry
 from srtm.errors import NotLeader
@@ -49,6 +50,7 @@ _Asked = Annotated[rows.Query, Depends(_asked)]
 def add_page_routes(app: FastAPI, registry: Registry, observer: Observer | None) -> None:
     """``observer`` is None on a standby, which knows nothing of traffic."""
     add_page(app, _STATIC, registry.config.tokens)
+    add_mqtt_session_routes(app, registry)
 
     def leading() -> Observer:
         if observer is None:

@@ -120,8 +120,8 @@ ARROWS = {
         "distributor.verdict srtm.contracts srtm.control srtm.token_bucket srtm.topics srtm.web"
     ),
     "distributor.page": (
-        "distributor.model distributor.registry distributor.sync distributor.verdict distributor.views srtm.control "
-        "srtm.web"
+        "distributor.model distributor.registry distributor.sync distributor.verdict distributor.views srtm.client "
+        "srtm.control srtm.web"
     ),
     "distributor.api": (
         "distributor.config distributor.fitting distributor.jobs distributor.model distributor.page "

@@ -1,16 +1,19 @@
-// One broker: its load and machine, its topics and channels, and how it is taken out of service.
+// One broker: its load and machine, its topics, channels and MQTT sessions, and how it is taken out of service.
 
 import { ask, get } from "/page/api.js";
 import { confirmed, working } from "/page/forms.js";
 import { ago, bar, facts, h, number, p99, right, row, show, table, whole, word } from "/page/dom.js";
 import { refusal } from "/page/lists.js";
 import { brokerPath, topicLink } from "/page/paths.js";
+import { sessions } from "/page/sessions.js";
 
 export function broker(main, name) {
   const figures = h("section", { class: "card" });
   const topics = h("section", { class: "card" });
+  const clients = h("section", { class: "card", hidden: true });
   const actions = h("section", { class: "card" });
-  show(main, h("h1", null, "Broker ", name), figures, topics, actions);
+  show(main, h("h1", null, "Broker ", name), figures, topics, clients, actions);
+  const listed = sessions(clients, name);
   let look = null;
   let closed = false;
   let state = null;
@@ -21,6 +24,8 @@ export function broker(main, name) {
       if (closed) return;
       drawFigures(figures, view);
       drawTopics(topics, view);
+      clients.hidden = !(view.mqtt_address || view.mqtt_sessions > 0);
+      if (!clients.hidden) listed.load();
       if (state !== view.state) drawActions(actions, view, load);
       state = view.state;
     } catch (error) {
@@ -60,7 +65,6 @@ function drawFigures(place, view) {
       ["Heard", view.last_sync_s_ago === null ? "not by this distributor" : ago(view.last_sync_s_ago)],
       ...Object.entries(machine).map(([what, value]) => [what.replaceAll("_", " "), typeof value === "number" ? number(value) : String(value)]),
     ]),
-    view.mqtt_sessions > 0 && h("p", { class: "note" }, "One line for each session: ", h("code", null, `srtm mqtt sessions --broker ${view.http_address}`)),
   );
 }
 

@@ -58,6 +58,7 @@ export const clock = (utc) => h("time", { datetime: utc, title: utc }, new Date(
 
 const SIGNS = {
   kept: "✓", live: "✓", broken: "✕", dead: "✕", unknown: "?", silent: "!", draining: "↷", drained: "–", expected: "…",
+  connected: "✓", away: "–",
 };
 
 // A word with its sign: colour alone says nothing to many people.

@@ -127,7 +127,8 @@ def can_be_wrong(live: Live, method: str, path: str) -> bool:
 
 def fit(case: Any, known: dict[str, str]) -> None:
     """Names of what is there, where a random one only ever leads to 404."""
-    if "name" in case.path_parameters:
+    asks_the_broker = "/mqtt/" in case.path  # none runs here
+    if "name" in case.path_parameters and not asks_the_broker:
         kind = case.path.split("/")[2]
         case.path_parameters["name"] = known.get(kind, case.path_parameters["name"])
 

@@ -177,14 +177,18 @@ def check_answer(answer: httpx.Response, described: dict[str, Any], kind: Any, t
         msgspec.json.decode(answer.content, type=kind)
 
 
-# Not now: no fitting runs, the others have no room.
+# Not now: no fitting runs, the others have no room, no broker answers.
 REFUSED = {
+    ("GET", "/v1/brokers/{name}/mqtt/sessions"): 503,
+    ("GET", "/v1/brokers/{name}/mqtt/session"): 503,
+    ("DELETE", "/v1/brokers/{name}/mqtt/session"): 503,
     ("POST", "/v1/brokers/{name}/measurements/{id}"): 503,
     ("POST", "/v1/brokers/{name}/drain"): 409,
 }
 
 
 QUERIES = {
+    "/v1/brokers/{name}/mqtt/session": {"client": "lamp"},
     "/v1/limit-nodes/{cluster}/{name}": {"address": "h:1"},
     "/lookup": {"topic": "cars"},
     "/channels": {"topic": "cars"},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -10,10 +12,14 @@ from pathlib import Path
 import httpx
 import msgspec
 import pytest
+from paho.mqtt.client import Client
+from paho.mqtt.enums import CallbackAPIVersion
 from playwright.sync_api import Browser, expect
 
+from srtm.cluster.cluster_file import pick_addresses
 from srtm.cluster.token_files import issue
 from srtm.control import LatencyMs, TopicLatency, TopicReport
+from srtm.net.address import parse_peer
 from tests.support.chromium import MARKS, PATIENCE_MS, PHONE, browser, page, served
 
 __all__ = ["browser"]  # a fixture
@@ -68,10 +74,84 @@ def test_a_broker_says_how_many_mqtt_sessions_it_has(browser: Browser, url: str)
     httpx.post(f"{url}/v1/brokers/b2/sync", json=asked).raise_for_status()
     with page(browser) as (it, said):
         it.goto(f"{url}/#/brokers/b2")
-        expect(it.get_by_text("MQTT sessions", exact=True)).to_be_visible(timeout=PATIENCE_MS)
+        expect(it.get_by_role("term").filter(has_text="MQTT sessions")).to_be_visible(timeout=PATIENCE_MS)
         expect(it.get_by_text("1,234")).to_be_visible()
         expect(it.get_by_text("h:1883", exact=True)).to_be_visible()
-        expect(it.get_by_text("srtm mqtt sessions --broker h:4")).to_be_visible()
+        expect(it.get_by_role("alert")).to_contain_text("h:4", timeout=PATIENCE_MS)  # nobody answers there
+        assert [line for line in said if "503" not in line] == []
+
+
+@contextmanager
+def up_with_mqtt(folder: Path) -> Iterator[tuple[str, str]]:
+    """A cluster of one broker that asks for tokens: the distributor's URL, and where the broker speaks MQTT."""
+    [address] = pick_addresses(1, {})
+    words = ["up", "--brokers", "1", "--mqtt", "--tokens", "--data", str(folder), "--http-address", address]
+    with subprocess.Popen([sys.executable, "-m", "srtm", *words], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert "ready" in process.stdout.readline()
+            [broker] = httpx.get(f"http://{address}/v1/brokers", headers=operator(folder)).json()
+            yield f"http://{address}", broker["mqtt_address"]
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def operator(folder: Path) -> dict[str, str]:
+    return {"Authorization": f"Bearer {(folder / 'operator.token').read_text().strip()}"}
+
+
+def connected(address: str, client_id: str, *filters: str) -> Client:
+    """A client of MQTT 3.1.1 that keeps its session, connected and subscribed."""
+    client = Client(CallbackAPIVersion.VERSION2, client_id=client_id, clean_session=False)
+    subscribed = threading.Event()
+    client.on_connect = lambda *_: client.subscribe([(each, 1) for each in filters])
+    client.on_subscribe = lambda *_: subscribed.set()
+    client.connect(*parse_peer("address", address))
+    client.loop_start()
+    assert subscribed.wait(20)
+    return client
+
+
+def test_sessions_of_mqtt_are_listed_found_shown_and_ended(browser: Browser, tmp_path: Path) -> None:
+    with up_with_mqtt(tmp_path) as (url, mqtt), page(browser, viewport=PHONE) as (it, said):
+        for number in range(60):
+            client = connected(mqtt, f"gate/{number:02}", f"gates/{number}/#")
+            client.disconnect()
+            client.loop_stop()
+        lamp = connected(mqtt, "lamp <1>", "lamps/#", "rooms/+/light")
+        gone = threading.Event()
+        lamp.on_disconnect = lambda *_: gone.set()
+        it.goto(f"{url}/#/brokers/broker-1")
+        it.get_by_label("Token").fill((tmp_path / "operator.token").read_text().strip())
+        it.get_by_role("button", name="Sign in").click()
+        expect(it.get_by_text("1 to 50 of 61")).to_be_visible(timeout=PATIENCE_MS)
+        expect(it.get_by_role("row").filter(has_text="gate/00")).to_contain_text("away")
+        it.get_by_role("button", name="On").click()
+        expect(it.get_by_text("51 to 61 of 61")).to_be_visible()
+        it.get_by_label("Find a client").fill("lamp")
+        row = it.get_by_role("row").filter(has_text="lamp <1>")
+        expect(row).to_contain_text("connected")
+        expect(it.get_by_role("row").filter(has_text="gate")).to_have_count(0)
+        row.get_by_role("button", name="lamp <1>").click()
+        expect(it.get_by_role("heading", name="Session of lamp <1>")).to_be_focused()
+        expect(it.get_by_text("rooms/+/light")).to_be_visible()
+        assert it.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        it.get_by_text("End this session").click()
+        it.get_by_label("Type lamp <1> to confirm").fill("lamp")
+        it.get_by_role("button", name="End it").click()
+        expect(it.get_by_text("That is not lamp <1>. Nothing was done.")).to_be_visible()
+        assert not gone.is_set()
+        it.get_by_label("Type lamp <1> to confirm").fill("lamp <1>")
+        with it.expect_response(lambda answer: answer.request.method == "DELETE") as ended:
+            it.get_by_role("button", name="End it").click()
+        assert ended.value.status == 204
+        assert gone.wait(20)
+        lamp.loop_stop()
+        expect(it.get_by_text("The session of lamp <1> has ended.")).to_be_visible()
+        [change, *_] = httpx.get(f"{url}/v1/audit", headers=operator(tmp_path)).json()
+        assert change["what"] == "DELETE /v1/brokers/broker-1/mqtt/session?client=lamp%20%3C1%3E"
+        assert (change["who"], change["subject"]) == ("operator", "broker broker-1")
         assert said == []
 
 
