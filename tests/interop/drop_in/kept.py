@@ -30,8 +30,8 @@ _NONSENSE = (
     "--auth-http-address=nonsense", "--statsd-address=nonsense", "--tls-client-auth-policy=require-verify",
 )  # fmt: skip
 _OUR_FLAGS = (
-    "max-channels-per-topic", "max-connections", "max-connections-per-address", "max-memory", "max-mpub-messages",
-    "max-topics",
+    "log-format", "max-channels-per-topic", "max-connections", "max-connections-per-address", "max-memory",
+    "max-mpub-messages", "max-topics",
 )  # fmt: skip
 _NEWER_FLAGS = ("auth-http-request-method", "enable-experiment", "topology-region", "topology-zone")
 _MISSPELT = ("/ping/", "//ping", "/PING", "/Ping", "/topic/create/", "/./ping", "/x/../ping")
