@@ -165,7 +165,7 @@ def bench_mqtt(
     json_file: RunsJsonOption = None,
 ) -> int:
     """By the MQTT port beside Debian's Mosquitto (and `make floor`): load, cost, memory, fan-out, a million
-    subscriptions, 100,000 retained messages.
+    subscriptions, 100,000 retained messages, and two brokers with a link between them.
 
     The same load in turns: all rows of the table, in about an hour, or those named. Status 0 if everything asked of
     them is reached. With --against: if every median ratio new / old is at most 1.05, or its interval includes 1.

@@ -1,4 +1,4 @@
-"""``srtm bench peers`` and ``srtm bench links``: options and exit status."""
+"""``srtm bench peers``: options and exit status."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Annotated
 import typer
 
 from bench.comparisons.peers.runs import PeersOptions, chosen, compare_peers, loads
-from bench.comparisons.rows.links import compare_hops
-from bench.comparisons.rows.row_runs import RowOptions
 from bench.console.options import DocumentOption, RunsJsonOption, SeedOption, console
 from bench.harness.results.publish import RESULTS
 from bench.harness.systems.systems import OURS
@@ -38,19 +36,3 @@ def bench_peers(
     options = PeersOptions(chosen(names), loads(rates), seconds, pairs, seed, json_file, RESULTS if document else None)
     outcome = run_trio(partial(compare_peers, options, console(json_file)))
     return 0 if outcome.whole(OURS) else 1
-
-
-@app.command("links")
-def bench_links(
-    pairs: Annotated[int, typer.Option(min=1, help="Rounds: one run of each in turn.")] = RowOptions.pairs,
-    seconds: Annotated[float, typer.Option(min=2.0, help="Measured part of a run.")] = RowOptions.seconds,
-    seed: SeedOption = RowOptions.seed,
-    json_file: RunsJsonOption = None,
-) -> int:
-    """MQTT over a link between two brokers, beside one broker, at 10,000 msg/s of QoS 1.
-
-    Five minutes. Status 0 if nothing is lost, and p50 and p99 of two hops are at most 2.2 times those of one.
-    """
-    options = RowOptions(pairs=pairs, seconds=seconds, seed=seed, json_file=json_file)
-    verdict = run_trio(partial(compare_hops, options, console(json_file)))
-    return 0 if verdict.reached else 1

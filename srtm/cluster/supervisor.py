@@ -39,6 +39,7 @@ from srtm.control import DeadNotice
 from srtm.errors import BadInput, Conflict, NotFound, SrtmError, Unavailable
 from srtm.net.address import parse_peer
 
+PROGRAM = (sys.executable, "-m", "srtm")
 STOP_GRACE_S = 65.0  # then SIGKILL; a broker needs at most 60 s to save its queues
 READY_TIMEOUT_S = 60.0  # a busy machine takes half a minute to start a cluster
 _STEADY_S = 10.0  # a process that ran for so long did not crash at its start: its next restart is quick
@@ -50,14 +51,21 @@ _DRAINED_CHECK_S = 1.0  # how soon a drained broker that is wanted again is star
 class Child:
     """A supervised process. Its output goes to ``DIR/NAME.log``."""
 
-    def __init__(self, name: str, arguments: Sequence[str], data: Path, tell: Callable[[str], object]) -> None:
+    def __init__(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        data: Path,
+        tell: Callable[[str], object],
+        program: Sequence[str] = PROGRAM,
+    ) -> None:
         self.name = name
         self._tell = tell
         self.log = data / f"{name}.log"
         self.process: subprocess.Popen[bytes] | None = None
         self.ended: str | None = None  # how the last process ended
         self.stays_ended = False  # it was drained or stopped on purpose
-        self._command = [sys.executable, "-m", "srtm", *arguments]
+        self._command = [*program, *arguments]
 
     @property
     def pid(self) -> int | None:
@@ -109,6 +117,7 @@ class Cluster:
         tell: Callable[[str], object],
         issued: Issued | None,
         distributor_options: Sequence[str],
+        program: Sequence[str],
     ) -> None:
         self.data = data
         self._issued = issued
@@ -122,8 +131,10 @@ class Cluster:
         arguments = ["distributor", "--http-address", distributor_address, "--store", store, *distributor_options]
         if issued is not None:
             arguments += ["--tokens", str(issued.list_file), "--scaler-token-file", str(issued.files["scaled"])]
-        self._distributor = Child("distributor", arguments, data, tell)
-        self._brokers = [Child(place.name, self._broker_arguments(place, options), data, tell) for place in places]
+        self._distributor = Child("distributor", arguments, data, tell, program)
+        self._brokers = [
+            Child(place.name, self._broker_arguments(place, options), data, tell, program) for place in places
+        ]
 
     @property
     def brokers(self) -> list[BrokerPlace]:
@@ -218,15 +229,16 @@ async def cluster(
     ready_timeout_s: float = READY_TIMEOUT_S,
     begun: Callable[[], object] = lambda: None,
     tell: Callable[[str], object] = lambda _line: None,
+    program: Sequence[str] = PROGRAM,
 ) -> AsyncIterator[Cluster]:
     """Run a cluster; the block starts once all brokers have synced.
 
     ``mcap``: capacity of each broker, msg/s; None: not stated. ``http_address``: the distributor's; None: a free port,
     kept for later starts. ``ports``: of the brokers, two each, three with ``mqtt``; None: any. ``mqtt``: brokers speak
     it too, on loopback, with anybody. ``tokens``: services require tokens (``srtm.cluster.token_files``). ``begun`` is
-    called once ``data`` is this cluster's. ``tell`` receives a line for people whenever a process ended. Raises
-    BadInput, Conflict (``data`` is in use, a port is taken), Unavailable (a process did not start; the message has its
-    last log line).
+    called once ``data`` is this cluster's. ``tell`` receives a line for people whenever a process ended. ``program``:
+    what precedes a command of ``srtm``, here or in another checkout. Raises BadInput, Conflict (``data`` is in use, a
+    port is taken), Unavailable (a process did not start; the message has its last log line).
     """
     _check(brokers, mcap, http_address, ports, mqtt=mqtt)
     with _locked(data):
@@ -235,7 +247,7 @@ async def cluster(
         ended = _ended_with_the_host(data)
         distributor, places = _places(data, brokers, http_address, ports, mqtt=mqtt)
         options = broker_options if mcap is None else ["--mcap", str(mcap), *broker_options]
-        running = Cluster(data, distributor, places, options, tell, issued, distributor_options)
+        running = Cluster(data, distributor, places, options, tell, issued, distributor_options, program)
         try:
             async with background_nursery() as nursery:
                 for child in running.children():

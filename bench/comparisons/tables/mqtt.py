@@ -1,8 +1,8 @@
-"""``srtm bench mqtt``: our broker by its MQTT port, beside Mosquitto and beside the floor."""
+"""``srtm bench mqtt``: our broker by its MQTT port, beside Mosquitto, the floor, and itself over a link."""
 
 from __future__ import annotations
 
-from bench.comparisons.mqtt import cost, fan_out, idle, load, retained, subscriptions
+from bench.comparisons.mqtt import cost, fan_out, idle, links, load, retained, subscriptions
 from bench.comparisons.tables.document import RowTable
 
 MQTT = RowTable(
@@ -20,6 +20,7 @@ MQTT = RowTable(
             fan_out.ROW,
             subscriptions.ROW,
             retained.ROW,
+            links.ROW,
         )
     },
     sources=["bench/comparisons/rows", "bench/comparisons/mqtt"],
