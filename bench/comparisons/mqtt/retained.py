@@ -108,6 +108,7 @@ def _replay(system: System, number: int) -> Replay:
 
 
 def sample_of(system: str, result: RunResult, replays: list[Replay]) -> Sample:
+    """Nothing is judged by Mosquitto here, which keeps the generator late: so its samples count all the same."""
     due_ns, latency_ns = deliveries(result)
     meanwhile = sum(((due_ns >= one.began_ns) & (due_ns <= one.ended_ns) for one in replays), due_ns < 0)
     if not meanwhile.any() or meanwhile.all():
@@ -120,7 +121,7 @@ def sample_of(system: str, result: RunResult, replays: list[Replay]) -> Sample:
         "lost": result.lost,
         "lateness_p99_ms": result.lateness_p99_ms,
     }
-    return Sample(system, values, result.reasons)
+    return Sample(system, values, [] if system == THEIRS else result.reasons)
 
 
 ROW = Row(
@@ -141,5 +142,6 @@ ROW = Row(
     ),
     begin=in_turn(_sample),
     note=f"{REPLAYS} new subscribers, one after the other, in each run; the flow is of QoS 0, from {PUBLISHERS} "
-    "publishers to one subscriber. The generator's lateness is in p99.",
+    "publishers to one subscriber. The generator's lateness is in p99. Mosquitto is shown however late it made the "
+    "generator.",
 )

@@ -65,6 +65,8 @@ def test_only_what_was_due_while_a_replay_ran_counts_as_meanwhile() -> None:
     assert values["p99_ms"] == 3.0
     assert values["quiet_p99_ms"] == 90.0
     assert values["missing"] == 7
+    late = result(each=flow, valid=False, reasons=["the generator was late"])
+    assert [counts([retained.sample_of(name, late, replays)]) for name in ("srtm", "mosquitto")] == [False, True]
     nobody = retained.sample_of("srtm", result(each=each((1, 1))), replays)
     assert not counts([nobody])
 
