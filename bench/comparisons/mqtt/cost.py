@@ -23,7 +23,7 @@ ZERO, ONE, TWO = (f"{OURS}{kind}" for kind in KINDS)
 async def _sample(name: str, turn: Turn, folder: Path) -> Sample:
     async with started(name, turn, folder) as system:
         meter = CpuMeter(system)
-        asked = plan(name, system.tcp_address, turn, PUBLISHERS, qos=int(name[-1]))
+        asked = plan(system.tcp_address, turn, PUBLISHERS, qos=int(name[-1]))
         result = await run_plan(asked, meter.look, name=f"mqtt cost {name}")
     found = steady.sample_of(name, result, meter.us_per_message())
     return Sample(name, found.values)  # processor time does not depend on how late the generator was

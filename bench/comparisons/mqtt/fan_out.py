@@ -24,7 +24,7 @@ async def _sample(name: str, turn: Turn, folder: Path) -> Sample:
     async with started(name, turn, folder) as system:
         meter = CpuMeter(system)
         everybody = [Subscriber(target=0, channel=f"subscriber-{number}") for number in range(SUBSCRIBERS)]
-        asked = plan(name, system.tcp_address, turn, PUBLISHERS, qos=0)
+        asked = plan(system.tcp_address, turn, PUBLISHERS, qos=0)
         asked = msgspec.structs.replace(asked, subscribers=everybody)
         result = await run_plan(asked, meter.look, name=f"mqtt fan-out {name}")
     found = steady.sample_of(name, result, meter.us_per_message())

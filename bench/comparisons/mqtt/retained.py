@@ -78,7 +78,7 @@ async def _beside(name: str, system: System, turn: Turn) -> tuple[RunResult, lis
             replay = partial(giving_way, partial(_replay, system, number))
             replays.append(await trio.to_thread.run_sync(replay, abandon_on_cancel=True))
 
-    asked = plan(name, system.tcp_address, turn, PUBLISHERS, qos=0)
+    asked = plan(system.tcp_address, turn, PUBLISHERS, qos=0)
     asked = msgspec.structs.replace(asked, duration_s=max(SHORTEST_S, turn.seconds), keep_each=True)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(read)

@@ -1,7 +1,7 @@
 """A fresh broker that speaks MQTT, and what the rows ask of the load generator.
 
 A system is named as in a table: ``srtm`` or ``mosquitto``, perhaps with a dash and a word behind it that the row
-understands; the floor speaks NSQ and shows what generator and machine allow.
+understands; the floor shows what generator and machine allow.
 """
 
 from __future__ import annotations
@@ -48,9 +48,6 @@ async def in_thread(work: Callable[[System], _T], system: System) -> _T:
         raise Unavailable(f"a client was cut off: {error}") from error
 
 
-def plan(name: str, address: str, turn: Turn, publishers: int, *, qos: int, durable: bool = False) -> Plan:
+def plan(address: str, turn: Turn, publishers: int, *, qos: int, durable: bool = False) -> Plan:
     """Publishers at 10 msg/s each (Poisson, 100 bytes), one subscriber, both with that quality of service."""
-    asked = steady.plan(address, turn, publishers)
-    if name == FLOOR:
-        return asked
-    return msgspec.structs.replace(asked, protocol="mqtt", qos=qos, durable=durable)
+    return msgspec.structs.replace(steady.plan(address, turn, publishers), protocol="mqtt", qos=qos, durable=durable)

@@ -6,13 +6,20 @@ use std::net::TcpStream;
 /// Of what waits to be written, as much as may lie written before it is moved away.
 const WRITTEN_KEPT: usize = 1 << 20;
 
+#[derive(Clone, Copy)]
+pub enum Protocol {
+    Nsq,
+    Mqtt,
+}
+
 pub struct Connection {
     stream: TcpStream,
     /// The beginning of a command whose end has not come.
     pub partial: Vec<u8>,
     out: Vec<u8>,
     written: usize,
-    pub greeted: bool,
+    /// What it speaks, once it has said so.
+    pub protocol: Option<Protocol>,
     /// On the list of those to be written to at the end of the turn.
     pub touched: bool,
     /// The poller waits for room to write.
@@ -26,7 +33,7 @@ impl Connection {
             partial: Vec::new(),
             out: Vec::new(),
             written: 0,
-            greeted: false,
+            protocol: None,
             touched: false,
             blocked: false,
         }

@@ -1,10 +1,11 @@
 //! `srtm-floor HOST:PORT`: what no broker on this kernel can undercut. One thread, one epoll; a turn reads every ready
-//! connection once, answers OK, forwards messages, and writes each connection that has something to write once. No
-//! channels, no acknowledgements, no timers, no limits: what a subscriber does not take waits in memory. Load
-//! generators can speak to it; nothing else should.
+//! connection once, acknowledges and forwards messages, and writes each connection that has something to write once. No
+//! channels, no topics, no timers, no limits: what a subscriber does not take waits in memory. Load generators can speak
+//! to it, in NSQ's protocol or in MQTT 3.1.1, all alike; nothing else should.
 
 mod command;
 mod connection;
+mod packet;
 mod server;
 mod sys;
 

@@ -5,8 +5,9 @@ use std::net::TcpListener;
 use std::os::fd::AsRawFd;
 use std::time::SystemTime;
 
-use crate::command::{self, Command};
-use crate::connection::Connection;
+use crate::command::{self, Command, Garbage};
+use crate::connection::{Connection, Protocol};
+use crate::packet::{self, Packet};
 use crate::sys::{self, Poller};
 
 const OK: &[u8] = b"\0\0\0\x06\0\0\0\0OK";
@@ -20,7 +21,7 @@ pub struct Server {
     subscribers: Vec<usize>,
     /// Those who have something to be written.
     touched: Vec<usize>,
-    /// What came while nobody subscribed; the first subscriber gets it.
+    /// Of NSQ what came while nobody subscribed; the first subscriber gets it.
     unheard: Vec<u8>,
     buffer: Vec<u8>,
     next_id: u64,
@@ -102,11 +103,11 @@ impl Server {
         let Some(read) = connection.read(buffer)? else { return Ok(()) };
         let mut partial = std::mem::take(&mut connection.partial);
         if partial.is_empty() {
-            let used = self.run_commands(i, &buffer[..read])?;
+            let used = self.run_bytes(i, &buffer[..read])?;
             partial.extend_from_slice(&buffer[used..read]);
         } else {
             partial.extend_from_slice(&buffer[..read]);
-            let used = self.run_commands(i, &partial)?;
+            let used = self.run_bytes(i, &partial)?;
             partial.drain(..used);
         }
         if let Some(connection) = self.connections[i].as_mut() {
@@ -115,27 +116,58 @@ impl Server {
         Ok(())
     }
 
-    /// Bytes used.
-    fn run_commands(&mut self, i: usize, bytes: &[u8]) -> io::Result<usize> {
+    /// Bytes used. The first ones say what the connection speaks.
+    fn run_bytes(&mut self, i: usize, bytes: &[u8]) -> io::Result<usize> {
+        let Some(connection) = self.connections[i].as_mut() else { return Ok(0) };
+        let (protocol, greeting) = match connection.protocol {
+            Some(protocol) => (protocol, 0),
+            None if bytes[0] == packet::CONNECT => (Protocol::Mqtt, 0),
+            None if bytes.starts_with(command::MAGIC) => (Protocol::Nsq, command::MAGIC.len()),
+            None if bytes.len() < command::MAGIC.len() => return Ok(0),
+            None => return Err(ErrorKind::InvalidData.into()),
+        };
+        connection.protocol = Some(protocol);
+        let used = match protocol {
+            Protocol::Nsq => self.run_commands(i, &bytes[greeting..]),
+            Protocol::Mqtt => self.run_packets(i, bytes),
+        };
+        used.map(|used| greeting + used).map_err(|garbage| io::Error::new(ErrorKind::InvalidData, garbage.to_string()))
+    }
+
+    fn run_commands(&mut self, i: usize, bytes: &[u8]) -> Result<usize, Garbage> {
         let mut used = 0;
-        if self.connections[i].as_ref().is_some_and(|connection| !connection.greeted) {
-            if bytes.len() < command::MAGIC.len() {
-                return Ok(0);
-            }
-            if !bytes.starts_with(command::MAGIC) {
-                return Err(ErrorKind::InvalidData.into());
-            }
-            used = command::MAGIC.len();
-        }
-        let broken = |garbage: command::Garbage| io::Error::new(ErrorKind::InvalidData, garbage.to_string());
-        while let Some((command, length)) = command::next_command(&bytes[used..]).map_err(broken)? {
+        while let Some((command, length)) = command::next_command(&bytes[used..])? {
             self.run_command(i, &command);
             used += length;
         }
-        if let Some(connection) = self.connections[i].as_mut() {
-            connection.greeted = true;
+        Ok(used)
+    }
+
+    fn run_packets(&mut self, i: usize, bytes: &[u8]) -> Result<usize, Garbage> {
+        let mut used = 0;
+        while let Some((packet, length)) = packet::next_packet(&bytes[used..])? {
+            self.run_packet(i, &packet);
+            used += length;
         }
         Ok(used)
+    }
+
+    fn run_packet(&mut self, i: usize, packet: &Packet<'_>) {
+        match packet {
+            Packet::Silent => {}
+            Packet::Connect => self.push(i, &[packet::CONNACK]),
+            Packet::Subscribe { id, qos } => {
+                self.subscribers.push(i);
+                self.push(i, &[packet::SUBACK, id, &[*qos]]);
+            }
+            Packet::Publish(whole) => self.push_to_subscribers(&[whole]),
+            Packet::Numbered { before, id, after } => {
+                self.next_id += 1;
+                let number = (self.next_id % u64::from(u16::MAX)) as u16 + 1; // never 0 [2.3.1-1]
+                self.push_to_subscribers(&[before, &number.to_be_bytes(), after]);
+                self.push(i, &[packet::PUBACK, id]);
+            }
+        }
     }
 
     fn run_command(&mut self, i: usize, command: &Command<'_>) {
@@ -165,12 +197,16 @@ impl Server {
         for (digit, place) in head[18..].iter_mut().zip((0..16).rev()) {
             *digit = b"0123456789abcdef"[(self.next_id >> (4 * place)) as usize & 15];
         }
-        for n in 0..self.subscribers.len() {
-            self.push(self.subscribers[n], &[&head, body]);
-        }
+        self.push_to_subscribers(&[&head, body]);
         if self.subscribers.is_empty() {
             self.unheard.extend_from_slice(&head);
             self.unheard.extend_from_slice(body);
+        }
+    }
+
+    fn push_to_subscribers(&mut self, parts: &[&[u8]]) {
+        for n in 0..self.subscribers.len() {
+            self.push(self.subscribers[n], parts);
         }
     }
 

@@ -10,7 +10,7 @@ import pytest
 
 from bench.comparisons.mqtt import idle, retained, subscriptions
 from bench.comparisons.mqtt.retained import Replay
-from bench.comparisons.mqtt.started import FLOOR, plan
+from bench.comparisons.mqtt.started import plan
 from bench.comparisons.rows import load, steady
 from bench.comparisons.rows.row_runs import RowOptions, measured
 from bench.comparisons.tables import compare
@@ -51,11 +51,9 @@ def test_every_row_can_show_and_judge_what_it_measures(name: str) -> None:
     assert any(figure.drawn for figure in row.figures)
 
 
-def test_a_load_is_asked_for_in_the_tongue_of_the_system() -> None:
-    ours, floor = (plan(name, "h:1", TURN, 10, qos=1, durable=True) for name in ("srtm", FLOOR))
-    assert (ours.protocol, ours.qos, ours.durable) == ("mqtt", 1, True)
-    assert (floor.protocol, floor.qos, floor.durable) == ("nsq", 0, False)
-    assert ours.publishers == floor.publishers
+def test_the_load_is_of_the_quality_of_service_that_the_row_names() -> None:
+    asked = plan("h:1", TURN, 10, qos=1, durable=True)
+    assert (asked.protocol, asked.qos, asked.durable, len(asked.publishers.ids)) == ("mqtt", 1, True, 10)
 
 
 def test_only_what_was_due_while_a_replay_ran_counts_as_meanwhile() -> None:
