@@ -95,6 +95,7 @@ async def test_post_creates_only(distributor, client):
     assert distributor.registry.topic("cars").spec.rate == 1100
 
 
+@pytest.mark.slow
 async def test_a_plan_shows_what_would_happen_and_stores_nothing(distributor, client):
     brokers = await distributor.brokers("a", "b", "c")
     version = distributor.registry.version
@@ -111,6 +112,7 @@ async def test_a_plan_shows_what_would_happen_and_stores_nothing(distributor, cl
     assert distributor.registry.version == version
 
 
+@pytest.mark.slow
 async def test_a_submission_is_answered_with_the_explanation_that_the_plan_gave(distributor, client):
     brokers = await distributor.brokers("a", "b", "c")
     plan = (await client.post("/v1/plan", json=TOPIC)).json()

@@ -35,6 +35,7 @@ def test_a_promise_that_is_never_kept_is_told_by_the_first_minutes_with_what_wou
     assert predicted(burst=10, rate=enough["rate"] * 1.1)["kept"]["chance"] >= 0.92
 
 
+@pytest.mark.slow
 def test_more_burst_is_kept_at_least_as_often(monkeypatch):
     monkeypatch.setattr(module, "_BLOCK", 1_000)  # all are judged on the same minutes
     monkeypatch.setattr(module, "_MOST_MINUTES", 100)

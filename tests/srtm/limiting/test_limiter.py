@@ -108,6 +108,7 @@ def test_a_ban_is_paid_by_time_and_a_pardon_is_at_once(limiter: Limiter, clock: 
     assert limiter.check("api", "a").allowed
 
 
+@pytest.mark.slow
 def test_a_flood_of_new_subjects_costs_those_who_come_later_never_memory(clock: Clock) -> None:
     limiter = Limiter([contract()], max_subjects=1_000, clocks=clock)
     for number in range(1_000):

@@ -72,6 +72,7 @@ def test_nobody_needs_nothing_and_a_share_without_rate_never_does():
     assert needed_burst(np.zeros(1), Server(rate=0.0, service_s=0.0), promise) == math.inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("group", "burst"), [(1, 30), (9, 60), (9, 150), (9, 250)])
 def test_the_formula_is_close_to_what_is_drawn(group, burst):
     fleet = publishers({"count": 180, "rate": 10, "group_size": group})

@@ -151,6 +151,7 @@ def test_what_brokers_could_still_take_is_what_each_keeps_of_such_traffic_less_w
     assert left("conc", 2, alone, (alone,)) == pytest.approx(beside + 5 * keeps - 20_000)
 
 
+@pytest.mark.slow
 def test_a_broker_with_more_than_it_keeps_leaves_nothing_and_takes_nothing_from_the_others() -> None:
     many = Fleet(count=20_000)
     assert left("lb", 1, many) == pytest.approx(5 * mcap(Kind.of(many), machine=BROKER))
