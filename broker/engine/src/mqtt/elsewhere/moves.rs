@@ -293,6 +293,7 @@ pub enum Flushing {
 /// Links of other brokers to here that are to tell how far they have come.
 #[derive(Debug)]
 pub struct Flush {
+    pub first: u64, // of those that it has taken the place of
     pub number: u64,
     pub left: BTreeMap<Box<str>, HashSet<Rc<str>>>, // {broker: its links that have brought their marks}
     pub sessions: Vec<Flushing>,
@@ -308,6 +309,13 @@ impl Flush {
             self.left.remove(broker);
         }
     }
+
+    /// Takes the place of an earlier one too, of whose brokers it has asked all again.
+    pub fn follow(&mut self, mut earlier: Self) {
+        self.first = earlier.first;
+        earlier.sessions.append(&mut self.sessions);
+        self.sessions = earlier.sessions;
+    }
 }
 
 #[derive(Debug, Default)]
@@ -320,7 +328,7 @@ pub struct Moves {
     pub due: VecDeque<(Nanos, Rc<str>)>,     // when arrivals wait no longer
     pub armed: Armed,
     pub to_flush: Vec<Flushing>,
-    pub flushes: Vec<Flush>,
+    pub flushes: Vec<Flush>, // ascending: one that waits for brokers that are away, one that is asked
     pub to_thank: Vec<Thanks>,
     pub heard: Vec<(Rc<str>, Message)>, // words of other brokers in this turn, with their links
     pub marked: HashMap<Rc<str>, u64>,  // {link, or the address of a broker for all of them: its latest flush}
@@ -345,11 +353,12 @@ impl Moves {
         self.latest_ns
     }
 
-    /// A mark has come by a link.
+    /// A mark has come by a link; those of earlier flushes would have come before it.
     pub fn note_mark(&mut self, link: Rc<str>, broker: &str, number: u64, count: u32) {
-        let Some(flush) = self.flushes.iter_mut().find(|flush| flush.number == number) else { return };
-        flush.note(broker, &link, count);
-        if !flush.left.contains_key(broker) {
+        let Some(at) = self.flushes.iter().position(|flush| flush.number == number) else { return };
+        self.flushes[at].note(broker, &link, count);
+        if !self.flushes[at].left.contains_key(broker) {
+            self.flushes[..at].iter_mut().for_each(|earlier| _ = earlier.left.remove(broker));
             self.marked.insert(address_of(&link).into(), number);
         }
         self.marked.insert(link, number);
@@ -360,7 +369,20 @@ impl Moves {
         let Some(link) = &self.link else { return true };
         let Some(number) = arrival.flush else { return false };
         let has_passed = |name: &str| self.marked.get(name).is_some_and(|marked| *marked >= number);
-        has_passed(link) || has_passed(address_of(link)) || !self.flushes.iter().any(|flush| flush.number == number)
+        let is_it = |flush: &Flush| (flush.first..=flush.number).contains(&number);
+        has_passed(link) || has_passed(address_of(link)) || !self.flushes.iter().any(is_it)
+    }
+
+    /// Whether a session still waits for a flush that was asked for it: it has not moved on since.
+    pub fn is_awaited(&self, flushing: &Flushing) -> bool {
+        match flushing {
+            Flushing::Arrival(client, wall_ns) | Flushing::End(client, wall_ns) => {
+                self.arrivals.get(client).is_some_and(|arrival| arrival.wall_ns == *wall_ns)
+            }
+            Flushing::Departure(key, epoch, _) => {
+                self.departures.get(key).is_some_and(|departure| departure.epoch == *epoch)
+            }
+        }
     }
 
     /// Whether a turn is due without news from outside.
@@ -431,7 +453,7 @@ mod tests {
     #[test]
     fn a_broker_has_told_all_once_as_many_marks_are_there_as_it_says() {
         let left = ["a", "b"].map(|broker| (broker.into(), HashSet::new())).into();
-        let mut flush = Flush { number: 1, left, sessions: Vec::new(), is_told: false };
+        let mut flush = Flush { first: 1, number: 1, left, sessions: Vec::new(), is_told: false };
         for (broker, link, count) in [("a", "a 1", 2), ("b", "b 1", 1), ("c", "c 1", 1), ("a", "a 1", 2)] {
             flush.note(broker, &link.into(), count);
         }

@@ -12,7 +12,7 @@ use crate::queueing::link_interest::LinkInterest;
 use crate::tests::mqtt::client::{Client, connect, packet, publish_5, text};
 use crate::time::Nanos;
 
-const KEPT: &[u8] = &[0x11, 0, 0, 0, 60];
+const KEPT: &[u8] = &[0x11, 0, 0, 14, 16]; // an hour
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
 struct Link {
@@ -380,6 +380,38 @@ fn a_broker_that_is_away_holds_up_no_move_and_what_it_has_for_the_session_comes_
     cluster.join(2);
     assert_eq!(cluster.said(1, &mut after), ["on its way"]);
     assert_eq!(cluster.sessions(), [1]);
+    cluster.check();
+}
+
+#[test]
+fn however_often_sessions_move_while_a_broker_is_away_little_waits_for_it() {
+    let mut cluster = Cluster::new(3);
+    let (mut client, _) = cluster.connect(0, false);
+    client.subscribe(&mut cluster.brokers[0], "n", 1);
+    let mut sensors: Vec<Client> =
+        (0..3).map(|broker| Client::new(&mut cluster.brokers[broker], &format!("sensor {broker}"))).collect();
+    cluster.cut(2);
+    for round in 0..20 {
+        let here = 1 - round % 2;
+        cluster.say(2, &mut sensors[2], &format!("away {round}"));
+        cluster.advance(20 * S);
+        client = cluster.connect(here, false).0;
+        for broker in [0, 1] {
+            sensors[broker] = Client::new(&mut cluster.brokers[broker], &format!("sensor {broker}"));
+            cluster.say(broker, &mut sensors[broker], &format!("{broker} {round}"));
+        }
+        let mut said = cluster.said(here, &mut client);
+        said.sort();
+        assert_eq!(said, [format!("0 {round}"), format!("1 {round}")]);
+        for broker in &cluster.brokers[..2] {
+            let flushes = &broker.engine.mqtt.moves.flushes;
+            let waits = flushes.iter().map(|flush| flush.sessions.len()).sum::<usize>();
+            assert!(flushes.len() <= 1 && waits <= 2, "round {round}: {flushes:?}");
+        }
+    }
+    cluster.join(2);
+    assert_eq!(cluster.said(0, &mut client), (0..20).map(|round| format!("away {round}")).collect::<Vec<_>>());
+    assert_eq!(cluster.sessions(), [0]);
     cluster.check();
 }
 

@@ -19,7 +19,9 @@ impl Engine {
         let number = moves.next_epoch(wall_ns) as u64; // marks of an earlier incarnation may be on their way
         let brokers = self.linked_brokers();
         for broker in &brokers {
-            self.tell_broker(broker, Word::Flush { number }, now);
+            if self.is_hearing(broker) {
+                self.tell_broker(broker, Word::Flush { number }, now); // the others are asked when they hear again
+            }
         }
         for flushing in &sessions {
             if let Flushing::Arrival(client, wall_ns) = flushing {
@@ -28,7 +30,7 @@ impl Engine {
             }
         }
         let left = brokers.into_iter().map(|broker| (broker, HashSet::new())).collect();
-        self.mqtt.moves.flushes.push(Flush { number, left, sessions, is_told: false });
+        self.mqtt.moves.flushes.push(Flush { first: number, number, left, sessions, is_told: false });
     }
 
     /// Puts a mark into each link of a broker.
@@ -42,40 +44,46 @@ impl Engine {
     }
 
     pub(super) fn end_flushes(&mut self, now: Nanos) {
-        let mut flushes = std::mem::take(&mut self.mqtt.moves.flushes);
+        let flushes = std::mem::take(&mut self.mqtt.moves.flushes);
         let linked = if flushes.is_empty() { Vec::new() } else { self.linked_brokers() };
-        flushes.retain_mut(|flush| {
+        let mut pending: Vec<Flush> = Vec::new();
+        for mut flush in flushes {
             flush.left.retain(|broker, _| linked.contains(broker)); // nothing comes of one that is no member any more
             let is_final = flush.left.is_empty();
             if is_final || !flush.is_told && !flush.left.keys().any(|broker| self.is_hearing(broker)) {
                 flush.is_told = true;
                 flush.sessions.iter().for_each(|flushing| self.note_flushed(flushing, is_final, now));
             }
-            !is_final
-        });
-        self.mqtt.moves.flushes.append(&mut flushes);
+            if is_final {
+                continue;
+            }
+            if flush.is_told {
+                flush.sessions.retain(|flushing| self.mqtt.moves.is_awaited(flushing)); // others have moved on since
+                pending.pop().into_iter().for_each(|earlier| flush.follow(earlier));
+            }
+            pending.push(flush);
+        }
+        self.mqtt.moves.flushes = pending;
     }
 
     fn note_flushed(&mut self, flushing: &Flushing, is_final: bool, now: Nanos) {
+        if !self.mqtt.moves.is_awaited(flushing) {
+            return;
+        }
         match flushing {
             Flushing::Arrival(client, wall_ns) => {
-                let arrival = self.mqtt.moves.arrivals.get(client).filter(|arrival| arrival.wall_ns == *wall_ns);
+                let arrival = self.mqtt.moves.arrivals.get(client);
                 if let Some(giver) = arrival.and_then(|arrival| arrival.giver.clone()) {
                     self.tell_broker(&giver, Word::Known { client, wall_ns: *wall_ns, is_final }, now);
                 }
             }
-            Flushing::End(client, wall_ns) => {
-                let arrival = self.mqtt.moves.arrivals.get(client);
-                if arrival.is_none_or(|arrival| arrival.wall_ns != *wall_ns) {
-                    return;
-                }
+            Flushing::End(client, _) => {
                 self.mqtt.moves.arrivals.remove(client);
                 let session = self.mqtt.session_of(client).and_then(|key| self.mqtt.sessions.get_mut(key));
                 session.into_iter().for_each(|session| session.arrives = false);
             }
-            Flushing::Departure(key, epoch, are_all_known) => {
-                let departure = self.mqtt.moves.departures.get_mut(key);
-                if let Some(departure) = departure.filter(|departure| departure.epoch == *epoch) {
+            Flushing::Departure(key, _, are_all_known) => {
+                if let Some(departure) = self.mqtt.moves.departures.get_mut(key) {
                     departure.flushed = departure.flushed.max(Some(is_final && *are_all_known));
                     self.list_owing(*key);
                 }
