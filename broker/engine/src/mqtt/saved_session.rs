@@ -1,7 +1,7 @@
 //! A session as it stands on disk.
 //!
-//! `version(1) kind(1) client_id queue(8) expiry(4) ends(8) will subscriptions received`; strings and lists have their
-//! length in front. Integers are big-endian.
+//! `version(1) kind(1) client_id queue(8) since(8) expiry(4) ends(8) will subscriptions received`; strings and lists have their
+//! length in front. Integers are big-endian. Version 1 has no `since`.
 
 use crate::keys::SessionKey;
 use crate::mqtt::session::Received;
@@ -10,14 +10,15 @@ use crate::protocol::mqtt::field_reader::Fields;
 use crate::protocol::mqtt::packet::{Options, Qos, RetainHandling};
 use crate::protocol::mqtt::reason::Fault;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const LIVES: u8 = 1;
 const ENDED: u8 = 2;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SavedSession {
     pub client_id: String,
-    pub queue: u64, // number of its queue's files
+    pub queue: u64,         // number of its queue's files
+    pub since_wall_ns: i64, // when its client came; 0: not known
     pub expiry_s: u32,
     pub ends_wall_ns: i64, // 0: it had a connection
     pub will: Option<Will>,
@@ -51,6 +52,7 @@ impl Saved {
                 out.push(LIVES);
                 text(&mut out, &session.client_id);
                 out.extend_from_slice(&session.queue.to_be_bytes());
+                out.extend_from_slice(&session.since_wall_ns.to_be_bytes());
                 out.extend_from_slice(&session.expiry_s.to_be_bytes());
                 out.extend_from_slice(&session.ends_wall_ns.to_be_bytes());
                 will(&mut out, session.will.as_ref());
@@ -87,7 +89,8 @@ pub enum Renewal {
     Sessions(Vec<SessionKey>, u64),
 }
 fn read(fields: &mut Fields<'_>) -> Result<Option<Saved>, Fault> {
-    if fields.byte()? != VERSION {
+    let version = fields.byte()?;
+    if !(1..=VERSION).contains(&version) {
         return Ok(None);
     }
     let kind = fields.byte()?;
@@ -95,7 +98,9 @@ fn read(fields: &mut Fields<'_>) -> Result<Option<Saved>, Fault> {
     if kind == ENDED {
         return Ok(Some(Saved::Ended(client_id)));
     }
-    let (queue, expiry_s, ends_wall_ns) = (eight(fields)?, fields.four()?, eight(fields)? as i64);
+    let queue = eight(fields)?;
+    let since_wall_ns = if version == 1 { 0 } else { eight(fields)? as i64 };
+    let (expiry_s, ends_wall_ns) = (fields.four()?, eight(fields)? as i64);
     let will = read_will(fields)?;
     let mut subscriptions = Vec::new();
     for _ in 0..fields.four()? {
@@ -106,7 +111,8 @@ fn read(fields: &mut Fields<'_>) -> Result<Option<Saved>, Fault> {
     for _ in 0..fields.four()? {
         received.push((fields.two()?, Received { digest: eight(fields)?, repeats: 0 }));
     }
-    let session = SavedSession { client_id, queue, expiry_s, ends_wall_ns, will, subscriptions, received };
+    let session =
+        SavedSession { client_id, queue, since_wall_ns, expiry_s, ends_wall_ns, will, subscriptions, received };
     Ok((kind == LIVES).then_some(Saved::Lives(session)))
 }
 
@@ -200,6 +206,7 @@ mod tests {
         let session = SavedSession {
             client_id: "client".into(),
             queue: u64::MAX,
+            since_wall_ns: 5,
             expiry_s: 60,
             ends_wall_ns: -1,
             will: Some(will),
@@ -213,5 +220,11 @@ mod tests {
                 assert_eq!(Saved::decode(&bytes[..len]), None, "{len} bytes");
             }
         }
+    }
+    #[test]
+    fn a_session_of_version_1_does_not_say_since_when_its_client_is_there() {
+        let bytes = [&[1, LIVES, 0, 1, b'c'], &[0; 8][..], &60_u32.to_be_bytes(), &[0; 17]].concat();
+        let Some(Saved::Lives(saved)) = Saved::decode(&bytes) else { panic!("it is read") };
+        assert_eq!((saved.client_id.as_str(), saved.since_wall_ns, saved.expiry_s), ("c", 0, 60));
     }
 }

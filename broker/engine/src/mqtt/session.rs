@@ -27,7 +27,8 @@ pub struct Session {
     pub client_id: Rc<str>,
     pub origin: u64,
     pub conn: Option<ConnKey>,
-    pub since_wall_ns: i64,              // when its client came; 0: before the start
+    pub since_wall_ns: i64,              // when its client came, as an epoch of moves
+    pub is_restored: bool,               // from disk, and its client has not come since
     pub is_clean: bool,                  // it began anew with its client's latest CONNECT
     pub departs: bool,                   // to another broker (`Moves::departures`)
     pub arrives: bool,                   // part of it may still come from another broker (`Moves::arrivals`)
@@ -88,6 +89,7 @@ impl Session {
             origin: origin_of(client_id),
             conn: None,
             since_wall_ns: 0,
+            is_restored: false,
             is_clean: false,
             departs: false,
             arrives: false,

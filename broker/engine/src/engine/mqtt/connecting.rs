@@ -80,6 +80,7 @@ impl Engine {
         if let Some(session) = self.mqtt.sessions.get_mut(session) {
             (session.access, session.grant) = (access, grant);
             (session.since_wall_ns, session.is_clean) = (since_wall_ns, connect.clean_start);
+            session.is_restored = false;
             session.will = connect.will.as_ref().map(|will| Box::new(Will::of(will)));
             session.will_at = Nanos::MAX; // who comes back in time has not died [MQTT-3.1.3-9]
         }

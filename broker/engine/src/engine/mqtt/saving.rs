@@ -109,6 +109,7 @@ impl Engine {
         SavedSession {
             client_id: session.client_id.to_string(),
             queue: session.queue_number,
+            since_wall_ns: session.since_wall_ns,
             expiry_s: session.expiry_s,
             ends_wall_ns: if is_away { self.clock.wall(now) + (session.ends_at - now) } else { 0 },
             will: session.will.as_deref().cloned(),
@@ -267,7 +268,11 @@ impl Engine {
         }
         match Saved::decode(message.body()) {
             Some(Saved::Lives(saved)) => {
-                self.restore_session(&saved, now);
+                let key = self.restore_session(&saved, now);
+                if let Some(session) = self.mqtt.sessions.get_mut(key) {
+                    (session.since_wall_ns, session.is_restored) = (saved.since_wall_ns, true);
+                }
+                self.mqtt.moves.latest_ns = self.mqtt.moves.latest_ns.max(saved.since_wall_ns);
             }
             Some(Saved::Ended(client_id)) => {
                 if let Some(key) = self.mqtt.session_of(&client_id) {

@@ -6,7 +6,9 @@
 //! once all brokers know what the session wants. Marks in all links to it (`Flush`) tell what was published before: the
 //! old one has that, and the new one leaves it out. Then it says so (`Known`). By marks of its own the old one finds
 //! out that nothing older is under way to it, says so (`Over`), and forgets the session once it is kept at the new one
-//! (`Taken`). Until then the old one has all of it: whoever is killed in between loses nothing.
+//! (`Taken`). Until then the old one has all of it: whoever is killed in between loses nothing. While some broker is
+//! away, the old one goes on to collect what that one has, and sends it on: it forgets the session when all have come.
+//! Who starts anew tells since when it has its sessions (`Restored`): of two brokers, the later one gets all.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::rc::Rc;
@@ -48,6 +50,8 @@ pub struct News<'a> {
 pub enum Word<'a> {
     /// A client is here now. Answered by `Nothing` or `State`.
     Came { client: &'a str, wall_ns: i64, is_clean: bool },
+    /// A client's session is here since then, as the disk says after a start: what others have of it is older.
+    Restored { client: &'a str, wall_ns: i64 },
     /// No session is to be had. `had_connection`: the client was connected until now.
     Nothing { client: &'a str, wall_ns: i64, had_connection: bool },
     /// The state of a session, as on disk; what it is owed follows.
@@ -103,6 +107,7 @@ const TAKEN: u8 = 7;
 const FLUSH: u8 = 8;
 const FLUSHED: u8 = 9;
 const OFFER: u8 = 10;
+const RESTORED: u8 = 11;
 
 impl<'a> News<'a> {
     /// `kind(1) sender` and the fields of the word in their order; integers are big-endian.
@@ -121,6 +126,7 @@ impl<'a> News<'a> {
                 begin(CAME, Some((client, *wall_ns)));
                 out.push(u8::from(*is_clean));
             }
+            Word::Restored { client, wall_ns } => begin(RESTORED, Some((client, *wall_ns))),
             Word::Nothing { client, wall_ns, had_connection } => {
                 begin(NOTHING, Some((client, *wall_ns)));
                 out.push(u8::from(*had_connection));
@@ -188,6 +194,7 @@ fn read<'a>(fields: &mut Fields<'a>) -> Result<Option<News<'a>>, Fault> {
     let (client, wall_ns) = (fields.text()?, eight(fields)? as i64);
     let word = match kind {
         CAME => Word::Came { client, wall_ns, is_clean: fields.byte()? != 0 },
+        RESTORED => Word::Restored { client, wall_ns },
         NOTHING => Word::Nothing { client, wall_ns, had_connection: fields.byte()? != 0 },
         STATE => {
             let had_connection = fields.byte()? != 0;
@@ -242,11 +249,12 @@ pub struct Arrival {
     pub waiting: Vec<(ConnKey, Version)>, // whose CONNECT waits
     pub asked: HashSet<Box<str>>,         // brokers that have not answered
     pub until: Nanos,                     // it waits no longer
-    pub giver: Option<Box<str>>,          // the broker that has the session
-    pub session: Option<SessionKey>,      // as it collects here
-    pub is_own: bool,                     // it was here before
-    pub is_forgotten: bool,               // and another broker has had it since
-    pub awaits: Option<u64>,              // that others know this version of the interest, with what it wants
+    /// {broker that has the session, or had it once: what it sent last is here, the flag of `Over`}
+    pub givers: BTreeMap<Box<str>, Option<bool>>,
+    pub session: Option<SessionKey>, // as it collects here
+    pub is_own: bool,                // it was here before
+    pub is_forgotten: bool,          // and another broker has had it since
+    pub awaits: Option<u64>,         // that others know this version of the interest, with what it wants
     /// What a link brings before its mark of this flush is left out; None: all that links bring.
     pub flush: Option<u64>,
     pub in_flight: Vec<InFlight>,
@@ -264,7 +272,7 @@ impl Arrival {
             waiting: Vec::new(),
             asked,
             until,
-            giver: None,
+            givers: BTreeMap::new(),
             session: None,
             is_own: false,
             is_forgotten: false,
@@ -416,6 +424,7 @@ mod tests {
         let (client, wall_ns) = ("ü", -1);
         let words = [
             Word::Came { client, wall_ns, is_clean: true },
+            Word::Restored { client, wall_ns },
             Word::Nothing { client, wall_ns, had_connection: true },
             Word::State { client, wall_ns, had_connection: false, saved: b"state" },
             Word::Owed { client, wall_ns, owed },

@@ -127,6 +127,14 @@ impl Cluster {
         self.cut(broker);
         self.incarnations += 1;
         self.brokers[broker] = start(&self.disks[broker], broker as u16, self.incarnations, self.brokers[broker].now);
+        let pair = &mut self.brokers[broker];
+        for topic in [RETAINED_TOPIC, "default"] {
+            pair.engine.create_topic(topic);
+            for other in (0..self.disks.len()).filter(|other| *other != broker) {
+                pair.engine.create_channel(topic, &channel(other), pair.now); // as Python does from nsqd.dat
+            }
+            pair.engine.release_topic(topic, pair.now);
+        }
     }
 
     /// A durable client at a broker: itself, and whether its session was there.
@@ -526,4 +534,125 @@ fn a_broker_that_ends_hands_all_sessions_over_that_outlive_their_connections() {
     let (mut client, present) = cluster.connect(elsewhere, false);
     assert!(present);
     assert_eq!(cluster.said(elsewhere, &mut client), ["kept"]);
+}
+
+#[test]
+fn what_a_broker_that_was_away_has_comes_also_after_a_kill_of_the_old_home() {
+    let mut cluster = Cluster::new(3);
+    let (mut client, _) = cluster.connect(0, false);
+    client.subscribe(&mut cluster.brokers[0], "n", 1);
+    cluster.cut(2);
+    let mut sensor = Client::new(&mut cluster.brokers[2], "sensor");
+    cluster.say(2, &mut sensor, "late");
+    let (mut client, present) = cluster.connect(1, false);
+    assert!(present);
+    cluster.join(2);
+    for number in 0..cluster.links.len() {
+        let link = &cluster.links[number];
+        if (link.from, link.to) == (2, 0) {
+            while cluster.carry_one(number) {} // the old home has it now, and the new one leaves it to that
+        }
+    }
+    cluster.kill(0);
+    cluster.carry();
+    cluster.join(0);
+    assert_eq!(cluster.said(1, &mut client), ["late"]);
+    cluster.advance(2 * S);
+    assert_eq!(cluster.sessions(), [1]);
+    cluster.check();
+}
+
+#[test]
+fn of_two_homes_that_were_killed_with_a_session_the_later_one_keeps_it() {
+    let mut cluster = Cluster::new(3);
+    let (mut client, _) = cluster.connect(0, false);
+    client.subscribe(&mut cluster.brokers[0], "n", 1);
+    cluster.cut(2);
+    let (_, present) = cluster.connect(1, false);
+    assert!(present);
+    for broker in [0, 1] {
+        cluster.kill(broker); // none of them knows any more that a move is under way
+    }
+    assert_eq!(cluster.sessions(), [0, 1], "as it is on disk");
+    let mut sensor = Client::new(&mut cluster.brokers[2], "sensor");
+    cluster.say(2, &mut sensor, "meanwhile");
+    for broker in 0..3 {
+        cluster.join(broker);
+    }
+    cluster.advance(2 * S);
+    assert_eq!(cluster.sessions(), [1]);
+    let (mut client, present) = cluster.connect(1, false);
+    assert!(present);
+    assert_eq!(cluster.said(1, &mut client), ["meanwhile"]);
+    cluster.check();
+}
+
+/// One client moves, sensors publish, and one broker at a time is cut off, or killed, and comes back: `steps` of that,
+/// of which each is drawn, and the links carry only some of what is under way.
+fn shake(seed: u64, with_kills: bool) {
+    let mut cluster = Cluster::new(3);
+    let mut dice = Dice(seed * 7_919 + 1);
+    let (mut client, _) = cluster.connect(0, false);
+    client.subscribe(&mut cluster.brokers[0], "n", 1);
+    cluster.carry();
+    let (mut home, mut away, mut said, mut sent) = (0, None, Vec::new(), Vec::new());
+    let anew = |cluster: &mut Cluster, broker: usize| Client::new(&mut cluster.brokers[broker], "sensor");
+    for step in 0..20 + dice.below(60) {
+        match (dice.below(10), away) {
+            (0, None) => {
+                let other = (home + 1 + dice.below(2)) % 3;
+                if with_kills && dice.below(2) == 0 {
+                    cluster.kill(other);
+                } else {
+                    cluster.cut(other);
+                }
+                away = Some(other);
+            }
+            (1 | 2, Some(other)) => {
+                cluster.join(other);
+                away = None;
+            }
+            (3..=5, _) => {
+                let to = dice.below(3);
+                if to != home && Some(to) != away {
+                    cluster.advance(20 * S); // else it would be one of too many takeovers
+                    client = cluster.begin(to, false);
+                    home = to;
+                }
+            }
+            (6, _) => said.extend(cluster.said(home, &mut client)),
+            (7, _) => cluster.carry(),
+            _ => {
+                let broker = dice.below(3);
+                let mut sensor = anew(&mut cluster, broker);
+                let payload = format!("{broker} {step}");
+                cluster.say(broker, &mut sensor, &payload);
+                cluster.brokers[broker].close(sensor.key);
+                sent.push(payload);
+            }
+        }
+        for _ in 0..dice.below(30) {
+            let link = dice.below(cluster.links.len());
+            cluster.carry_one(link);
+        }
+    }
+    away.into_iter().for_each(|other| cluster.join(other));
+    cluster.advance(2 * S);
+    said.extend(cluster.said(home, &mut client));
+    cluster.advance(2 * S);
+    said.extend(cluster.said(home, &mut client));
+    let missing: Vec<&String> = sent.iter().filter(|one| !said.contains(one)).collect();
+    assert!(missing.is_empty(), "seed {seed}: {missing:?}");
+    assert_eq!(cluster.sessions(), [home], "seed {seed}");
+    cluster.check();
+}
+
+#[test]
+fn what_was_acknowledged_comes_however_brokers_are_cut_off_while_sessions_move() {
+    (0..40).for_each(|seed| shake(seed, false));
+}
+
+#[test]
+fn what_was_acknowledged_comes_however_brokers_are_killed_while_sessions_move() {
+    (0..40).for_each(|seed| shake(seed, true));
 }

@@ -10,7 +10,7 @@ use crate::event::Event;
 use crate::keys::{ConnKey, SessionKey, TallyKey};
 use crate::mqtt::elsewhere::moves::{Arrival, Carried, Flushing, Owed, PATIENCE_NS, Thanks, Word};
 use crate::mqtt::outgoing::InFlight;
-use crate::mqtt::saved_session::SavedSession;
+use crate::mqtt::saved_session::{Saved, SavedSession};
 use crate::protocol::mqtt::packet::Connect;
 use crate::queueing::message::{Alone, Message};
 use crate::time::Nanos;
@@ -98,26 +98,26 @@ impl Engine {
             return;
         };
         arrival.asked.remove(sender);
-        if arrival.asked.is_empty() && arrival.giver.is_none() {
+        if arrival.givers.contains_key(sender) {
+            self.note_over(client, sender, true, now); // it was killed since, and has nothing more
+        } else if arrival.asked.is_empty() && arrival.givers.is_empty() {
             self.let_in(client, now);
         }
     }
 
     pub(super) fn take_state(&mut self, client: &str, wall_ns: i64, sender: &str, saved: &SavedSession, now: Nanos) {
         let known = self.mqtt.session_of(client);
-        if !self.mqtt.moves.arrivals.contains_key(client) {
-            // It comes late: its client has gone on without it.
-            let Some(key) = known else { return };
-            let mut arrival = Arrival::new(wall_ns, HashSet::new(), now);
-            (arrival.session, arrival.is_open, arrival.flush) = (Some(key), true, Some(0));
-            self.subscribe_as(key, saved); // else what comes late would be for no subscription
-            self.mqtt.moves.arrivals.insert(client.into(), arrival);
-            self.mqtt.sessions.get_mut(key).into_iter().for_each(|session| session.arrives = true);
+        if let Some(departure) = known.and_then(|key| self.mqtt.moves.departures.get_mut(&key)) {
+            departure.is_told = None; // what follows goes on to where the session is, and it is not over there before
+            let (to, wall_ns) = (departure.epoch.channel.clone(), departure.epoch.wall_ns);
+            let saved = Saved::Lives(saved.clone()).encode();
+            return self.tell_broker(&to, Word::State { client, wall_ns, had_connection: false, saved: &saved }, now);
         }
+        self.expect_late(client, wall_ns, now);
         let Some(arrival) = self.mqtt.moves.arrivals.get_mut(client) else { return };
         arrival.asked.remove(sender);
-        let is_first = arrival.giver.is_none();
-        arrival.giver.get_or_insert_with(|| sender.into());
+        let is_first = arrival.givers.is_empty();
+        arrival.givers.insert(sender.into(), None);
         let (session, is_forgotten, is_open) = (arrival.session, arrival.is_forgotten, arrival.is_open);
         if is_first && !is_open {
             if let (Some(key), true) = (session, is_forgotten) {
@@ -129,13 +129,28 @@ impl Engine {
                 (session.entry, session.since_wall_ns, session.arrives) = (None, wall_ns, true);
             }
             self.mqtt.moves.arrivals.get_mut(client).into_iter().for_each(|arrival| arrival.session = Some(key));
+        } else if let Some(key) = self.mqtt.session_of(client) {
+            self.subscribe_as(key, saved); // its client went on without it for a while, maybe at a third broker
         }
+        self.flush_when_known(client);
+    }
+
+    /// What comes late of a session: its client has gone on without it.
+    fn expect_late(&mut self, client: &str, wall_ns: i64, now: Nanos) {
+        let Some(key) = self.mqtt.session_of(client).filter(|_| !self.mqtt.moves.arrivals.contains_key(client)) else {
+            return;
+        };
+        let mut arrival = Arrival::new(wall_ns, HashSet::new(), now);
+        (arrival.session, arrival.is_open, arrival.flush) = (Some(key), true, Some(0));
+        self.mqtt.moves.arrivals.insert(client.into(), arrival);
+        self.mqtt.sessions.get_mut(key).into_iter().for_each(|session| session.arrives = true);
+    }
+
+    /// Finds out how far the links have come, once all brokers know what the session wants.
+    fn flush_when_known(&mut self, client: &str) {
         let (version, is_settled) = (self.mqtt.interest.version(), self.mqtt.interest.is_settled());
-        if let Some(arrival) =
-            self.mqtt.moves.arrivals.get_mut(client).filter(|one| one.giver.as_deref() == Some(sender))
-        {
-            arrival.awaits = Some(version);
-        }
+        let arrival = self.mqtt.moves.arrivals.get_mut(client);
+        arrival.into_iter().for_each(|arrival| arrival.awaits = Some(version));
         if is_settled {
             self.flush_known(version);
         }
@@ -229,7 +244,7 @@ impl Engine {
         let (waiting, came) = (std::mem::take(&mut arrival.waiting), arrival.wall_ns);
         let (in_flight, owed) = (std::mem::take(&mut arrival.in_flight), std::mem::take(&mut arrival.owed));
         let (session, held) = (arrival.session, std::mem::take(&mut arrival.held));
-        if arrival.giver.is_none() {
+        if arrival.givers.is_empty() {
             self.mqtt.moves.arrivals.remove(client);
         }
         if let Some(key) = session {
@@ -290,17 +305,35 @@ impl Engine {
     }
 
     pub(super) fn end_arrival(&mut self, client: &str, wall_ns: i64, sender: &str, is_final: bool, now: Nanos) {
-        let arrival = self.mqtt.moves.arrivals.get(client);
-        if arrival.is_some_and(|arrival| arrival.giver.as_deref() == Some(sender)) {
-            self.let_in(client, now);
-            if is_final {
-                self.mqtt.moves.to_flush.push(Flushing::End(client.into(), wall_ns));
-            }
+        let Some(key) = self.mqtt.session_of(client) else { return };
+        if !is_final && !self.mqtt.moves.departures.contains_key(&key) {
+            self.expect_late(client, wall_ns, now);
         }
-        if self.mqtt.session_of(client).is_none() {
-            return;
+        let arrival = self.mqtt.moves.arrivals.get_mut(client).filter(|arrival| arrival.wall_ns == wall_ns);
+        if let Some(arrival) = arrival {
+            if !is_final && !arrival.givers.contains_key(sender) {
+                arrival.givers.insert(sender.into(), None); // it had the session once, and still gets messages of it
+                self.flush_when_known(client);
+            }
+            self.note_over(client, sender, is_final, now);
         }
         self.mqtt.moves.to_thank.push(Thanks { to: sender.into(), client: client.into(), wall_ns });
+    }
+
+    /// A broker has sent all that it has of a session. The client is let in once all such brokers have.
+    fn note_over(&mut self, client: &str, sender: &str, is_final: bool, now: Nanos) {
+        let Some(arrival) = self.mqtt.moves.arrivals.get_mut(client) else { return };
+        let Some(over) = arrival.givers.get_mut(sender) else { return };
+        *over = Some(is_final);
+        let wall_ns = arrival.wall_ns;
+        let (are_over, are_final) =
+            (arrival.givers.values().all(Option::is_some), arrival.givers.values().all(|over| *over == Some(true)));
+        if are_over {
+            self.let_in(client, now);
+        }
+        if are_final {
+            self.mqtt.moves.to_flush.push(Flushing::End(client.into(), wall_ns));
+        }
     }
 
     /// Says that a session is kept here, once that is so.
@@ -332,7 +365,7 @@ impl Engine {
             let arrival = self.mqtt.moves.arrivals.get(&client);
             let Some(arrival) = arrival.filter(|arrival| !arrival.is_open && arrival.until == until) else { continue };
             let wall_ns = arrival.wall_ns;
-            let silent: Vec<Box<str>> = arrival.asked.iter().chain(&arrival.giver).cloned().collect();
+            let silent: Vec<Box<str>> = arrival.asked.iter().chain(arrival.givers.keys()).cloned().collect();
             for broker in silent {
                 self.tell_broker(&broker, Word::Came { client: &client, wall_ns, is_clean: false }, now);
             }

@@ -78,16 +78,24 @@ impl Engine {
         for number in numbers {
             self.tell_broker(broker, Word::Flush { number }, now);
         }
-        let is_of_it = |arrival: &Arrival| arrival.giver.as_deref() == Some(broker) || arrival.asked.contains(broker);
-        let arrivals = self.mqtt.moves.arrivals.iter().filter(|(_, arrival)| is_of_it(arrival));
-        let clients: Vec<(Rc<str>, i64)> = arrivals.map(|(client, one)| (Rc::clone(client), one.wall_ns)).collect();
         let told = self.mqtt.moves.told.insert(broker.into(), self.mqtt.moves.latest_ns).unwrap_or(0);
+        let waits_for_it = |one: &Arrival| one.givers.contains_key(broker) || one.asked.contains(broker);
+        let arrivals = self.mqtt.moves.arrivals.iter();
+        let arrivals = arrivals.filter(|(_, arrival)| waits_for_it(arrival) || arrival.wall_ns > told);
+        let clients: Vec<(Rc<str>, i64)> = arrivals.map(|(client, one)| (Rc::clone(client), one.wall_ns)).collect();
+        for (client, wall_ns) in clients {
+            self.tell_broker(broker, Word::Came { client: &client, wall_ns, is_clean: false }, now);
+        }
         let since = self.mqtt.sessions.values().filter(|session| session.since_wall_ns > told && !session.departs);
-        let since: Vec<(Rc<str>, i64, bool)> =
-            since.map(|one| (Rc::clone(&one.client_id), one.since_wall_ns, one.is_clean)).collect();
-        let expected = clients.into_iter().map(|(client, wall_ns)| (client, wall_ns, false));
-        for (client, wall_ns, is_clean) in expected.chain(since) {
-            self.tell_broker(broker, Word::Came { client: &client, wall_ns, is_clean }, now);
+        let since: Vec<(Rc<str>, i64, bool, bool)> =
+            since.map(|one| (Rc::clone(&one.client_id), one.since_wall_ns, one.is_clean, one.is_restored)).collect();
+        for (client, wall_ns, is_clean, is_restored) in since {
+            let client = &*client;
+            let word = match is_restored {
+                true => Word::Restored { client, wall_ns },
+                false => Word::Came { client, wall_ns, is_clean },
+            };
+            self.tell_broker(broker, word, now);
         }
     }
 
@@ -101,7 +109,10 @@ impl Engine {
     fn hear(&mut self, sender: &str, word: Word<'_>, now: Nanos) {
         match word {
             Word::Came { client, wall_ns, is_clean } => {
-                self.give_up(client, Epoch { wall_ns, channel: sender.into() }, is_clean, now);
+                self.give_up(client, Epoch { wall_ns, channel: sender.into() }, is_clean, false, now);
+            }
+            Word::Restored { client, wall_ns } => {
+                self.give_up(client, Epoch { wall_ns, channel: sender.into() }, false, true, now);
             }
             Word::Nothing { client, wall_ns, had_connection } => {
                 self.note_taken_over(client, had_connection, now);
@@ -124,8 +135,6 @@ impl Engine {
             Word::Taken { client, wall_ns } => {
                 if let Some(key) = self.departing(client, wall_ns, sender) {
                     self.forget_departed(key, now);
-                } else {
-                    self.forget_restored(client, wall_ns, now);
                 }
             }
             Word::Flush { number } => self.mark_links(sender, number, now),

@@ -9,7 +9,6 @@ use crate::keys::SessionKey;
 use crate::mqtt::elsewhere::moves::{Carried, Departure, Epoch, Owed, Word};
 use crate::mqtt::outgoing::InFlight;
 use crate::mqtt::saved_session::Saved;
-use crate::mqtt::session::Session;
 use crate::protocol::mqtt::packet::Qos;
 use crate::protocol::mqtt::reason::Reason;
 use crate::scheduling::work_budget::{QUANTUM, message_units};
@@ -17,15 +16,20 @@ use crate::time::Nanos;
 
 impl Engine {
     /// A client came to another broker at `epoch`: what it has here ends, or goes there.
-    pub(super) fn give_up(&mut self, client: &str, epoch: Epoch, is_clean: bool, now: Nanos) {
+    pub(super) fn give_up(&mut self, client: &str, epoch: Epoch, is_clean: bool, is_restored: bool, now: Nanos) {
         let Some(own) = self.mqtt.moves.own_channel.clone() else { return };
         let (wall_ns, sender) = (epoch.wall_ns, epoch.channel.clone());
         self.mqtt.moves.latest_ns = self.mqtt.moves.latest_ns.max(wall_ns);
         let answer = |had_connection| Word::Nothing { client, wall_ns, had_connection };
+        let to_older = |here| match is_restored {
+            true => Word::Came { client, wall_ns: here, is_clean: false }, // what it has comes here
+            false => answer(false),
+        };
         let arrival = self.mqtt.moves.arrivals.get(client).filter(|arrival| !arrival.is_open);
         if let Some(arrival) = arrival {
-            if (Epoch { wall_ns: arrival.wall_ns, channel: own.clone() }) > epoch {
-                return self.tell_broker(&sender, answer(false), now);
+            let here = arrival.wall_ns;
+            if (Epoch { wall_ns: here, channel: own.clone() }) > epoch {
+                return self.tell_broker(&sender, to_older(here), now);
             }
             self.abandon(client);
         }
@@ -34,12 +38,15 @@ impl Engine {
             return self.tell_broker(&sender, answer(false), now);
         };
         let leaves_already = known.and_then(|key| self.mqtt.moves.departures.get(&key));
-        if leaves_already.is_some_and(|departure| departure.epoch == epoch) {
+        if leaves_already.is_some_and(|departure| departure.epoch == epoch && !is_restored) {
             return; // it has asked again
         }
-        let since = Epoch { wall_ns: session.since_wall_ns, channel: own };
-        if leaves_already.is_some_and(|departure| departure.epoch > epoch) || since > epoch {
+        if leaves_already.is_some_and(|departure| departure.epoch > epoch) {
             return self.tell_broker(&sender, answer(false), now);
+        }
+        let here = session.since_wall_ns;
+        if (Epoch { wall_ns: here, channel: own }) > epoch {
+            return self.tell_broker(&sender, to_older(here), now);
         }
         let had_connection = session.conn.is_some();
         if let Some(key) = known.filter(|_| had_connection) {
@@ -153,7 +160,9 @@ impl Engine {
         departure.is_taken = true;
         let (is_final, to, wall_ns) =
             (departure.is_told == Some(true), departure.epoch.channel.clone(), departure.epoch.wall_ns);
-        self.save_end(key, now);
+        if is_final {
+            self.save_end(key, now);
+        }
         let Some(session) = self.mqtt.sessions.get_mut(key) else { return };
         session.will = None;
         if let Some(outgoing) = &mut session.outgoing {
@@ -180,18 +189,8 @@ impl Engine {
             }
         }
         self.mqtt.moves.departures.remove(&key);
+        self.mqtt.moves.arrivals.remove(&client);
         self.drop_session(key);
-    }
-
-    /// A session has left before a kill of this broker, which has not heard that it is kept elsewhere.
-    pub(super) fn forget_restored(&mut self, client: &str, wall_ns: i64, now: Nanos) {
-        let known = self.mqtt.session_of(client);
-        let is_older =
-            |session: &Session| session.conn.is_none() && session.since_wall_ns < wall_ns && !session.departs;
-        if let Some(key) = known.filter(|key| self.mqtt.sessions.get(*key).is_some_and(is_older)) {
-            self.save_end(key, now);
-            self.drop_session(key);
-        }
     }
 
     /// Offers all sessions that outlive their connections to other brokers, in turn, and ends those connections. Gives

@@ -73,7 +73,9 @@ impl Engine {
         match flushing {
             Flushing::Arrival(client, wall_ns) => {
                 let arrival = self.mqtt.moves.arrivals.get(client);
-                if let Some(giver) = arrival.and_then(|arrival| arrival.giver.clone()) {
+                let givers: Vec<Box<str>> =
+                    arrival.into_iter().flat_map(|arrival| arrival.givers.keys()).cloned().collect();
+                for giver in givers {
                     self.tell_broker(&giver, Word::Known { client, wall_ns: *wall_ns, is_final }, now);
                 }
             }
