@@ -302,7 +302,9 @@ impl Engine {
     }
 
     /// Tell the aware connections on which a publisher serves a topic where it belongs; gives how many were told.
-    /// `mqtt_address`: where that broker speaks MQTT; "": nowhere, so that clients of MQTT stay.
+    /// `mqtt_address`: where that broker speaks MQTT in clear; "": nowhere, so that clients of MQTT stay. Those that came
+    /// inside TLS or WebSocket stay as well: a reference to another kind of port would be of no use to them, or would
+    /// have them send in clear what they want sealed.
     pub fn move_publisher(
         &mut self,
         topic: &str,
@@ -325,6 +327,7 @@ impl Engine {
                     self.mark_dirty(key);
                 }
                 (Some(_), "") => continue,
+                (Some(_), _) if conn.layers.is_some() => continue,
                 (Some(mqtt), _) => {
                     mqtt.leaves = true;
                     self.send_elsewhere(key, topic, mqtt_address, now);

@@ -10,7 +10,7 @@ use crate::mqtt::managed_names::V3Excess;
 use crate::protocol::mqtt::version::Version;
 use crate::queueing::link_interest::LinkInterest;
 use crate::tests::mqtt::access::granted;
-use crate::tests::mqtt::client::{Client, packet, publish_5, text};
+use crate::tests::mqtt::client::{Client, message_5, packet, publish_5, text};
 use crate::tests::mqtt::two_brokers::{Brokers, CHANNEL, KEY, retain, say, say_once};
 use crate::tests::topic_access::{config, mqtt_connect};
 
@@ -333,4 +333,28 @@ fn what_comes_over_a_link_is_judged_by_the_same_rows_as_at_its_own_broker() {
         say(&mut brokers.a, &mut sensor, name, b"x");
         assert_eq!(brokers.said(&mut cars).len(), usize::from(is_let_through), "{name}");
     }
+}
+
+#[test]
+fn a_message_of_qos_2_is_given_once_though_the_link_breaks_before_its_answer() {
+    let mut brokers = Brokers::new();
+    let mut client = Client::new(&mut brokers.b, "client");
+    client.subscribe(&mut brokers.b, "n", 2);
+    brokers.open("default");
+    let mut sensor = Client::new(&mut brokers.a, "sensor");
+    for (id, payload) in [(1, "first"), (2, "second")] {
+        assert_eq!(sensor.ask(&mut brokers.a, &publish_5("n", 2, id, payload))[0], 0x50, "PUBREC");
+        sensor.ask(&mut brokers.a, &[0x62, 2, 0, id as u8]);
+    }
+    brokers.break_off();
+    brokers.open("default");
+    brokers.b.turn();
+    let came = client.take(&mut brokers.b);
+    let came: Vec<(u8, String)> = came.iter().map(|one| (one[0], message_5(one).1)).collect();
+    assert_eq!(came, [(0x34, "first".to_owned()), (0x34, "second".to_owned())], "with QoS 2, not as copies");
+    for id in [1, 2] {
+        assert_eq!(client.ask(&mut brokers.b, &[0x50, 2, 0, id])[..4], [0x62, 2, 0, id], "PUBREL");
+        client.send(&mut brokers.b, &[0x70, 2, 0, id]);
+    }
+    assert!(client.take(&mut brokers.b).is_empty());
 }

@@ -1,9 +1,10 @@
 //! MQTT in WebSocket on the engine: packets go through frames, and a client that breaks the rules has died.
 
-use crate::harness::pair::Pair;
+use crate::harness::pair::{Pair, limit};
 use crate::keys::ConnKey;
+use crate::mqtt::managed_names::V3Excess;
 use crate::protocol::mqtt::version::Version;
-use crate::tests::mqtt::client::{Client, connect};
+use crate::tests::mqtt::client::{Client, connect, publish_5, text};
 
 const REQUEST: &str = "GET /mqtt HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
      Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: mqtt\r\n\r\n";
@@ -59,4 +60,21 @@ fn a_request_for_something_else_gets_an_answer_and_the_end() {
     let answer = said(&mut pair, key, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n");
     assert!(answer.starts_with(b"HTTP/1.1 400 "), "{}", String::from_utf8_lossy(&answer));
     assert!(pair.closed.contains(&key) || pair.ended.contains(&key));
+}
+
+#[test]
+fn a_client_in_websocket_is_not_sent_to_a_port_in_clear() {
+    let mut pair = Pair::new();
+    pair.limit("heat", limit(10, 10, 1));
+    assert!(pair.engine.set_mqtt_names("heat", vec!["plant/+/heat".into()], V3Excess::Delay));
+    let follow = [&[0x26][..], &text("srtm-follow"), &text("1")].concat();
+    let mut in_clear = Client::with(&mut pair, "p", true, &follow).0;
+    in_clear.publish_5(&mut pair, "plant/7/heat", 1, 1, "x");
+    let key = opened(&mut pair);
+    said(&mut pair, key, &frame(2, &connect(Version::V5, "q", true, &follow)));
+    let answer = said(&mut pair, key, &frame(2, &publish_5("plant/7/heat", 1, 1, "x")));
+    assert_eq!(answer[2], 0x40, "{answer:02x?}");
+    let now = pair.now;
+    let moved = ["p", "q"].map(|id| pair.engine.move_publisher("heat", id, "h:4150", "h:1883", 9, now));
+    assert_eq!(moved, [1, 0]);
 }
