@@ -53,6 +53,12 @@ class Book:
         return {one: numbers for one, numbers in missing.items() if numbers}
 
     @property
+    def twice(self) -> dict[int, int]:
+        """{publisher: how many of its messages came more than once}, of those that have any."""
+        copies = {one: len(numbers) - len(set(numbers)) for one, numbers in self.came.items()}
+        return {one: count for one, count in copies.items() if count}
+
+    @property
     def out_of_order(self) -> dict[int, list[tuple[int, int]]]:
         """{publisher: (number, the one that came for the first time after it although it was sent before)}"""
         parted = {}
@@ -107,9 +113,9 @@ class Sender:
         return self._unanswered[-1]
 
 
-def reader(port: int, book: Book) -> paho.Client:
+def reader(port: int, book: Book, host: str = _HOST, name: str = "reader") -> paho.Client:
     """Whose session outlives its connections."""
-    client = paho.Client(CallbackAPIVersion.VERSION2, "reader", clean_session=False, reconnect_on_failure=False)
+    client = paho.Client(CallbackAPIVersion.VERSION2, name, clean_session=False, reconnect_on_failure=False)
     subscribed = threading.Event()
 
     def note(_client: object, _data: object, message: paho.MQTTMessage) -> None:
@@ -119,7 +125,7 @@ def reader(port: int, book: Book) -> paho.Client:
 
     client.on_message = note
     client.on_subscribe = lambda *_: subscribed.set()
-    client.connect(_HOST, port)
+    client.connect(host, port)
     client.subscribe("crash/#", qos=1)
     client.loop_start()
     assert subscribed.wait(PATIENCE_S), "no SUBACK"
@@ -137,16 +143,16 @@ def run(directory: Path, kills: int, seed: int) -> Book:
             clients = [sender.connect(port) for sender in senders]
             assert book.wait_until(goal), f"life {life}: {book.count} of {goal} messages were acknowledged"
             running.process.kill()
-            _stop([*clients, *listening])
+            stop([*clients, *listening])
     with _living(directory) as (_, port):
         listening = [reader(port, book)]
         with book.changed:
             book.changed.wait_for(lambda: not book.lost, PATIENCE_S)
-        _stop(listening)
+        stop(listening)
     return book
 
 
-def _stop(clients: Sequence[paho.Client]) -> None:
+def stop(clients: Sequence[paho.Client]) -> None:
     for client in clients:
         client.on_publish = client.on_connect = client.on_message = None
         client.disconnect()

@@ -34,7 +34,7 @@ _FORWARDS = Path("/proc/sys/net/ipv4/ip_forward")
 @dataclass
 class Broker:
     """``number`` gives it its addresses: 10.77.N.2 on the bad link, 10.78.N.2 on the good one. ``environment``: added
-    to that of its processes."""
+    to that of its processes; ``flags``: to their command."""
 
     number: int
     directory: Path
@@ -42,6 +42,7 @@ class Broker:
     link: trio.Process
     process: trio.Process | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    flags: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -65,7 +66,7 @@ class Broker:
         command = ["nsenter", "--target", str(self.namespace.pid), "--net", sys.executable, "-m", "broker"]
         command += ["--name", name, "--data-path", str(directory)]
         command += ["--tcp-address", f"10.78.{self.number}.2:4150", "--http-address", self.http_address]
-        command += ["--distributor", f"http://10.77.{self.number}.1:4190"]
+        command += ["--distributor", f"http://10.77.{self.number}.1:4190", *self.flags]
         with self.directory.with_suffix(".log").open("ab") as log:
             environment = {**os.environ, **self.environment}
             self.process = await trio.lowlevel.open_process(command, stderr=log, env=environment)
@@ -84,6 +85,12 @@ class Broker:
     async def set_link(self, quality: Quality) -> None:
         assert self.link.stdin is not None
         await self.link.stdin.send_all(msgspec.json.encode(quality) + b"\n")
+
+    async def cut_way_to(self, other: int, is_cut: bool) -> None:
+        """What it sends to that broker is lost from now on, or arrives again; what that one sends arrives."""
+        for network in (f"10.77.{other}.0/30", f"10.78.{other}.0/30"):
+            words = ["ip", "route", "add" if is_cut else "del", "blackhole", network]
+            await trio.run_process(["nsenter", "--target", str(self.namespace.pid), "--net", *words])
 
     async def kill(self, topics: Sequence[str], logs: Logs) -> None:
         assert self.process is not None

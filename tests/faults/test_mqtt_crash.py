@@ -19,6 +19,6 @@ def test_what_was_acknowledged_and_did_not_come_is_lost() -> None:
 def test_copies_are_no_disorder_and_an_older_message_for_the_first_time_is() -> None:
     book = Book()
     book.came[0] += [0, 1, 0, 1, 2]
-    assert book.out_of_order == {}
+    assert (book.out_of_order, book.twice) == ({}, {0: 2})
     book.came[1] += [0, 2, 1, 2]
     assert book.out_of_order == {1: [(2, 1)]}
