@@ -193,13 +193,17 @@ class Engine:
         """Put contracts in force, in the place of those of their patterns: JSON, as ``Limiter`` takes it, and whether
         ``take_taken`` tells what is taken. Return for each why it is refused. Subjects keep what they have used.
 
-        ``rejoins``: other brokers may have held replicated ones before. New subjects of these then count as used up,
-        for as long as it takes to drain.
+        ``rejoins``: other brokers may have held replicated ones before. These refuse everybody until
+        ``join_contracts``. New subjects of them then count as used up, for as long as it takes to drain.
         """
     def take_taken(self) -> list[tuple[str, str, int]]:
         """Return what was taken of replicated contracts since the last call: namespace, subject, cost."""
-    def charge_contracts(self, taken: Sequence[tuple[str, str, int]]) -> None:
-        """Take what clients took at another broker, also below nothing."""
+    def charge_contracts(self, taken: Sequence[tuple[str, str, int]], late: bool) -> None:
+        """Take what clients took at another broker, however far below zero. ``late``: a burst of each at most."""
+    def overdrawn(self) -> list[tuple[str, str, int]]:
+        """Return the subjects that are below zero by what other brokers told, with namespace and tokens."""
+    def join_contracts(self) -> None:
+        """The other brokers were asked what is ``overdrawn``: charge that right after. Again, it does nothing."""
     def remove_contract(self, namespace: str, subject: str) -> bool:
         """Remove a contract and its subjects. False: there is none of this pattern."""
     def set_terms(self, topic: str, terms: bytes) -> None:

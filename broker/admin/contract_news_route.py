@@ -1,4 +1,5 @@
-"""``POST /v1/contracts/news``: what clients under replicated contracts took at another broker."""
+"""What brokers tell one another of replicated contracts: ``POST /v1/contracts/news``, what clients took elsewhere, and
+``GET /v1/contracts/overdrawn``, for one that starts."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import msgspec
 
 from broker.admin.context import AdminContext
 from broker.leases.contract_news import MOST_COST
-from srtm.control import ContractNews
+from srtm.control import ContractNews, Overdrawn
 from srtm.errors import BadInput
 from srtm.net.decode_errors import UNREADABLE
 from srtm.net.http_server import Request, Response, Router
@@ -29,4 +30,8 @@ def add_contract_news_route(router: Router, context: AdminContext) -> None:
         context.take_contract_news(news)
         return Response(status=204)
 
+    async def overdrawn(_: Request) -> Response:
+        return Response(body=msgspec.json.encode(Overdrawn(owed=context.engine.overdrawn())))
+
     router.add("POST", "/v1/contracts/news", take, scopes=BROKERS)
+    router.add("GET", "/v1/contracts/overdrawn", overdrawn, scopes=BROKERS)

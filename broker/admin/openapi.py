@@ -71,6 +71,9 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         (400, 413),
         204,
     ),
+    ("GET", "/v1/contracts/overdrawn"): Operation(
+        "For brokers that start: by how much subjects of replicated contracts are below zero.", control.Overdrawn
+    ),
     ("GET", "/v1/mqtt/sessions"): Operation(
         "MQTT's sessions, at most `most`.", control.MqttSessions, None, (400,), query="most"
     ),

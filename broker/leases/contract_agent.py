@@ -1,5 +1,9 @@
 """Holds replicated contracts together with other brokers: tells them each 50 ms what clients took here, and takes what
-they tell. Each decides alone: above a contract by at most what the others take while news is on its way."""
+they tell. Each decides alone: above a contract by at most what the others take while news is on its way.
+
+A broker that starts first asks all others who is overdrawn. It counts every bucket as used up, and one that the others
+have together used beyond that would otherwise stay there: this broker would think that its tokens are free.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +15,23 @@ import msgspec
 import trio
 
 from broker.leases.contract_holder import ContractHolder
-from broker.leases.contract_news import Inbox, Outbox
+from broker.leases.contract_news import MOST_COST, Inbox, Outbox
 from broker.leases.gdrl_agent import Partner
 from srtm.concurrency.backoff import Backoff
-from srtm.control import ContractNews
-from srtm.errors import SrtmError
+from srtm.control import ContractNews, Overdrawn
+from srtm.errors import PeerError, SrtmError
+from srtm.net.decode_errors import UNREADABLE
 from srtm.net.problem_json import refusal
 
 if TYPE_CHECKING:
     from srtm._native import Engine
 
 PATH = "/v1/contracts/news"
+OVERDRAWN_PATH = "/v1/contracts/overdrawn"
 ROUND_S = 0.05
 _ANSWER_TIMEOUT_S = 0.5  # a broker is on the same network
 _LONGEST_PAUSE_S = 1.0  # a broker that is back is told within this
+JOIN_S = _LONGEST_PAUSE_S + _ANSWER_TIMEOUT_S  # who has not answered one that starts by then counts as cut off
 
 
 class _Link:
@@ -52,23 +59,66 @@ class ContractAgent:
         self._links: dict[str, _Link] = {}  # {broker: link}
         self._numbers = itertools.count(1)
         self._inbox = Inbox()
+        self._early: list[ContractNews] | None = []  # came before this broker has joined; None: it has
+        self._was_alone = False  # it joined before it was told who the others are
 
     def take(self, news: ContractNews) -> None:
         """Charge what clients took at another broker."""
-        if self._inbox.is_new(news):
-            self._engine.charge_contracts(news.taken)
+        if not self._inbox.is_new(news):
+            return
+        if self._early is None:
+            self._engine.charge_contracts(news.taken, news.late)
+        else:
+            self._early.append(news)
 
     async def run(self) -> None:
         """Until cancelled."""
+        await self._holder.replicates.wait()
+        await self._join()
         async with trio.open_nursery() as nursery:
             while True:
                 await self._holder.replicates.wait()
-                self._follow_members(nursery)
-                if taken := self._engine.take_taken():
-                    for link in self._links.values():
-                        link.outbox.add(taken)
-                        link.has_news.set()
+                if self._holder.has_met.is_set():  # else what is taken waits in the engine
+                    self._tell_all(nursery)
                 await trio.sleep(ROUND_S)
+
+    async def _join(self) -> None:
+        """Ask the others who is overdrawn. What they tell meanwhile counts in addition: nothing drains until then."""
+        owed: dict[tuple[str, str], int] = {}
+        if self._holder.rejoins:
+            with trio.move_on_after(JOIN_S):
+                await self._holder.has_met.wait()
+                async with trio.open_nursery() as nursery:
+                    for address in self._holder.members.values():
+                        nursery.start_soon(self._ask, address, owed)
+            self._was_alone = not self._holder.has_met.is_set()
+        self._engine.join_contracts()
+        self._engine.charge_contracts([(*key, tokens) for key, tokens in owed.items()], late=False)
+        early, self._early = self._early or [], None
+        for news in early:
+            self._engine.charge_contracts(news.taken, news.late)
+
+    async def _ask(self, address: str, owed: dict[tuple[str, str], int]) -> None:
+        """Put the most that anybody says into ``owed`` (law L5: levels join by their maximum)."""
+        client = self._connect(address)
+        try:
+            status, body = await client.request("GET", OVERDRAWN_PATH, timeout_s=JOIN_S)
+            if status != 200:
+                raise refusal(f"http://{address}", status, body)
+            for namespace, subject, tokens in _read_overdrawn(body, address).owed:
+                owed[namespace, subject] = max(min(tokens, MOST_COST), owed.get((namespace, subject), 0))
+        except SrtmError:  # it is cut off, or of an older version
+            return
+        finally:
+            await client.aclose()
+
+    def _tell_all(self, nursery: trio.Nursery) -> None:
+        self._follow_members(nursery)
+        self._was_alone = False
+        if taken := self._engine.take_taken():
+            for link in self._links.values():
+                link.outbox.add(taken)
+                link.has_news.set()
 
     def _follow_members(self, nursery: trio.Nursery) -> None:
         """A broker that is at another address is told there what it was not told yet."""
@@ -76,13 +126,16 @@ class ContractAgent:
         for broker, address in self._holder.members.items():
             link = before.get(broker)
             if link is None or link.address != address:
-                outbox = Outbox(self._name, self._incarnation, self._numbers) if link is None else link.outbox
+                outbox = self._outbox() if link is None else link.outbox
                 link = _Link(address, self._connect(address), outbox)
                 nursery.start_soon(self._tell, link)
             self._links[broker] = link
         for broker, link in before.items():
             if self._links.get(broker) is not link:
                 link.scope.cancel()
+
+    def _outbox(self) -> Outbox:
+        return Outbox(self._name, self._incarnation, self._numbers, late=self._was_alone)
 
     async def _tell(self, link: _Link) -> None:
         """Send all news, until the link's scope is cancelled. What is not acknowledged is sent again."""
@@ -98,6 +151,7 @@ class ContractAgent:
                     try:
                         await self._send(link, news)
                     except SrtmError:  # the distributor notices whether a broker lives
+                        link.outbox.missed()
                         await trio.sleep(backoff.next_s())
                     else:
                         link.outbox.acknowledged()
@@ -110,3 +164,14 @@ class ContractAgent:
         status, answer = await link.client.request("POST", PATH, body, timeout_s=_ANSWER_TIMEOUT_S)
         if status != 204:
             raise refusal(f"http://{link.address}", status, answer)
+
+
+def _read_overdrawn(body: bytes, address: str) -> Overdrawn:
+    """Raises PeerError."""
+    try:
+        found = msgspec.json.decode(body, type=Overdrawn)
+    except UNREADABLE as error:
+        raise PeerError(f"http://{address}{OVERDRAWN_PATH}: {error}") from None
+    if any(tokens < 0 for *_, tokens in found.owed):
+        raise PeerError(f"http://{address}{OVERDRAWN_PATH}: tokens must not be below 0")
+    return found

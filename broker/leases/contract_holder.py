@@ -30,8 +30,10 @@ class ContractHolder:
         self._in_force: dict[tuple[str, str], BrokerContract] = {}
         self.version = 0
         self.has_joined = False  # an answer of the distributor is in force in this incarnation
+        self.rejoins = False  # other brokers may have held a replicated contract before this one did
         self.replicates = trio.Event()  # any contract is replicated
         self.members: dict[str, str] = {}  # {other broker: HOST:PORT of its HTTP}
+        self.has_met = trio.Event()  # the distributor told them in this incarnation
 
     @property
     def is_empty(self) -> bool:
@@ -40,6 +42,7 @@ class ContractHolder:
     def meet(self, addresses: Mapping[str, str]) -> None:
         """Take where brokers are that live, this one among them."""
         self.members = {broker: address for broker, address in addresses.items() if broker != self._name}
+        self.has_met.set()
 
     def hold(self, contracts: BrokerContracts) -> None:
         """At the start: enforce what the last incarnation was told, until the first sync."""
@@ -78,6 +81,7 @@ class ContractHolder:
 
     def _set(self, contracts: Sequence[BrokerContract]) -> None:
         """Until this broker has joined the others, these may have held the contracts before."""
+        self.rejoins |= not self.has_joined and any(contract.replicated for contract in contracts)
         those = [(bytes(contract.core), contract.replicated) for contract in contracts]
         refused = self._engine.set_contracts(those, rejoins=not self.has_joined)
         for contract, reason in zip(contracts, refused, strict=True):

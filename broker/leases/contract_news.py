@@ -20,13 +20,15 @@ _MAX_WAITING = 100_000  # subjects that wait for a broker that does not answer; 
 class Outbox:
     """News for one broker."""
 
-    def __init__(self, sender: str, incarnation: str, numbers: Iterator[int]) -> None:
-        """``numbers``: grow also from one outbox of a broker to the next: that may have been away for a while."""
+    def __init__(self, sender: str, incarnation: str, numbers: Iterator[int], *, late: bool = False) -> None:
+        """``numbers``: grow also from one outbox of a broker to the next: that may have been away for a while.
+        ``late``: the first news are from a time in which it could not be told."""
         self._sender = sender
         self._incarnation = incarnation
         self._numbers = numbers
         self._waiting: dict[tuple[str, str], int] = {}
         self._sent: ContractNews | None = None  # not acknowledged
+        self._late = late
 
     def add(self, taken: Iterable[tuple[str, str, int]]) -> None:
         """Namespace, subject, cost."""
@@ -47,13 +49,22 @@ class Outbox:
                     self._waiting[key] = cost - MOST_COST
                     break
             self._sent = ContractNews(
-                sender=self._sender, incarnation=self._incarnation, number=next(self._numbers), taken=taken
+                sender=self._sender,
+                incarnation=self._incarnation,
+                number=next(self._numbers),
+                taken=taken,
+                late=self._late,
             )
+            self._late = bool(self._late and self._waiting)
         return self._sent
 
     def acknowledged(self) -> None:
         """The message was taken."""
         self._sent = None
+
+    def missed(self) -> None:
+        """The message was perhaps not taken. What waits meanwhile is late."""
+        self._late = True
 
 
 class Inbox:

@@ -145,6 +145,14 @@ class ContractNews(Control, frozen=True):
     incarnation: str
     number: int  # grows; the next message to a receiver only once this one was acknowledged
     taken: list[tuple[str, str, int]]  # namespace, subject, cost
+    late: bool = False  # since the receiver was last reached, or the sender started: a burst of each at most counts
+
+
+class Overdrawn(Control, frozen=True):
+    """By how much subjects of replicated contracts are below zero at a broker, for one that starts. Made and read by
+    ``broker.leases.contract_agent``."""
+
+    owed: list[tuple[str, str, int]]  # namespace, subject, tokens
 
 
 class DesiredTopic(Control, frozen=True):

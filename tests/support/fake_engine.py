@@ -51,6 +51,7 @@ class FakeEngine:
         self.mqtt_topics: list[dict[str, Any]] = []  # as ``broker.snapshot.MqttTopic``
         self.contracts_in_force: dict[tuple[str, str], dict[str, Any]] = {}
         self.taken: list[tuple[str, str, int]] = []  # of replicated contracts
+        self.owed: list[tuple[str, str, int]] = []  # what ``overdrawn`` says
         self.contract_counts = {"allowed": 0, "refused": 0, "cost": 0}  # of each policy
         self.producers: list[dict[str, Any]] = []  # connections that publish, as ``broker.snapshot`` reads them
         self.accepting = self.config.get("accepting", True)
@@ -259,8 +260,14 @@ class FakeEngine:
         taken, self.taken = self.taken, []
         return taken
 
-    def charge_contracts(self, taken: list[tuple[str, str, int]]) -> None:
-        self.calls.append(("charge_contracts", list(taken)))
+    def charge_contracts(self, taken: list[tuple[str, str, int]], late: bool) -> None:
+        self.calls.append(("charge_contracts", list(taken), late))
+
+    def overdrawn(self) -> list[tuple[str, str, int]]:
+        return self.owed
+
+    def join_contracts(self) -> None:
+        self.calls.append(("join_contracts",))
 
     def set_contracts(self, contracts: list[tuple[bytes, bool]], rejoins: bool) -> list[str | None]:
         refused: list[str | None] = []

@@ -398,6 +398,33 @@ impl Limiter {
         Ok(())
     }
 
+    /// Takes what was allowed elsewhere, without a check, and however far below zero. `capped`: of each policy no more
+    /// than it ever lets through at once.
+    pub fn debit(&mut self, space: &str, subject: &str, cost: u32, capped: bool, now: Now) -> Result<(), Refused> {
+        let number = self.contracts.find(space, subject).ok_or(Refused::NoContract)?;
+        let (hash, _) = self.place_of(number, self.hash(space, subject), now, true);
+        self.change(number, hash, now, |rule, words, stores| {
+            let most = if capped { u32::try_from(rule.most()).unwrap_or(u32::MAX) } else { u32::MAX };
+            rule.take(words, stores, cost.min(most), 0, now);
+        });
+        Ok(())
+    }
+
+    /// By how much a subject is below zero: tokens of its worst bucket, rounded up. 0: it has no contract.
+    pub fn overdraft(&mut self, space: &str, subject: &str, now: Now) -> u64 {
+        let Some(number) = self.contracts.find(space, subject) else { return 0 };
+        let (_, place) = self.place_of(number, self.hash(space, subject), now, false);
+        let contract = &self.contracts.all[&number];
+        let (Some(place), Some(table)) = (place, self.tables.get(&words_of(contract))) else { return 0 };
+        let mut words = table.policies(place);
+        let below = contract.policies.iter().map(|policy| {
+            let (mine, rest) = words.split_at(policy.rule.words());
+            words = rest;
+            policy.rule.overdraft(mine, now)
+        });
+        below.max().unwrap_or(0)
+    }
+
     /// Makes a subject a new one. False: it was.
     pub fn reset(&mut self, space: &str, subject: &str) -> bool {
         let Some(number) = self.contracts.find(space, subject) else { return false };

@@ -168,6 +168,17 @@ impl Rule {
         }
     }
 
+    /// By how much a bucket is below zero, whole tokens, rounded up.
+    pub(crate) fn overdraft(&self, words: &[u32], now: Now) -> u64 {
+        match *self {
+            Self::Bucket { .. } | Self::Pace { .. } => {
+                let below = (-self.bucket(words).fill(now.mono)).max(0);
+                u64::try_from((below + TOKEN - 1) / TOKEN).unwrap_or(u64::MAX)
+            }
+            Self::Window { .. } | Self::Log { .. } | Self::Concurrency { .. } => 0,
+        }
+    }
+
     /// Ends an open request. False: it is not open.
     pub(crate) fn release(&self, words: &[u32], stores: &mut Stores, grant: u64) -> bool {
         let Self::Concurrency { .. } = self else { return false };

@@ -11,7 +11,7 @@ use srtm_engine::engine::leases::Renewal;
 use srtm_engine::http::answer::Answer;
 use srtm_engine::io::errors::{HandleError, LinkError, RenewError};
 use srtm_engine::io::handle::Handle;
-use srtm_engine::limiter::contracts::Terms;
+use srtm_engine::limiter::contracts::{Taken, Terms};
 use srtm_engine::mqtt::managed_names::V3Excess;
 use srtm_engine::protocol::codec;
 use srtm_engine::protocol::link_frames::Opening;
@@ -55,6 +55,11 @@ impl Engine {
     ) -> PyResult<T> {
         py.detach(|| self.0.call(command)).map_err(not_running)
     }
+}
+
+/// As Python has them.
+fn named(taken: Vec<Taken>) -> Vec<(String, String, u64)> {
+    taken.into_iter().map(|(namespace, subject, cost)| (namespace.into(), subject.into(), cost)).collect()
 }
 
 /// A valid topic or channel name, owned.
@@ -297,14 +302,21 @@ impl Engine {
     }
 
     fn take_taken(&self, py: Python<'_>) -> PyResult<Vec<(String, String, u64)>> {
-        let taken = self.call(py, |engine, now| engine.poll_taken(now))?;
-        Ok(taken.into_iter().map(|(namespace, subject, cost)| (namespace.into(), subject.into(), cost)).collect())
+        Ok(named(self.call(py, |engine, now| engine.poll_taken(now))?))
     }
 
-    fn charge_contracts(&self, py: Python<'_>, taken: Vec<(String, String, u64)>) -> PyResult<()> {
+    fn charge_contracts(&self, py: Python<'_>, taken: Vec<(String, String, u64)>, late: bool) -> PyResult<()> {
         let owned = |(namespace, subject, cost): (String, String, u64)| (namespace.into(), subject.into(), cost);
         let taken: Vec<_> = taken.into_iter().map(owned).collect();
-        self.call(py, move |engine, now| engine.charge_contracts(&taken, now))
+        self.call(py, move |engine, now| engine.charge_contracts(&taken, late, now))
+    }
+
+    fn overdrawn(&self, py: Python<'_>) -> PyResult<Vec<(String, String, u64)>> {
+        Ok(named(self.call(py, |engine, now| engine.overdrawn(now))?))
+    }
+
+    fn join_contracts(&self, py: Python<'_>) -> PyResult<()> {
+        self.call(py, |engine, now| engine.join_contracts(now))
     }
 
     fn remove_contract(&self, py: Python<'_>, namespace: String, subject: String) -> PyResult<bool> {

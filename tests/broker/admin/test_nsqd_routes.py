@@ -146,3 +146,8 @@ async def test_contract_news_are_taken_from_a_broker_in_its_own_name():
     assert [await status("other", content) for content in bad] == [400] * 4
     assert [await status("c", good), await status("other", good.replace(b"b2", b"b3"))] == [403, 403]
     assert (await status("other", good), taken) == (204, [news])
+    admin.engine.owed = [("s", "x", 3)]
+    path = "/v1/contracts/overdrawn"
+    assert (await admin.ask("GET", path, authorization="Bearer c")).status == 403
+    answer = await admin.ask("GET", path, authorization="Bearer other")
+    assert msgspec.json.decode(answer.body) == {"owed": [["s", "x", 3]]}

@@ -13,7 +13,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from broker.leases.contract_agent import ROUND_S, ContractAgent
+from broker.leases.contract_agent import JOIN_S, ROUND_S, ContractAgent
 from broker.leases.contract_holder import ContractHolder
 from broker.leases.contract_news import MOST_COST, Inbox, Outbox
 from srtm.control import BrokerContract, BrokerContracts, ContractNews
@@ -31,6 +31,7 @@ class Net:
     def __init__(self, lose: float) -> None:
         self.agents: dict[str, ContractAgent] = {}
         self.lose = lose
+        self.overdrawn: dict[str, tuple[int, bytes]] = {}  # {address: answer}
         self.requests: list[float] = []  # trio time
         self.open: list[str] = []  # addresses
         self._dice = random.Random(5)
@@ -47,8 +48,10 @@ class Line:
         self._net, self._address = net, address
         net.open.append(address)
 
-    async def request(self, _method: str, _target: str, body: bytes = b"", *, timeout_s: float) -> tuple[int, bytes]:
+    async def request(self, method: str, _target: str, body: bytes = b"", *, timeout_s: float) -> tuple[int, bytes]:
         await trio.sleep(0.001)
+        if method == "GET":
+            return self._net.overdrawn[self._address]
         self._net.requests.append(trio.current_time())
         if self._net.lost():
             raise Unavailable(f"no answer within {timeout_s} s")
@@ -74,17 +77,19 @@ def agent(name: str, engine: Any, net: Net) -> ContractHolder:
     holder = ContractHolder(name, engine, Log(name, print))
     holder.apply(BrokerContracts(version=1, contracts=[SHARED]))
     net.agents[name] = ContractAgent(name, "1", engine, holder, net.connect)
+    net.overdrawn[name] = 200, b'{"owed": []}'
     return holder
 
 
 def two_brokers(
     nursery: trio.Nursery, clock: MockClock, *, lose: float = 0.0
 ) -> tuple[Net, list[ContractHolder], list[FakeEngine]]:
-    """``a`` runs and knows of ``b``: the net, both holders, both engines. Time passes by itself from then on."""
+    """``a`` knows of ``b``: the net, both holders, both engines. Both run. Time passes by itself from then on."""
     net, engines = Net(lose), [FakeEngine(), FakeEngine()]
     holders = [agent(name, engine, net) for name, engine in zip("ab", engines, strict=True)]
-    holders[0].members = {"b": "b"}
-    nursery.start_soon(net.agents["a"].run)
+    for holder, members in zip(holders, ({"b": "b"}, {}), strict=True):
+        holder.meet(members)
+        nursery.start_soon(net.agents[holder._name].run)
     clock.autojump_threshold = 0
     return net, holders, engines
 
@@ -96,7 +101,7 @@ async def test_each_take_is_charged_once_at_every_other_broker(
     net, names = Net(lose), ("a", "b", "c")
     engines: dict[str, Any] = {name: FakeEngine() for name in names}
     for name in names:
-        agent(name, engines[name], net).members = {other: other for other in names if other != name}
+        agent(name, engines[name], net).meet({other: other for other in names})
         nursery.start_soon(net.agents[name].run)
     mock_clock.autojump_threshold = 0
     for _ in range(20):
@@ -112,7 +117,7 @@ async def test_each_take_is_charged_once_at_every_other_broker(
 async def test_nobody_is_told_while_no_contract_is_replicated(nursery: trio.Nursery, mock_clock: MockClock) -> None:
     engine: Any = FakeEngine()
     holder = ContractHolder("a", engine, Log("a", print))
-    holder.members = {"b": "b"}
+    holder.meet({"b": "b"})
     net = Net(0.0)
     nursery.start_soon(ContractAgent("a", "1", engine, holder, net.connect).run)
     engine.taken.append(("s", "x", 1))
@@ -129,7 +134,7 @@ async def test_a_connection_is_kept_and_closed_when_its_broker_leaves(
 ) -> None:
     net, (here, there), engines = two_brokers(nursery, mock_clock)
     for members in ({"b": "b"}, {"b": "b"}, {}, {"b": "b"}):
-        here.members = dict(members)
+        here.meet(members)
         engines[0].taken.append(("s", "x", 1))
         await trio.sleep(3 * ROUND_S)
         assert net.open == list(members)
@@ -144,7 +149,7 @@ async def test_a_broker_that_moves_is_told_the_rest_at_its_new_address(
     engines[0].taken.append(("s", "x", 1))
     await trio.sleep(3 * ROUND_S)
     net.agents["new"], net.lose = net.agents.pop("b"), 0.0
-    here.members = {"b": "new"}
+    here.meet({"b": "new"})
     await trio.sleep(3 * ROUND_S)
     assert net.open == ["new"]
     assert charged(engines[1]) == {"x": 1}
@@ -160,6 +165,77 @@ async def test_a_broker_that_does_not_answer_is_asked_more_seldom_and_told_withi
     net.lose = 0.0
     await trio.sleep(1.01)
     assert charged(engines[1]) == {"x": 1}
+
+
+def joining(engine: FakeEngine) -> list[tuple[object, ...]]:
+    """What the engine was told of contracts that others held before."""
+    return [call for call in engine.calls if call[0] in ("join_contracts", "charge_contracts")]
+
+
+async def test_a_broker_that_starts_asks_who_is_overdrawn_before_it_counts_what_it_is_told(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    engine: Any = FakeEngine()
+    net = Net(0.0)
+    holder = agent("a", engine, net)
+    net.overdrawn |= {
+        "b": (200, b'{"owed": [["s", "x", 2], ["s", "y", 1]]}'),
+        "c": (200, b'{"owed": [["s", "x", 3]]}'),
+        "old": (404, b"{}"),
+        "bad": (200, b'{"owed": [["s", "x", -1]]}'),
+        "garbled": (200, b"{"),
+    }
+    nursery.start_soon(net.agents["a"].run)
+    mock_clock.autojump_threshold = 0
+    await trio.sleep(ROUND_S)
+    net.agents["a"].take(ContractNews(sender="b", incarnation="1", number=1, taken=[("s", "x", 7)]))
+    assert joining(engine) == [], "it does not know yet who the others are"
+    holder.meet({name: name for name in ("a", "b", "c", "old", "bad", "garbled")})
+    await trio.sleep(ROUND_S)
+    assert joining(engine) == [
+        ("join_contracts",),
+        ("charge_contracts", [("s", "x", 3), ("s", "y", 1)], False),
+        ("charge_contracts", [("s", "x", 7)], False),
+    ]
+    assert net.open == ["b", "c", "old", "bad", "garbled"], "one connection each, for news"
+
+
+async def test_what_is_taken_before_the_others_are_known_is_told_them_and_counts_as_after_a_cut(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    here, there = FakeEngine(), FakeEngine()
+    net = Net(0.0)
+    holder, _ = agent("a", here, net), agent("b", there, net)
+    for name in "ab":
+        nursery.start_soon(net.agents[name].run)
+    mock_clock.autojump_threshold = 0
+    await trio.sleep(JOIN_S + ROUND_S)
+    assert joining(here)[0] == ("join_contracts",), "it does not wait for a distributor that is away"
+    here.taken.append(("s", "x", 5))
+    await trio.sleep(10)
+    holder.meet({"b": "b"})
+    await trio.sleep(3 * ROUND_S)
+    here.taken.append(("s", "x", 6))
+    await trio.sleep(3 * ROUND_S)
+    assert joining(there)[-2:] == [
+        ("charge_contracts", [("s", "x", 5)], True),
+        ("charge_contracts", [("s", "x", 6)], False),
+    ]
+
+
+async def test_what_waits_for_a_broker_that_does_not_answer_is_late(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    net, _, (here, there) = two_brokers(nursery, mock_clock, lose=1.0)
+    for cost in (1, 2, 3):
+        here.taken.append(("s", "x", cost))
+        await trio.sleep(3 * ROUND_S)
+    net.lose = 0.0
+    await trio.sleep(2)
+    here.taken.append(("s", "x", 4))
+    await trio.sleep(2)
+    told = [call[1:] for call in there.calls if call[0] == "charge_contracts" and call[1]]
+    assert told == [([("s", "x", 1)], False), ([("s", "x", 5)], True), ([("s", "x", 4)], False)]
 
 
 def test_a_message_is_the_same_until_it_is_acknowledged_and_fits_into_a_body() -> None:

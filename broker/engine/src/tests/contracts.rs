@@ -354,7 +354,7 @@ fn what_one_member_of_a_group_may_not_have_goes_to_another() {
     }
     let now = pair.now;
     let taken = ("readers".into(), "1".into(), 1);
-    pair.engine.charge_contracts(&[taken], now);
+    pair.engine.charge_contracts(&[taken], false, now);
     say(&mut pair, "t", 0..5);
     invariant::check(&pair.engine, pair.now);
     assert_eq!(

@@ -33,10 +33,23 @@ impl Engine {
         self.contracts.poll_taken(now)
     }
 
-    /// Takes what clients took at another broker.
-    pub fn charge_contracts(&mut self, taken: &[Taken], now: Nanos) {
+    /// Takes what clients took at another broker. `late`: since it was last reached; then a burst at most counts.
+    pub fn charge_contracts(&mut self, taken: &[Taken], late: bool, now: Nanos) {
         let now = self.both_clocks(now);
-        self.contracts.charge(taken, now);
+        self.contracts.charge(taken, late, now);
+    }
+
+    /// By how much subjects of replicated contracts are below zero, by what other brokers told.
+    pub fn overdrawn(&mut self, now: Nanos) -> Vec<Taken> {
+        let now = self.both_clocks(now);
+        self.contracts.overdrawn(now)
+    }
+
+    /// Until this replicated contracts that were put with `rejoins` refuse everybody. What other brokers answered about
+    /// `overdrawn` is charged right after it.
+    pub fn join_contracts(&mut self, now: Nanos) {
+        let now = self.both_clocks(now);
+        self.contracts.join(now);
     }
 
     /// False: there is none of this pattern.
