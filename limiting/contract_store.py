@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 
 import msgspec
 import trio
@@ -17,10 +16,10 @@ from srtm.web.bodies import decoded, in_portions
 
 MOST_CONTRACTS = 100_000
 PORTION = 4  # contracts between two turns of other tasks: 0.2 ms, as a check takes several turns
+NOTED_PORTION = 200  # the same where nothing is worked out
 
 
-@dataclass(frozen=True, slots=True)
-class Kept(Versioned):
+class Kept(Versioned, frozen=True, gc=False):
     """A contract with itself as JSON."""
 
     document: msgspec.Raw
@@ -101,9 +100,10 @@ class ContractStore:
         self._check_room(made.values())
         if made and self._database is not None:
             self._database.put(_rows(made.values()), version)
-        self._note(made.values())
         for versioned in made.values():
+            self._note_one(versioned)
             self._enforce(versioned)
+        self._version += bool(made)
 
     async def submit(self, contracts: Iterable[Contract]) -> list[Kept]:
         """As ``put_all``, of many, while the service answers: other tasks get their turns. A later change stays.
@@ -145,7 +145,9 @@ class ContractStore:
         self._check_room(made)
         if self._database is not None:
             await trio.to_thread.run_sync(self._database.put, _rows(made), self._version + 1)
-        self._note(made)
+        with trio.CancelScope(shield=True):  # they are on disk
+            await in_portions(map(self._note_one, made), NOTED_PORTION)
+        self._version += bool(made)
 
     def _check_room(self, made: Collection[Kept]) -> None:
         """Raises BadInput."""
@@ -155,9 +157,8 @@ class ContractStore:
         if after > MOST_CONTRACTS:
             raise BadInput("contracts", after, f"must be at most {MOST_CONTRACTS} in all")
 
-    def _note(self, made: Collection[Kept]) -> None:
-        self._kept.update((each.contract.key, each) for each in made)
-        self._version += bool(made)
+    def _note_one(self, made: Kept) -> None:
+        self._kept[made.contract.key] = made
 
     async def remove(self, namespace: str, pattern: str, expected: str | None = None) -> None:
         """Remove a contract and its subjects. Raises NotFound, Conflict, Unavailable."""

@@ -1,4 +1,4 @@
-"""Submits contract files to a limit service in turns, until it is ended: ``python -m bench.limit_peers.submitting``.
+"""Submits contract files to a limit service in turns: ``python -m bench.limit_peers.submitting ADDRESS TIMES FILE...``.
 
 A process of its own: it must not delay what measures the service. It prints how long each took, s.
 """
@@ -29,9 +29,10 @@ def submit(address: str, body: bytes) -> float:
     return time.perf_counter() - begun
 
 
-def main(address: str, *files: str) -> None:
-    """Submit for ever."""
-    for body in itertools.cycle([Path(file).read_bytes() for file in files]):
+def main(address: str, times: str, *files: str) -> None:
+    """Submit ``times`` times, one file after the other."""
+    bodies = itertools.cycle([Path(file).read_bytes() for file in files])
+    for body in itertools.islice(bodies, int(times)):
         print(f"{submit(address, body):.6f}", flush=True)
 
 

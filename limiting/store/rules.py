@@ -7,11 +7,11 @@ store's wall clock shows a multiple of a slice.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from hashlib import blake2b
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from srtm.contracts.contract import Contract
 from srtm.contracts.policy import Bucket, Concurrency, Log, Pace, Policy, Window

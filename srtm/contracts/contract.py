@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
 import msgspec
@@ -23,8 +22,7 @@ LONGEST_NAME = 255  # bytes of a namespace or pattern
 LONGEST_SUBJECT = 1_024  # bytes
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Contract:
+class Contract(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Policies for the subjects of a pattern. A check takes from all of them, or from none."""
 
     namespace: str

@@ -1,12 +1,14 @@
 """The kinds of policies of a contract. Their values are whole numbers, in the units of the core (``limiting/core``).
 
-Rates are in micro-tokens/s, bursts and debts in micro-tokens (``srtm.units``), times in ns.
+Rates are in micro-tokens/s, bursts and debts in micro-tokens (``srtm.units``), times in ns. Policies and contracts
+have no cycles: without ``gc`` the collector does not go through ten thousand of them while decisions wait.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from typing import ClassVar
+
+import msgspec
 
 from srtm.contracts.duration import duration_text
 from srtm.units import MICRO, from_micro
@@ -19,14 +21,16 @@ LONGEST_NS = 366 * 86_400 * 10**9
 Json = dict[str, object]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Named:
+class _Named(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     kind: ClassVar[str]
     name: str
 
     def to_core(self) -> Json:
         """Return the policy as the core reads it. What is kept on disk is not its business."""
-        return {"kind": self.kind, **{name: value for name, value in asdict(self).items() if name != "persist"}}
+        return {
+            "kind": self.kind,
+            **{name: value for name, value in msgspec.structs.asdict(self).items() if name != "persist"},
+        }
 
     def to_json(self) -> Json:
         """Return the table of a contract file that gives this policy."""
@@ -37,8 +41,7 @@ class _Named:
         raise NotImplementedError
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Refilled(_Named):
+class _Refilled(_Named, frozen=True, kw_only=True, gc=False):
     rate_micro: int
     burst_micro: int
     persist: bool = False  # what subjects have used is there after a restart of the limit service
@@ -54,8 +57,7 @@ class _Refilled(_Named):
         return -(-self.burst_micro * 10**9 // self.rate_micro)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Bucket(_Refilled):
+class Bucket(_Refilled, frozen=True, kw_only=True, gc=False):
     """The exact token bucket. In any time dt at most ``burst + rate * dt`` tokens pass.
 
     A correction may leave it below zero, by at most ``max_debt_micro``: nothing passes until that is paid.
@@ -69,8 +71,7 @@ class Bucket(_Refilled):
         return {name: from_micro(micro) for name, micro in numbers.items()}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Pace(_Refilled):
+class Pace(_Refilled, frozen=True, kw_only=True, gc=False):
     """The leaky bucket: who comes too early is let in, and told to wait for at most ``max_wait_ns``."""
 
     kind = "pace"
@@ -81,8 +82,7 @@ class Pace(_Refilled):
         return {**numbers, "max_wait": duration_text(self.max_wait_ns)}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Window(_Named):
+class Window(_Named, frozen=True, kw_only=True, gc=False):
     """At most ``quota`` in ``window_ns``, counted in ``slices``.
 
     ``weighted``: the slice that leaves the window counts by the part of it that is still inside. One slice, not
@@ -103,8 +103,7 @@ class Window(_Named):
         return {"quota": self.quota, "window": duration_text(self.window_ns), **switches}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Log(_Named):
+class Log(_Named, frozen=True, kw_only=True, gc=False):
     """At most ``quota`` in any ``window_ns``, exactly."""
 
     kind = "log"
@@ -115,8 +114,7 @@ class Log(_Named):
         return {"quota": self.quota, "window": duration_text(self.window_ns)}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Concurrency(_Named):
+class Concurrency(_Named, frozen=True, kw_only=True, gc=False):
     """At most ``quota`` at once. One that is not released ends ``expires_ns`` after it began."""
 
     kind = "concurrency"

@@ -6,14 +6,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import msgspec
+
 from srtm.contracts.contract import Contract
 from srtm.errors import BadInput, Conflict, NotFound
 
 Key = tuple[str, str]  # namespace and pattern
 
 
-@dataclass(frozen=True, slots=True)
-class Versioned:
+class Versioned(msgspec.Struct, frozen=True, gc=False):
     """A contract in force. Its version grows with every change of any contract."""
 
     contract: Contract

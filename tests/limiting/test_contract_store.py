@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import sqlite3
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
@@ -12,8 +14,8 @@ import trio
 import trio.lowlevel
 import trio.testing
 
-from limiting.contract_store import ContractStore
-from limiting.database import FILE, Database
+from limiting.contract_store import NOTED_PORTION, ContractStore
+from limiting.database import FILE, Database, Row
 from limiting.nodes.decisions import Decisions
 from srtm.contracts.contract import Contract, read_contract
 from srtm.errors import BadInput, Conflict, NotFound, Unavailable
@@ -139,6 +141,41 @@ async def test_many_are_put_in_force_between_the_turns_of_others(tmp_path: Path,
     assert ContractStore(Decisions(Limiter()), Database(tmp_path)).all() == store.all()
     assert await store.submit(wanted) == kept
     assert (await store.put(contract(3))).version == 2, "what is the same makes no version"
+
+
+async def test_a_client_that_leaves_once_its_contracts_are_on_disk_leaves_them_all(tmp_path: Path) -> None:
+    store = ContractStore(Decisions(Limiter()), Leaving(tmp_path / "data"))
+    several = [contract(pattern=f"user:{number}") for number in range(3 * NOTED_PORTION)]
+    with trio.CancelScope() as Leaving.scope:
+        await store.submit(several)
+    assert Leaving.scope.cancelled_caught
+    assert {(await store.put(each)).version for each in several} == {1}, "what is on disk is not another version"
+    assert (await store.put(contract())).version == 2
+
+
+class Leaving(Database):
+    """Whoever puts contracts here is gone when they are on disk."""
+
+    scope: trio.CancelScope
+
+    def put(self, rows: Iterable[Row], version: int) -> None:
+        super().put(rows, version)
+        trio.from_thread.run_sync(self.scope.cancel)
+
+
+async def test_the_collector_does_not_go_through_contracts() -> None:
+    policies: list[dict[str, object]] = [
+        {"name": "a", "rate": 1, "burst": 2},
+        {"name": "b", "kind": "window", "quota": 20, "window": "1d", "slices": 60},
+        {"name": "c", "kind": "log", "quota": 20, "window": "60s"},
+        {"name": "d", "kind": "pace", "rate": 1, "max_wait": "5s"},
+        {"name": "e", "kind": "concurrency", "quota": 2},
+    ]
+    document = {"namespace": "api", "subject": "*", "policies": policies}
+    kept = await ContractStore(Decisions(Limiter())).put(read_contract(document))
+    gc.collect()  # it lets go of tuples whose items it need not see
+    found = [kept, kept.contract, kept.contract.policies, *kept.contract.policies]
+    assert [each for each in found if gc.is_tracked(each)] == []
 
 
 async def test_a_change_while_many_are_submitted_stays(tmp_path: Path, nursery: trio.Nursery) -> None:

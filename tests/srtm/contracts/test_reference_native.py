@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,7 +44,7 @@ steps = st.lists(st.tuples(st.integers(0, 3 * S), st.integers(0, 2), st.integers
 
 
 def contract(parts: list[Policy], *, shadow: bool = False, full: bool = True) -> Contract:
-    named = tuple(dataclasses.replace(policy, name=f"p{number}") for number, policy in enumerate(parts))
+    named = tuple(msgspec.structs.replace(policy, name=f"p{number}") for number, policy in enumerate(parts))
     return Contract(namespace="api", subject="user:*", policies=named, shadow=shadow, starts_full=full)
 
 

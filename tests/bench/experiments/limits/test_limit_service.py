@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from bench.experiments.limits import limit_service
-from bench.experiments.limits.limit_service import KILLED, RELOAD, STOPPED, STORE, checks, middle
+from bench.experiments.limits.limit_service import (
+    AGAIN_AND_AGAIN,
+    BEFORE,
+    KILLED,
+    ONCE,
+    RELOAD,
+    STOPPED,
+    STORE,
+    checks,
+    middle,
+)
 
 AWAY = {"before_ms": 0.4, "first_ms": 181.0, "then_ms": 0.2, "back_s": 1.1, "above": 0}
 GOOD = [
     {"part": STORE, "how": STOPPED, **AWAY},
     {"part": STORE, "how": KILLED, **AWAY},
-    {"part": RELOAD, "how": "before", **AWAY, "then_ms": 4.0},
-    {"part": RELOAD, "how": "while they change", **AWAY, "then_ms": 5.9},
+    {"part": RELOAD, "how": BEFORE, **AWAY, "then_ms": 4.0},
+    {"part": RELOAD, "how": ONCE, **AWAY, "then_ms": 4.5},
+    {"part": RELOAD, "how": AGAIN_AND_AGAIN, **AWAY, "then_ms": 5.9},
 ]
 
 
@@ -22,6 +33,7 @@ def test_each_claim_can_fail() -> None:
         (1, "above", 4),
         (0, "back_s", 2.1),
         (3, "then_ms", 6.1),
+        (4, "then_ms", 6.1),
     ):
         rows = [{**one, name: value} if number == place else one for number, one in enumerate(GOOD)]
         assert sum(not check.kept for check in checks(rows)) == 1, name
