@@ -35,7 +35,7 @@ class LimitConfig:
     node: str | None = None  # this node's name in ``peers``
     peers: str | None = None  # NAME=HOST:PORT of all nodes, this one included; None: one node
     distributor: tuple[str, ...] = ()  # URLs, of where nodes find each other instead of by ``peers``
-    nodes: int = 0  # how many there are then
+    nodes: int = 0  # how many must have told it before this one decides
     peers_address: str | None = None  # where peers are listened for; None: this node's own address in ``peers``
     peers_ca: str | None = None  # PEM file of who signed the nodes' certificates; None: links in clear, with MACs
     cluster_key_file: str | None = None
@@ -79,7 +79,7 @@ class LimitConfig:
             if value is None:
                 raise BadInput(option, None, "must be given with distributor: it tells the others who and where we are")
         if not 2 <= self.nodes <= 64:
-            raise BadInput("nodes", self.nodes, "must be 2 to 64 with distributor: how many nodes there are in all")
+            raise BadInput("nodes", self.nodes, "must be 2 to 64 with distributor: how many nodes there are at first")
 
 
 def mode_named(text: str) -> Mode:

@@ -1,11 +1,12 @@
-"""How nodes of one limit find each other by the distributor: each tells where it listens, until all have.
+"""How nodes of one limit find each other by the distributor: each tells where it listens, and is told where others do.
 
-How many there are is a setting of each, because what a node lets through alone depends on it. So the list is the same
-at all of them. A node that starts again keeps its name and its address.
+How many must have told before a node decides is a setting, because what it lets through alone depends on how many there
+are. Nodes that come later are found by those that run. A node that starts again keeps its name.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import trio
@@ -18,7 +19,7 @@ from srtm.errors import BadInput, SrtmError
 from srtm.log import Log
 
 _AGAIN_S = 0.5  # until all are there
-_EVERY_S = 5.0  # then, for a distributor that has started anew
+_EVERY_S = 5.0  # then, for nodes that come later, and a distributor that has started anew
 
 
 class Discovery:
@@ -34,7 +35,10 @@ class Discovery:
         self._own = (read_key(config.cluster_key_file).group("nodes").hex(), config.node, config.peers_address)
 
     async def found(self) -> LimitConfig:
-        """Wait until all nodes have told, and return the settings with them as peers. Raises BadInput."""
+        """Wait until as many nodes have told as must, and return the settings with all of them as peers.
+
+        Raises BadInput.
+        """
         wanted, said = self._config.nodes, ""
         while True:
             try:
@@ -45,9 +49,7 @@ class Discovery:
                 news = str(error)
             else:
                 told = ", ".join(sorted(nodes))
-                if len(nodes) > wanted:
-                    raise BadInput("nodes", wanted, f"must be the number of all nodes, and these have told: {told}")
-                if len(nodes) == wanted:
+                if len(nodes) >= wanted:
                     peers = ",".join(f"{name}={address}" for name, address in sorted(nodes.items()))
                     return replace(self._config, peers=peers, distributor=())
                 news = f"{len(nodes)} of {wanted} nodes are there: {told}"
@@ -56,13 +58,13 @@ class Discovery:
             said = news
             await trio.sleep(_AGAIN_S)
 
-    async def run(self) -> None:
-        """Tell again and again, until cancelled."""
+    async def run(self, meet: Callable[[Mapping[str, str]], None]) -> None:
+        """Tell again and again, until cancelled. ``meet`` takes what is told: addresses by name."""
         outage = Outage()
         while True:
             await trio.sleep(_EVERY_S)
             try:
-                await self._client.tell_limit_node(*self._own)
+                meet(await self._client.tell_limit_node(*self._own))
             except SrtmError as error:
                 if outage.is_news(str(error)):
                     self._log.warning("not_told", error=str(error))

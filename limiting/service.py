@@ -66,17 +66,16 @@ async def serve(
         async with DistributorClient(config.distributor, token=config.token) as client:
             discovery = Discovery(config, client, Log("limit"))
             config = await discovery.found()
-            async with background_nursery() as nursery:
-                nursery.start_soon(discovery.run)
-                await _serve_all(config, certificate, renewals, task_status)
+            await _serve_all(config, certificate, renewals, discovery, task_status)
     else:
-        await _serve_all(config, certificate, renewals, task_status)
+        await _serve_all(config, certificate, renewals, None, task_status)
 
 
 async def _serve_all(
     config: LimitConfig,
     certificate: Certificate,
     renewals: Renewals | None,
+    discovery: Discovery | None,
     task_status: trio.TaskStatus[BoundAddresses],
 ) -> None:
     plans = Plans() if config.plans is None else Plans.of_file(config.plans)
@@ -89,7 +88,7 @@ async def _serve_all(
             max_subjects=config.max_subjects, subjects_key=None if database is None else database.subjects_key()
         )
         async with _shared_store(config, limiter) as store:
-            await _serve(config, certificate, limiter, store, database, plans, task_status)
+            await _serve(config, certificate, limiter, store, database, plans, discovery, task_status)
 
 
 @contextmanager
@@ -121,6 +120,7 @@ async def _serve(
     store: SharedStore | None,
     database: Database | None,
     plans: Plans,
+    discovery: Discovery | None,
     task_status: trio.TaskStatus[BoundAddresses],
 ) -> None:
     nodes = nodes_of(config)
@@ -154,6 +154,8 @@ async def _serve(
             if links is not None and decisions.mesh is not None:
                 await nursery.start(links.serve, decisions.mesh)
             nursery.start_soon(decisions.run)
+            if discovery is not None:
+                nursery.start_soon(discovery.run, decisions.meet)
             if usage is not None:
                 nursery.start_soon(usage.run)
             nursery.start_soon(_sweep, [limiter.sweep, redis.sweep])

@@ -5,14 +5,14 @@ Groups tell each other by a mesh of links. On one node, without a mesh, every co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import trio
 
 from limiting.checks import Checked, check, each_cost
 from limiting.nodes.group import NODE_MODES, Clocks, Group, check_grouped
-from limiting.nodes.members import Members
+from limiting.nodes.members import Members, read_members
 from limiting.nodes.mesh import Connect, Mesh
 from limiting.replication.exact import Asked
 from limiting.replication.node import SECOND_NS
@@ -438,6 +438,26 @@ class Decisions:
         for group in self._groups.values():
             group.remove(number_of(name), self._clocks())
             self._flush(group)
+
+    def meet(self, nodes: Mapping[str, str]) -> None:
+        """Take where nodes are: addresses of all by name. One that is new counts once it connects.
+
+        Raises BadInput for a list that cannot be one of nodes.
+        """
+        if self._nodes is None or self.mesh is None:
+            return
+        own, known = self._nodes.members.own, self._nodes.members.addresses
+        after = {**known, **nodes}
+        if after == known:
+            return
+        read_members(own, ",".join(f"{name}={address}" for name, address in after.items()))
+        for name in after.keys() - known.keys():
+            self._names[number_of(name)] = name
+            self._removed.add(name)
+            self._log.info("node_found", node=name, address=after[name])
+        for name, address in after.items():
+            if name != own:
+                self.mesh.meet(name, address)
 
     def up(self, name: str) -> None:
         """A link to a node is open."""

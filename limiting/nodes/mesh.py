@@ -65,6 +65,7 @@ class Mesh:
         self._log = log
         self._links: dict[str, _Link] = {}
         self._greeting = 0
+        self._calling: trio.Nursery | None = None
         self._told = told
 
     def is_up(self, name: str) -> bool:
@@ -85,11 +86,21 @@ class Mesh:
 
     async def run(self) -> None:
         """Call the nodes whose names come later than this one's, until cancelled."""
-        async with trio.open_nursery() as nursery:
+        async with trio.open_nursery() as self._calling:
             for name in self.members.addresses:
-                if name > self.members.own:
-                    nursery.start_soon(self._call, name)
+                self._begin(name)
             await trio.sleep_forever()
+
+    def meet(self, name: str, address: str) -> None:
+        """A node is new, or at another address."""
+        is_new = name not in self.members.addresses
+        self.members.addresses[name] = address
+        if is_new:
+            self._begin(name)
+
+    def _begin(self, name: str) -> None:
+        if name > self.members.own and self._calling is not None:
+            self._calling.start_soon(self._call, name)
 
     async def answer(self, stream: trio.abc.Stream) -> None:
         """Answer a connection until it ends."""

@@ -211,7 +211,7 @@ def limit_serve(
         list[str] | None,
         typer.Option(metavar="URL", help="Nodes find each other here, instead of by --peers. May be repeated."),
     ] = None,
-    nodes: Annotated[int, typer.Option(help="How many nodes there are in all, with --distributor.")] = 0,
+    nodes: Annotated[int, typer.Option(help="How many nodes there are at first, with --distributor.")] = 0,
     peers_address: Annotated[
         str | None,
         typer.Option(

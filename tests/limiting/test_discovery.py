@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import httpx
@@ -91,7 +92,7 @@ async def test_a_distributor_that_has_forgotten_is_told_again(
     async with DistributorClient(URLS, transport=distributor, timeout_s=1) as client:
         nodes = [Discovery(config(name, key), client, Log("limit", log.append)) for name in "ab"]
         for each in nodes:
-            nursery.start_soon(each.run)
+            nursery.start_soon(each.run, lambda _: None)
         await trio.sleep(6)
         distributor.is_up = False
         await trio.sleep(20)
@@ -103,12 +104,19 @@ async def test_a_distributor_that_has_forgotten_is_told_again(
         nursery.cancel_scope.cancel()
 
 
-async def test_more_nodes_than_there_shall_be_are_named(autojump_clock: trio.testing.MockClock, key: Path) -> None:
+async def test_who_comes_later_knows_all_and_is_found_by_those_that_run(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery, key: Path
+) -> None:
+    met: list[Mapping[str, str]] = []
     async with DistributorClient(URLS, transport=Distributor(), timeout_s=1) as client:
-        for name in "abc":
-            await client.tell_limit_node(*Discovery(config(name, key), client, Log("limit"))._own)
-        with pytest.raises(BadInput, match="nodes: 2: must be the number of all nodes, and these have told: a, b, c"):
-            await Discovery(config("a", key), client, Log("limit")).found()
+        first, *others = (Discovery(config(name, key), client, Log("limit")) for name in "abc")
+        nursery.start_soon(first.run, met.append)
+        for each in others:
+            await client.tell_limit_node(*each._own)
+        assert (await first.found()).peers == "a=10.0.0.97:4197,b=10.0.0.98:4197,c=10.0.0.99:4197"
+        await trio.sleep(6)
+        assert [set(nodes) for nodes in met] == [{"a", "b", "c"}]
+        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize(

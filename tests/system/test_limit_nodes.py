@@ -1,20 +1,25 @@
 """Three processes hold one limit together: one is killed, one cut off, both come back. A checker merges what they let
-through."""
+through. Nodes that know only a distributor find each other, and one that comes later."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import httpx
 import pytest
 import trio
 
 from bench.limit_cluster.clients import ask
 from bench.limit_cluster.merged import Cut, Decision, judge
 from bench.limit_cluster.nodes import limit_nodes
+from bench.limit_cluster.processes import Processes
+from srtm.cluster.cluster_file import pick_addresses
 
 pytestmark = pytest.mark.slow
 
 RATE, BURST = 10, 30
+NAMES = "abcd"
+SETTLED_S = 0.5  # a take that matters is told within a frame of 5 ms
 CONTRACTS = f"""
 [[contracts]]
 namespace = "api"
@@ -71,3 +76,65 @@ async def test_exact_nodes_are_never_above_and_wait_for_one_that_is_gone(tmp_pat
     waited = [one for one in found if killed + 0.3 < one.sent and one.answered < started]
     assert not any(one.allowed for one in waited)
     assert any(one.allowed for one in found if one.sent > back)
+
+
+class Discovered(Processes):
+    """Nodes that know only a distributor."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._key, self._contracts = folder / "cluster.key", folder / "contracts.toml"
+        self._key.write_text("k" * 32)
+        self._contracts.write_text(CONTRACTS.replace(f"rate = {RATE}", "rate = 0.001"))
+        distributor, *addresses = pick_addresses(1 + 2 * len(NAMES), {})
+        self._distributor = distributor
+        self._http = dict(zip(NAMES, addresses[::2], strict=True))
+        self._own = dict(zip(NAMES, addresses[1::2], strict=True))
+
+    async def begin(self) -> None:
+        await self.run("distributor", "distributor", "--http-address", self._distributor, "--store", f"sqlite:///{self._folder}/store.sqlite3")
+        await self.until("distributor", f"http://{self._distributor}/healthz", lambda _: True)
+
+    async def start(self, name: str, *options: str) -> None:
+        arguments = ["limit", "serve", "--node", name, "--distributor", f"http://{self._distributor}", "--nodes", "3"]
+        arguments += ["--peers-address", self._own[name], "--http-address", self._http[name], *options]
+        await self.run(name, *arguments, "--cluster-key-file", str(self._key), "--contracts", str(self._contracts))
+
+    async def linked(self, names: str) -> None:
+        """Until each of these is linked with just the others."""
+        for name in names:
+
+            def is_linked(found: list[dict[str, object]], others: set[str] = set(names) - {name}) -> bool:
+                return {each["name"] for each in found if each["connected"]} == others
+
+            await self.until(name, f"http://{self._http[name]}/limit/v1/nodes", is_linked)
+
+    async def taken(self, name: str) -> int:
+        """How many of more checks than a burst has tokens pass."""
+        query = {"namespace": "api", "subject": "user"}
+        async with httpx.AsyncClient(trust_env=False, base_url=f"http://{self._http[name]}") as client:
+            answers = [(await client.get("/limit/v1/check", params=query)).json() for _ in range(BURST + 5)]
+        return sum(answer["allowed"] for answer in answers)
+
+
+async def test_nodes_that_know_only_a_distributor_find_each_other_and_who_comes_later(tmp_path: Path) -> None:
+    nodes = Discovered(tmp_path)
+    try:
+        with trio.fail_after(150):
+            await nodes.begin()
+            for name in "abc":
+                await nodes.start(name, "--new-cluster")
+            await nodes.linked("abc")
+            await nodes.kill("b")
+            await nodes.linked("ac")
+            await nodes.start("b")
+            await nodes.linked("abc")
+            await nodes.start("d")
+            await nodes.linked("abcd")
+            passed = await nodes.taken("d")
+            assert BURST - 2 <= passed <= BURST, "the last tokens of a bucket are told at once"
+            await trio.sleep(SETTLED_S)
+            assert passed + sum([await nodes.taken(name) for name in "abc"]) <= BURST
+    finally:
+        with trio.CancelScope(shield=True):
+            await nodes.stop()

@@ -36,7 +36,15 @@ class Rig:
         self.cut: set[frozenset[str]] = set()
         self.keys = dict.fromkeys(NAMES, KEY)
 
-    def start(self, name: str, mode: Mode, *, first: bool = True, document: dict[str, object] | None = None) -> None:
+    def start(
+        self,
+        name: str,
+        mode: Mode,
+        *,
+        first: bool = True,
+        document: dict[str, object] | None = None,
+        peers: str = PEERS,
+    ) -> None:
         offset_ns = 10**12 * ord(name)  # clocks have nothing in common
 
         def clocks() -> tuple[int, int]:
@@ -54,7 +62,7 @@ class Rig:
             self._nursery.start_soon(mesh.answer, there)
             return here
 
-        nodes = Nodes(read_members(name, PEERS), self.keys[name], mode, first)
+        nodes = Nodes(read_members(name, peers), self.keys[name], mode, first)
         decisions = Decisions(Limiter(clocks=clocks), nodes, connect, clocks=clocks)
         decisions.put(read_contract(document or contract()))
         self.running[name] = decisions

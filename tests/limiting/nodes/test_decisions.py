@@ -66,6 +66,42 @@ async def test_exact_waits_for_a_node_that_is_gone_until_it_is_removed(autojump_
     assert [await rig.let(name) for name in NAMES] == [True] * 3
 
 
+@pytest.mark.parametrize("mode", ["replicated", "auto", "exact"])
+@pytest.mark.parametrize("late", NAMES)
+async def test_a_node_that_comes_later_holds_the_same_limit_once_it_is_found(
+    autojump_clock: MockClock, rig: Rig, mode: Mode, late: str
+) -> None:
+    document = contract(rate=0.001)
+    early = [name for name in NAMES if name != late]
+    for name in early:
+        rig.start(name, mode, document=document, peers=",".join(f"{each}=host-{each}:4197" for each in early))
+    await rig.linked()
+    passed = await rig.taken(early[0], 4)
+    rig.start(late, mode, first=False, document=document)
+    await trio.sleep(5)
+    for name in early:
+        rig.running[name].meet({each: f"host-{each}:4197" for each in NAMES})
+    await rig.linked()
+    assert [state.name for state in rig.running[early[0]].states()] == sorted([early[1], late])
+    for name in (late, *early):
+        passed += await rig.taken(name, 12)
+        await trio.sleep(0.5)
+    least = 4 if mode == "exact" else 10  # an owner that is new counts its subjects as used up
+    assert least <= passed <= 12
+
+
+async def test_a_list_that_cannot_be_one_of_nodes_changes_nothing(autojump_clock: MockClock, rig: Rig) -> None:
+    await started(rig, "replicated")
+    before = rig.running["a"].states()
+    with pytest.raises(BadInput, match="peers"):
+        rig.running["a"].meet({"d": "nowhere"})
+    with pytest.raises(BadInput, match="must be 2 to 64 nodes"):
+        rig.running["a"].meet({f"n{number}": "h:1" for number in range(64)})
+    assert rig.running["a"].states() == before
+    rig.running["a"].meet({"b": "elsewhere:4197"})
+    assert [state.address for state in rig.running["a"].states()] == ["elsewhere:4197", "host-c:4197"]
+
+
 async def test_a_node_that_is_connected_cannot_be_removed(autojump_clock: MockClock, rig: Rig) -> None:
     await started(rig, "exact")
     with pytest.raises(BadInput, match="must have stopped"):
