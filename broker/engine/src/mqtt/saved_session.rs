@@ -1,7 +1,7 @@
 //! A session as it stands on disk.
 //!
-//! `version(1) kind(1) client_id queue(8) since(8) expiry(4) ends(8) will subscriptions received`; strings and lists have their
-//! length in front. Integers are big-endian. Version 1 has no `since`.
+//! `version(1) kind(1) client_id queue(8) since(8) expiry(4) ends(8) will subscriptions received`; strings and lists
+//! have their length in front. Integers are big-endian. Version 1 has no `since`.
 
 use crate::keys::SessionKey;
 use crate::mqtt::session::Received;
@@ -221,6 +221,7 @@ mod tests {
             }
         }
     }
+
     #[test]
     fn a_session_of_version_1_does_not_say_since_when_its_client_is_there() {
         let bytes = [&[1, LIVES, 0, 1, b'c'], &[0; 8][..], &60_u32.to_be_bytes(), &[0; 17]].concat();

@@ -587,8 +587,8 @@ fn of_two_homes_that_were_killed_with_a_session_the_later_one_keeps_it() {
     cluster.check();
 }
 
-/// One client moves, sensors publish, and one broker at a time is cut off, or killed, and comes back: `steps` of that,
-/// of which each is drawn, and the links carry only some of what is under way.
+/// One client moves, sensors publish, and one broker at a time is cut off, or killed, and comes back. The seed draws
+/// what happens; the links carry only some of what is under way.
 fn shake(seed: u64, with_kills: bool) {
     let mut cluster = Cluster::new(3);
     let mut dice = Dice(seed * 7_919 + 1);
