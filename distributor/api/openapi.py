@@ -147,8 +147,9 @@ _WHY = {
     409: "not possible in the present state; nothing was changed",
     408: "the body did not come in time",
     413: "the body is too large",
-    503: "not now: the store is away, this distributor stands by (`leader`), there is no broker, or too much is under "
-    "way (Retry-After)",
+    502: "the answer of the broker that was asked cannot be read",
+    503: "not now: the store is away, this distributor stands by (`leader`), there is no broker or it does not answer, "
+    "or too much is under way (Retry-After)",
 }
 
 
@@ -213,6 +214,7 @@ def _refusals(key: tuple[str, str], operation: dict[str, Any]) -> dict[str, Any]
     is_of_one = "{name" in path  # or {namespace}
     statuses |= {404} if is_of_one or path in ("/lookup", "/channel/delete") else set()
     statuses |= {409} if (ours and method != "GET") or path in ("/topic/delete", "/topic/tombstone") else set()
+    statuses |= {502} if "/mqtt/" in path else set()
     statuses |= {408, 413} if "requestBody" in operation else set()
     return {str(status): _refusal(status, ours) for status in sorted(statuses)}
 
