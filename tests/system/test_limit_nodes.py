@@ -92,7 +92,14 @@ class Discovered(Processes):
         self._own = dict(zip(NAMES, addresses[1::2], strict=True))
 
     async def begin(self) -> None:
-        await self.run("distributor", "distributor", "--http-address", self._distributor, "--store", f"sqlite:///{self._folder}/store.sqlite3")
+        await self.run(
+            "distributor",
+            "distributor",
+            "--http-address",
+            self._distributor,
+            "--store",
+            f"sqlite:///{self._folder}/store.sqlite3",
+        )
         await self.until("distributor", f"http://{self._distributor}/healthz", lambda _: True)
 
     async def start(self, name: str, *options: str) -> None:
