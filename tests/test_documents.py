@@ -175,9 +175,8 @@ def test_the_reference_has_what_the_code_says(name: str) -> None:
 
 
 def direct_python() -> set[str]:
-    lines = [
-        line for name in ("requirements.in", "requirements-dev.in") for line in (ROOT / name).read_text().split("\n")
-    ]
+    files = ("requirements-server.in", "requirements.in", "requirements-dev.in")
+    lines = [line for name in files for line in (ROOT / name).read_text().split("\n")]
     return {line for line in lines if line and not line.startswith(("#", "-r"))}
 
 

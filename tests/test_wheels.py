@@ -129,13 +129,22 @@ def test_both_have_one_version_and_need_each_other_in_it() -> None:
 
 
 def test_the_pinned_packages_are_those_that_the_distributions_need() -> None:
-    lines = (ROOT / "requirements.in").read_text().splitlines()
-    needed = {
-        *names(CLIENT["project"]["dependencies"]),
-        *names(SERVER["project"]["dependencies"]),
-        *names(SERVER["project"]["optional-dependencies"]["bench"]),
-    }
-    assert needed - {"srtm-messaging"} == {line for line in lines if line and not line.startswith("#")}
+    served = {*names(CLIENT["project"]["dependencies"]), *names(SERVER["project"]["dependencies"])}
+    assert served - {"srtm-messaging"} == direct("requirements-server.in")
+    assert {*names(SERVER["project"]["optional-dependencies"]["bench"])} == direct("requirements.in")
+
+
+def direct(file: str) -> set[str]:
+    return {line for line in (ROOT / file).read_text().splitlines() if line and not line.startswith(("#", "-r"))}
+
+
+@pytest.mark.parametrize("more", ["requirements.lock", "requirements-dev.lock"])
+def test_what_the_image_has_is_what_was_tested(more: str) -> None:
+    assert pins("requirements-server.lock") <= pins(more)
+
+
+def pins(file: str) -> set[str]:
+    return set(re.findall(r"^[\w.\[\]-]+==[^\s\\]+", (ROOT / file).read_text(), re.MULTILINE))
 
 
 # Installed
@@ -154,8 +163,8 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def environment_with(folder: Path, *requirements: str) -> Path:
     """A fresh environment with these packages, their dependencies as pinned; skips where no index answers."""
-    pinned = re.findall(r"^[\w.\[\]-]+==[^\s\\]+", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
-    (folder / "pinned.txt").write_text("\n".join(re.sub(r"\[.*\]", "", line) for line in pinned))
+    pinned = "\n".join(re.sub(r"\[.*\]", "", line) for line in pins("requirements.lock"))
+    (folder / "pinned.txt").write_text(pinned)
     subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True, timeout=120)
     command = [folder / "venv/bin/pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
     done = subprocess.run(

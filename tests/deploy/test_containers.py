@@ -39,7 +39,7 @@ def test_the_context_has_what_the_build_needs_and_nothing_large() -> None:
     manifest = (ROOT / "Cargo.toml").read_text()
     members = re.findall(r'"([a-z_/]+)"', manifest[manifest.index("members") : manifest.index("]")])
     assert {member.partition("/")[0] for member in members} <= kept
-    assert {"requirements.lock", "pyproject.toml", "wheels", "README.md", "LICENSE"} <= kept
+    assert {"requirements-server.lock", "pyproject.toml", "wheels", "README.md", "LICENSE"} <= kept
 
 
 def test_compose_runs_a_whole_cluster() -> None:
