@@ -67,7 +67,7 @@ def judge(
     ordered = sorted(decisions, key=lambda one: one.answered)
     allowed = [one for one in ordered if one.allowed]
     level, at, excess, unexplained = 0.0, 0.0, 0.0, 0.0
-    jitter_s = max((one.answered - one.sent for one in ordered), default=0.0)
+    jitter_s = longest_request_s(ordered)
     longest_s = delay_s + jitter_s
     lost = BETA * burst / nodes if lost is None else lost
     for number, one in enumerate(allowed):
@@ -89,6 +89,11 @@ def judge(
         excess=excess,
         unexplained=unexplained,
     )
+
+
+def longest_request_s(decisions: Sequence[Decision]) -> float:
+    """How late a node was with anything that its loop has to do."""
+    return max((one.answered - one.sent for one in decisions), default=0.0)
 
 
 def _since(one: Decision, other: Decision, cuts: Sequence[Cut], delay_s: float) -> float:

@@ -15,7 +15,7 @@ from bench.experiments.lab.figure import Effort, Experiment, Figure, Row
 from bench.harness.results.panels import Panel, Series
 from bench.harness.results.verdict import Check, at_most
 from bench.limit_cluster.clients import ask
-from bench.limit_cluster.merged import Cut, Decision, Judged, judge
+from bench.limit_cluster.merged import Cut, Decision, Judged, judge, longest_request_s
 from bench.limit_cluster.nodes import LimitNodes, limit_nodes
 
 NAMES = "abcdef"
@@ -85,8 +85,16 @@ async def _run(case: Case) -> Judged:
                     nursery.start_soon(ask, nodes.url(name), name, LOAD * RATE, until, found)
                 if case.disturbed:
                     await _disturb(nodes, cuts, kills)
-    delay_s = FRAME_S + case.wire_ms / 1_000
-    return judge(found, RATE, BURST, nodes=len(NAMES), delay_s=delay_s, cuts=cuts, kills=kills)
+    return judge(found, RATE, BURST, nodes=len(NAMES), delay_s=delay_s(case, found), cuts=cuts, kills=kills)
+
+
+def delay_s(case: Case, found: Sequence[Decision]) -> float:
+    """Of news from one node to another, in addition to what a request took.
+
+    One loop answers requests and tells news at a node. The node that tells and the one that hears may each be as late
+    as with the longest request, of which ``judge`` counts one.
+    """
+    return FRAME_S + case.wire_ms / 1_000 + longest_request_s(found)
 
 
 async def _disturb(nodes: LimitNodes, cuts: list[Cut], kills: list[float]) -> None:
