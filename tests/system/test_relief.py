@@ -46,7 +46,7 @@ def document() -> Json:
         "placement": "lb",
         "split": "proportional",
         "mode": "static",
-        "slo": {"percentile": 95, "latency_ms": 500},  # more than a machine with much to do stands still for
+        "slo": {"percentile": 95, "latency_ms": 150},
         "publishers": [{"count": 20, "rate": 8, "id_prefix": "p"}],
     }
 
