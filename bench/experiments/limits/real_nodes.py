@@ -99,10 +99,13 @@ def delay_s(case: Case, found: Sequence[Decision]) -> float:
 
 async def _disturb(nodes: LimitNodes, cuts: list[Cut], kills: list[float]) -> None:
     await trio.sleep(CALM_S)
-    kills.append(trio.current_time())
+    begun = trio.current_time()
+    kills.append(begun)
     await nodes.kill(NAMES[1])
     await nodes.start(NAMES[1])
     await nodes.linked()
+    # Until then it hears of nothing, while what it counts as used up drains.
+    cuts.append(Cut(NAMES[1], begun, trio.current_time() + TOLD_S))
     await trio.sleep(CALM_S)
     begun = trio.current_time()
     nodes.cut(NAMES[2])
