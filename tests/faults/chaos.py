@@ -24,7 +24,6 @@ import argparse
 import random
 import signal
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
@@ -32,11 +31,8 @@ from pathlib import Path
 
 import trio
 
-from bench.harness.machine import namespaces as own_network
 from bench.harness.machine.lossy_link import CUT, GOOD, Quality
 from srtm import protocol as wire
-from srtm.console.running import run_trio
-from srtm.errors import SrtmError
 from tests.faults.chaos_cluster import (
     ENVELOPE,
     LEASE_S,
@@ -48,7 +44,8 @@ from tests.faults.chaos_cluster import (
     copy_directory,
     running,
 )
-from tests.faults.lease_soak import check_means as check_namespaces
+from tests.faults.program import check_means as check_namespaces
+from tests.faults.program import status_of
 from tests.faults.wall_clock import WallClock, check_compiler
 
 BROKER_FAULTS = ("cut", "bad link", "heal", "stop", "kill", "kill and prove", "older directory", "copy", "clock")
@@ -269,18 +266,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--brokers", type=int, default=3)
     parser.add_argument("--directory", type=Path, help="an empty one, kept with all data and logs; default: none is")
     asked = parser.parse_args(arguments)
-    try:
-        check_means()
-        own_network.enter()
-        with tempfile.TemporaryDirectory(prefix="srtm-chaos-") as temporary:
-            directory = asked.directory or Path(temporary)
-            failures = run_trio(partial(run, directory, asked.seconds, asked.seed, asked.brokers))
-    except SrtmError as error:
-        print(error, file=sys.stderr)
-        return 1
-    for failure in failures:
-        print(failure, file=sys.stderr)
-    return 1 if failures else 0
+    work = partial(run, seconds=asked.seconds, seed=asked.seed, brokers=asked.brokers)
+    return status_of(check_means, work, asked.directory)
 
 
 if __name__ == "__main__":

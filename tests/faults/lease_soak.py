@@ -16,13 +16,10 @@ is missing there, and nothing else.
 from __future__ import annotations
 
 import argparse
-import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -30,13 +27,11 @@ from pathlib import Path
 
 import trio
 
-from bench.harness.machine import namespaces as own_network
 from bench.harness.machine.lossy_link import CUT, GOOD, Quality
 from srtm import protocol as wire
 from srtm.client.distributor import DistributorClient
-from srtm.console.running import run_trio
 from srtm.control import DeadNotice
-from srtm.errors import SrtmError, Unavailable
+from tests.faults.program import check_means, status_of
 from tests.faults.soak_broker import Broker, forward_between_brokers, new_broker, until_answer
 from tests.faults.soak_logs import Logs
 
@@ -205,35 +200,34 @@ async def running(directory: Path, count: int) -> AsyncIterator[Cluster]:
         yield cluster
 
 
-async def soak(seconds: float, seed: int, brokers: int) -> list[str]:
+async def soak(directory: Path, seconds: float, seed: int, brokers: int) -> list[str]:
     """What is not as it must be, in words."""
     chance, failures = random.Random(seed), list[str]()
-    with tempfile.TemporaryDirectory() as directory:
-        async with running(Path(directory), brokers) as cluster, trio.open_nursery() as nursery:
-            await cluster.submit()
-            for broker in cluster.brokers:
-                nursery.start_soon(publish, broker)
-            if await _seconds_until(cluster.has_exchanged) is None:
-                failures.append("the brokers exchange nothing")
-            ends_s = trio.current_time() + seconds
-            while trio.current_time() < ends_s:
-                await trio.sleep(chance.uniform(0.5, 4.0))
-                await cluster.do_harm(chance)
-            for broker in cluster.brokers:
-                await broker.set_link(GOOD)
-            times = []
-            for mode in ("gdrl", "static"):
-                await cluster.switch(mode)
-                times.append(await _seconds_until(cluster.is_fully_assigned))
-                if times[-1] is None:
-                    failures.append(f"{mode}: shares in force after {3 * LEASE_S:g} s: {await cluster.in_force()}")
-            await trio.sleep(2.0)
-            for broker in cluster.brokers:
-                await broker.read(list(TOPICS), cluster.logs)
-            nursery.cancel_scope.cancel()
-        violations = cluster.logs.violations(RATE, BURST)
-        failures += cluster.failures
-        failures += [f"{topic}, {form}: {violation}" for topic, form, violation in violations]
+    async with running(directory, brokers) as cluster, trio.open_nursery() as nursery:
+        await cluster.submit()
+        for broker in cluster.brokers:
+            nursery.start_soon(publish, broker)
+        if await _seconds_until(cluster.has_exchanged) is None:
+            failures.append("the brokers exchange nothing")
+        ends_s = trio.current_time() + seconds
+        while trio.current_time() < ends_s:
+            await trio.sleep(chance.uniform(0.5, 4.0))
+            await cluster.do_harm(chance)
+        for broker in cluster.brokers:
+            await broker.set_link(GOOD)
+        times = []
+        for mode in ("gdrl", "static"):
+            await cluster.switch(mode)
+            times.append(await _seconds_until(cluster.is_fully_assigned))
+            if times[-1] is None:
+                failures.append(f"{mode}: shares in force after {3 * LEASE_S:g} s: {await cluster.in_force()}")
+        await trio.sleep(2.0)
+        for broker in cluster.brokers:
+            await broker.read(list(TOPICS), cluster.logs)
+        nursery.cancel_scope.cancel()
+    violations = cluster.logs.violations(RATE, BURST)
+    failures += cluster.failures
+    failures += [f"{topic}, {form}: {violation}" for topic, form, violation in violations]
     counts = ", ".join(
         f"{cluster.logs.count(topic)} of {topic} ({cluster.logs.ordinary(topic)[1] / 1e6:.1f} ms late, but after stops)"
         for topic in TOPICS
@@ -262,31 +256,13 @@ async def _seconds_until(holds: Callable[[], Awaitable[bool]]) -> float | None:
     return None
 
 
-def check_means() -> None:
-    """Raises Unavailable naming what is missing."""
-    own_network.check_privileges()
-    lacking = [f"the command {name} (util-linux)" for name in ("unshare", "nsenter") if shutil.which(name) is None]
-    lacking += ["/dev/net/tun"] * (not os.access("/dev/net/tun", os.R_OK | os.W_OK))
-    if lacking:
-        raise Unavailable(f"bad links between network namespaces need {', '.join(lacking)}")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m tests.faults.lease_soak")
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--brokers", type=int, default=3)
     asked = parser.parse_args(arguments)
-    try:
-        check_means()
-        own_network.enter()
-        failures = run_trio(partial(soak, asked.seconds, asked.seed, asked.brokers))
-    except SrtmError as error:
-        print(error, file=sys.stderr)
-        return 1
-    for failure in failures:
-        print(failure, file=sys.stderr)
-    return 1 if failures else 0
+    return status_of(check_means, partial(soak, seconds=asked.seconds, seed=asked.seed, brokers=asked.brokers))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ import itertools
 import random
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -28,12 +27,9 @@ import paho.mqtt.client as paho
 import trio
 from paho.mqtt.enums import CallbackAPIVersion
 
-from bench.harness.machine import namespaces as own_network
 from bench.harness.machine.lossy_link import CUT, GOOD, Quality
-from srtm.console.running import run_trio
-from srtm.errors import SrtmError
-from tests.faults.lease_soak import check_means
 from tests.faults.mqtt_crash import PATIENCE_S, Book, reader, stop
+from tests.faults.program import check_means, status_of
 from tests.faults.soak_broker import Broker, forward_between_brokers, new_broker, until_answer
 
 BROKERS = (1, 2, 3)
@@ -227,17 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--directory", type=Path, help="an empty one, kept with all data and logs; default: none is")
     asked = parser.parse_args(arguments)
-    try:
-        check_means()
-        own_network.enter()
-        with tempfile.TemporaryDirectory(prefix="srtm-links-") as temporary:
-            failures = run_trio(partial(run, asked.directory or Path(temporary), asked.seconds, asked.seed))
-    except SrtmError as error:
-        print(error, file=sys.stderr)
-        return 1
-    for failure in failures:
-        print(failure, file=sys.stderr)
-    return 1 if failures else 0
+    return status_of(check_means, partial(run, seconds=asked.seconds, seed=asked.seed), asked.directory)
 
 
 if __name__ == "__main__":

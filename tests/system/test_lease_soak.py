@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from srtm.errors import Unavailable
-from tests.faults.lease_soak import check_means
+from tests.faults.program import check_means
 
 
 def what_is_missing() -> str:
