@@ -27,9 +27,8 @@ pub struct Session {
     pub client_id: Rc<str>,
     pub origin: u64,
     pub conn: Option<ConnKey>,
-    pub since_wall_ns: i64,              // when its client came, as an epoch of moves
-    pub is_restored: bool,               // from disk, and its client has not come since
-    pub is_clean: bool,                  // it began anew with its client's latest CONNECT
+    pub since_wall_ns: i64, // when its client came, as an epoch of moves
+    pub begun: Begun,
     pub departs: bool,                   // to another broker (`Moves::departures`)
     pub arrives: bool,                   // part of it may still come from another broker (`Moves::arrivals`)
     pub access: Option<Rc<Access>>,      // by MQTT's rules; None: it may do everything
@@ -53,6 +52,17 @@ pub struct Session {
     pub target: u32,
     pub dropped: u64, // messages for want of room
     pub armed: Armed, // of its expiry
+}
+
+/// How a session began to be here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begun {
+    /// Anew, with its client's latest CONNECT.
+    Clean,
+    /// Its client's latest CONNECT may have found one here or elsewhere.
+    Resumed,
+    /// From disk, and its client has not come since.
+    Restored,
 }
 
 /// A PUBLISH of QoS 2 that was taken, and may come again until its PUBREL.
@@ -89,8 +99,7 @@ impl Session {
             origin: origin_of(client_id),
             conn: None,
             since_wall_ns: 0,
-            is_restored: false,
-            is_clean: false,
+            begun: Begun::Resumed,
             departs: false,
             arrives: false,
             access: None,

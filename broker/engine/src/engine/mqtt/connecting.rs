@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::engine::mqtt::publishing::may_be_published;
 use crate::keys::{ConnKey, SessionKey};
 use crate::mqtt::denials::Action;
-use crate::mqtt::session::{ENDS_WITH_CONNECTION, NEVER_EXPIRES, Session};
+use crate::mqtt::session::{Begun, ENDS_WITH_CONNECTION, NEVER_EXPIRES, Session};
 use crate::mqtt::will::Will;
 use crate::protocol::grants::Grant;
 use crate::protocol::identify::Identity;
@@ -79,8 +79,8 @@ impl Engine {
         let expiry_s = self.agree_on_session(session, key, connect);
         if let Some(session) = self.mqtt.sessions.get_mut(session) {
             (session.access, session.grant) = (access, grant);
-            (session.since_wall_ns, session.is_clean) = (since_wall_ns, connect.clean_start);
-            session.is_restored = false;
+            session.since_wall_ns = since_wall_ns;
+            session.begun = if connect.clean_start { Begun::Clean } else { Begun::Resumed };
             session.will = connect.will.as_ref().map(|will| Box::new(Will::of(will)));
             session.will_at = Nanos::MAX; // who comes back in time has not died [MQTT-3.1.3-9]
         }

@@ -13,7 +13,7 @@ use crate::id::MessageId;
 use crate::keys::SessionKey;
 use crate::mqtt::outgoing::Outgoing;
 use crate::mqtt::saved_session::{Renewal, Saved, SavedSession, SavedSubscription};
-use crate::mqtt::session::{NEVER_EXPIRES, Session};
+use crate::mqtt::session::{Begun, NEVER_EXPIRES, Session};
 use crate::protocol::link_frames::RETAINED_TOPIC;
 use crate::protocol::mqtt::attributes::Attributes;
 use crate::protocol::mqtt::topic_filter::Filter;
@@ -270,7 +270,7 @@ impl Engine {
             Some(Saved::Lives(saved)) => {
                 let key = self.restore_session(&saved, now);
                 if let Some(session) = self.mqtt.sessions.get_mut(key) {
-                    (session.since_wall_ns, session.is_restored) = (saved.since_wall_ns, true);
+                    (session.since_wall_ns, session.begun) = (saved.since_wall_ns, Begun::Restored);
                 }
                 self.mqtt.moves.latest_ns = self.mqtt.moves.latest_ns.max(saved.since_wall_ns);
             }

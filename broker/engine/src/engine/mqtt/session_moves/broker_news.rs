@@ -6,6 +6,7 @@ use crate::engine::Engine;
 use crate::keys::{ChannelKey, ConnKey};
 use crate::mqtt::elsewhere::moves::{Arrival, Epoch, Flushing, News, Word};
 use crate::mqtt::saved_session::Saved;
+use crate::mqtt::session::Begun;
 use crate::protocol::link_frames::{NEWS, RETAINED_TOPIC};
 use crate::protocol::mqtt::attributes::Attributes;
 use crate::protocol::mqtt::packet::Qos;
@@ -87,13 +88,13 @@ impl Engine {
             self.tell_broker(broker, Word::Came { client: &client, wall_ns, is_clean: false }, now);
         }
         let since = self.mqtt.sessions.values().filter(|session| session.since_wall_ns > told && !session.departs);
-        let since: Vec<(Rc<str>, i64, bool, bool)> =
-            since.map(|one| (Rc::clone(&one.client_id), one.since_wall_ns, one.is_clean, one.is_restored)).collect();
-        for (client, wall_ns, is_clean, is_restored) in since {
+        let since: Vec<(Rc<str>, i64, Begun)> =
+            since.map(|one| (Rc::clone(&one.client_id), one.since_wall_ns, one.begun)).collect();
+        for (client, wall_ns, begun) in since {
             let client = &*client;
-            let word = match is_restored {
-                true => Word::Restored { client, wall_ns },
-                false => Word::Came { client, wall_ns, is_clean },
+            let word = match begun {
+                Begun::Restored => Word::Restored { client, wall_ns },
+                Begun::Clean | Begun::Resumed => Word::Came { client, wall_ns, is_clean: begun == Begun::Clean },
             };
             self.tell_broker(broker, word, now);
         }
