@@ -1,215 +1,9 @@
-//! Brokers in memory, all linked: a client finds its session at whichever it connects to, with all that it is owed.
+//! A client finds its session at whichever broker it connects to, with all that it is owed.
 
-use crate::config::Config;
 use crate::event::Event;
-use crate::harness::invariant;
-use crate::harness::memory_store::MemoryStore;
-use crate::harness::pair::{Pair, S, START};
-use crate::keys::ConnKey;
-use crate::protocol::link_frames::{Opening, RETAINED_TOPIC};
-use crate::protocol::mqtt::version::Version;
-use crate::queueing::link_interest::LinkInterest;
-use crate::tests::mqtt::client::{Client, connect, packet, publish_5, text};
-use crate::time::Nanos;
-
-const KEPT: &[u8] = &[0x11, 0, 0, 14, 16]; // an hour
-const NAMES: [&str; 3] = ["a", "b", "c"];
-
-struct Link {
-    from: usize,
-    to: usize,
-    at_from: ConnKey,
-    at_to: ConnKey,
-}
-
-struct Cluster {
-    brokers: Vec<Pair>,
-    disks: Vec<MemoryStore>,
-    links: Vec<Link>,
-    incarnations: u64,
-}
-
-fn channel(broker: usize) -> String {
-    format!("srtm.link.{}", NAMES[broker])
-}
-
-fn start(disk: &MemoryStore, node_id: u16, incarnation: u64, now: Nanos) -> Pair {
-    Pair::on_disk(Config { node_id, ..Config::default() }, disk, incarnation, now)
-}
-
-impl Cluster {
-    fn new(size: usize) -> Self {
-        let disks: Vec<MemoryStore> = (0..size).map(|_| MemoryStore::default()).collect();
-        let brokers = disks.iter().zip(0..).map(|(disk, number)| start(disk, number, 1, START)).collect();
-        let mut cluster = Self { brokers, disks, links: Vec::new(), incarnations: 1 };
-        for broker in 0..size {
-            cluster.join(broker);
-        }
-        cluster.carry();
-        cluster
-    }
-
-    /// Links a broker with all others, both ways.
-    fn join(&mut self, broker: usize) {
-        for other in (0..self.brokers.len()).filter(|other| *other != broker) {
-            for (from, to) in [(broker, other), (other, broker)] {
-                if !self.links.iter().any(|link| (link.from, link.to) == (from, to)) {
-                    self.link(from, to, RETAINED_TOPIC);
-                    self.link(from, to, "default");
-                }
-            }
-        }
-    }
-
-    fn link(&mut self, from: usize, to: usize, topic: &str) {
-        let (name, own) = (NAMES[to], channel(to));
-        let source = &mut self.brokers[from];
-        source.engine.allow_links(name, &own, "key", LinkInterest::EVERYTHING);
-        source.engine.create_topic(topic);
-        source.engine.create_channel(topic, &own, source.now);
-        source.engine.release_topic(topic, source.now); // as Python does after a start
-        let at_from = source.accept();
-        let (origin, topic) = (NAMES[from].into(), topic.into());
-        let opening = Opening { broker: name.into(), key: "key".into(), origin, topic, channel: own, ready: 100 };
-        let remote = format!("192.0.2.{}:4150", from + 1);
-        let target = &mut self.brokers[to];
-        let at_to = target.engine.open_link(self.links.len() as u64 + 1, &opening, &remote, target.now);
-        self.links.push(Link { from, to, at_from, at_to });
-    }
-
-    /// Carries what is under way on one link, both ways. False: nothing is.
-    fn carry_one(&mut self, number: usize) -> bool {
-        let Link { from, to, at_from, at_to } = self.links[number];
-        self.brokers[from].turn();
-        self.brokers[to].turn();
-        let (forth, back) = (self.brokers[from].take_bytes(at_from), self.brokers[to].take_bytes(at_to));
-        let is_idle = forth.is_empty() && back.is_empty();
-        self.brokers[to].send(at_to, forth);
-        self.brokers[from].send(at_from, back);
-        self.brokers[from].turn();
-        self.brokers[to].turn();
-        [from, to].into_iter().for_each(|broker| invariant::check_tally(&self.brokers[broker].engine));
-        !is_idle
-    }
-
-    fn carry(&mut self) {
-        let mut is_more = true;
-        while is_more {
-            is_more = false;
-            for number in 0..self.links.len() {
-                is_more |= self.carry_one(number);
-            }
-        }
-    }
-
-    fn advance(&mut self, ns: Nanos) {
-        for _ in 0..10 {
-            self.brokers.iter_mut().for_each(|broker| broker.advance(ns / 10));
-            self.carry();
-        }
-    }
-
-    /// All links of a broker break, and what is under way on them is gone.
-    fn cut(&mut self, broker: usize) {
-        let (cut, left): (Vec<Link>, Vec<Link>) =
-            std::mem::take(&mut self.links).into_iter().partition(|link| link.from == broker || link.to == broker);
-        self.links = left;
-        for Link { from, to, at_from, at_to } in cut {
-            self.brokers[from].engine.handle_broken(at_from);
-            self.brokers[to].engine.handle_broken(at_to);
-            self.brokers[from].turn();
-            self.brokers[to].turn();
-        }
-    }
-
-    /// SIGKILL; `join` brings it back.
-    fn kill(&mut self, broker: usize) {
-        self.cut(broker);
-        self.incarnations += 1;
-        self.brokers[broker] = start(&self.disks[broker], broker as u16, self.incarnations, self.brokers[broker].now);
-        let pair = &mut self.brokers[broker];
-        for topic in [RETAINED_TOPIC, "default"] {
-            pair.engine.create_topic(topic);
-            for other in (0..self.disks.len()).filter(|other| *other != broker) {
-                pair.engine.create_channel(topic, &channel(other), pair.now); // as Python does from nsqd.dat
-            }
-            pair.engine.release_topic(topic, pair.now);
-        }
-    }
-
-    /// A durable client at a broker: itself, and whether its session was there.
-    fn connect(&mut self, broker: usize, clean: bool) -> (Client, bool) {
-        let mut client = self.begin(broker, clean);
-        self.carry();
-        client.read(&mut self.brokers[broker]);
-        let answer = client.packets.remove(0);
-        assert_eq!((answer[0], answer[3]), (0x20, 0), "{answer:02x?}");
-        (client, answer[2] == 1)
-    }
-
-    /// Its CONNECT has been sent, and may wait.
-    fn begin(&mut self, broker: usize, clean: bool) -> Client {
-        let mut client = Client::accept(&mut self.brokers[broker]);
-        self.brokers[broker].send(client.key, connect(Version::V5, "client", clean, KEPT));
-        self.brokers[broker].turn();
-        client.read(&mut self.brokers[broker]);
-        client
-    }
-
-    fn say(&mut self, broker: usize, sensor: &mut Client, payload: &str) {
-        let answer = sensor.ask(&mut self.brokers[broker], &publish_5("n", 1, 7, payload));
-        assert_eq!(answer[0], 0x40, "{answer:02x?}");
-    }
-
-    /// What came to a client, which acknowledges all of it.
-    fn said(&mut self, broker: usize, client: &mut Client) -> Vec<String> {
-        let mut said = Vec::new();
-        loop {
-            self.carry();
-            let packets = client.take(&mut self.brokers[broker]);
-            let published: Vec<Vec<u8>> = packets.into_iter().filter(|packet| packet[0] >> 4 == 3).collect();
-            if published.is_empty() {
-                return said;
-            }
-            for one in published {
-                let (_, payload) = crate::tests::mqtt::client::message_5(&one);
-                said.push(payload);
-                client.send(&mut self.brokers[broker], &packet(0x40, &packet_id(&one)));
-            }
-        }
-    }
-
-    fn sessions(&self) -> Vec<usize> {
-        let has = |pair: &Pair| pair.engine.mqtt.session_of("client").is_some();
-        (0..self.brokers.len()).filter(|broker| has(&self.brokers[*broker])).collect()
-    }
-
-    fn check(&mut self) {
-        for broker in &mut self.brokers {
-            broker.turn();
-            invariant::check(&broker.engine, broker.now);
-            let moves = &broker.engine.mqtt.moves;
-            assert!(moves.arrivals.is_empty() && moves.departures.is_empty() && moves.flushes.is_empty(), "{moves:?}");
-        }
-    }
-}
-
-/// Xorshift.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: usize) -> usize {
-        for shift in [13_i32, -7, 17] {
-            self.0 ^= if shift > 0 { self.0 << shift } else { self.0 >> -shift };
-        }
-        (self.0 >> 32) as usize % end
-    }
-}
-
-fn packet_id(publish: &[u8]) -> [u8; 2] {
-    let len = usize::from(u16::from_be_bytes([publish[2], publish[3]]));
-    [publish[4 + len], publish[5 + len]]
-}
+use crate::harness::pair::{Pair, S};
+use crate::tests::mqtt::client::{Client, packet, publish_5, text};
+use crate::tests::mqtt::linked_brokers::{Cluster, Dice, packet_id};
 
 fn has_been_told(client: &mut Client, pair: &mut Pair, reason: u8) -> bool {
     client.take(pair).last().is_some_and(|last| last[0] == 0xe0 && last[2] == reason)
@@ -260,9 +54,7 @@ fn a_client_without_a_session_anywhere_is_let_in_as_soon_as_all_have_said_so() {
 
 #[test]
 fn a_clean_start_waits_for_nobody_and_ends_what_is_elsewhere() {
-    let mut cluster = Cluster::new(2);
-    let (mut before, _) = cluster.connect(0, false);
-    before.subscribe(&mut cluster.brokers[0], "n", 1);
+    let (mut cluster, mut before) = Cluster::subscribed(2);
     let after = cluster.begin(1, true);
     assert_eq!(after.packets[0][2..4], [0, 0], "at once");
     cluster.carry();
@@ -352,9 +144,7 @@ fn a_broker_killed_at_any_point_of_a_move_loses_nothing_that_was_acknowledged() 
 
 #[test]
 fn an_old_home_that_does_not_answer_is_waited_for_1_s_and_what_it_has_comes_late() {
-    let mut cluster = Cluster::new(2);
-    let (mut before, _) = cluster.connect(0, false);
-    before.subscribe(&mut cluster.brokers[0], "n", 1);
+    let (mut cluster, before) = Cluster::subscribed(2);
     let mut sensor = Client::new(&mut cluster.brokers[0], "sensor");
     cluster.brokers[0].close(before.key);
     cluster.say(0, &mut sensor, "late");
@@ -374,9 +164,7 @@ fn an_old_home_that_does_not_answer_is_waited_for_1_s_and_what_it_has_comes_late
 
 #[test]
 fn a_broker_that_is_away_holds_up_no_move_and_what_it_has_for_the_session_comes_when_it_is_back() {
-    let mut cluster = Cluster::new(3);
-    let (mut before, _) = cluster.connect(0, false);
-    before.subscribe(&mut cluster.brokers[0], "n", 1);
+    let (mut cluster, _) = Cluster::subscribed(3);
     let mut sensor = Client::new(&mut cluster.brokers[2], "sensor");
     cluster.say(2, &mut sensor, "on its way");
     cluster.kill(2);
@@ -393,9 +181,7 @@ fn a_broker_that_is_away_holds_up_no_move_and_what_it_has_for_the_session_comes_
 
 #[test]
 fn however_often_sessions_move_while_a_broker_is_away_little_waits_for_it() {
-    let mut cluster = Cluster::new(3);
-    let (mut client, _) = cluster.connect(0, false);
-    client.subscribe(&mut cluster.brokers[0], "n", 1);
+    let (mut cluster, mut client) = Cluster::subscribed(3);
     let mut sensors: Vec<Client> =
         (0..3).map(|broker| Client::new(&mut cluster.brokers[broker], &format!("sensor {broker}"))).collect();
     cluster.cut(2);
@@ -517,9 +303,7 @@ fn a_group_whose_last_member_moves_moves_with_what_waits() {
 
 #[test]
 fn a_broker_that_ends_hands_all_sessions_over_that_outlive_their_connections() {
-    let mut cluster = Cluster::new(3);
-    let (mut client, _) = cluster.connect(0, false);
-    client.subscribe(&mut cluster.brokers[0], "n", 1);
+    let (mut cluster, mut client) = Cluster::subscribed(3);
     let mut sensor = Client::new(&mut cluster.brokers[2], "sensor");
     let now = cluster.brokers[0].now;
     assert_eq!(cluster.brokers[0].engine.hand_over_sessions(now), 1);
@@ -538,9 +322,7 @@ fn a_broker_that_ends_hands_all_sessions_over_that_outlive_their_connections() {
 
 #[test]
 fn what_a_broker_that_was_away_has_comes_also_after_a_kill_of_the_old_home() {
-    let mut cluster = Cluster::new(3);
-    let (mut client, _) = cluster.connect(0, false);
-    client.subscribe(&mut cluster.brokers[0], "n", 1);
+    let (mut cluster, _) = Cluster::subscribed(3);
     cluster.cut(2);
     let mut sensor = Client::new(&mut cluster.brokers[2], "sensor");
     cluster.say(2, &mut sensor, "late");
@@ -564,9 +346,7 @@ fn what_a_broker_that_was_away_has_comes_also_after_a_kill_of_the_old_home() {
 
 #[test]
 fn of_two_homes_that_were_killed_with_a_session_the_later_one_keeps_it() {
-    let mut cluster = Cluster::new(3);
-    let (mut client, _) = cluster.connect(0, false);
-    client.subscribe(&mut cluster.brokers[0], "n", 1);
+    let (mut cluster, _) = Cluster::subscribed(3);
     cluster.cut(2);
     let (_, present) = cluster.connect(1, false);
     assert!(present);
@@ -585,74 +365,4 @@ fn of_two_homes_that_were_killed_with_a_session_the_later_one_keeps_it() {
     assert!(present);
     assert_eq!(cluster.said(1, &mut client), ["meanwhile"]);
     cluster.check();
-}
-
-/// One client moves, sensors publish, and one broker at a time is cut off, or killed, and comes back. The seed draws
-/// what happens; the links carry only some of what is under way.
-fn shake(seed: u64, with_kills: bool) {
-    let mut cluster = Cluster::new(3);
-    let mut dice = Dice(seed * 7_919 + 1);
-    let (mut client, _) = cluster.connect(0, false);
-    client.subscribe(&mut cluster.brokers[0], "n", 1);
-    cluster.carry();
-    let (mut home, mut away, mut said, mut sent) = (0, None, Vec::new(), Vec::new());
-    let anew = |cluster: &mut Cluster, broker: usize| Client::new(&mut cluster.brokers[broker], "sensor");
-    for step in 0..20 + dice.below(60) {
-        match (dice.below(10), away) {
-            (0, None) => {
-                let other = (home + 1 + dice.below(2)) % 3;
-                if with_kills && dice.below(2) == 0 {
-                    cluster.kill(other);
-                } else {
-                    cluster.cut(other);
-                }
-                away = Some(other);
-            }
-            (1 | 2, Some(other)) => {
-                cluster.join(other);
-                away = None;
-            }
-            (3..=5, _) => {
-                let to = dice.below(3);
-                if to != home && Some(to) != away {
-                    cluster.advance(20 * S); // else it would be one of too many takeovers
-                    client = cluster.begin(to, false);
-                    home = to;
-                }
-            }
-            (6, _) => said.extend(cluster.said(home, &mut client)),
-            (7, _) => cluster.carry(),
-            _ => {
-                let broker = dice.below(3);
-                let mut sensor = anew(&mut cluster, broker);
-                let payload = format!("{broker} {step}");
-                cluster.say(broker, &mut sensor, &payload);
-                cluster.brokers[broker].close(sensor.key);
-                sent.push(payload);
-            }
-        }
-        for _ in 0..dice.below(30) {
-            let link = dice.below(cluster.links.len());
-            cluster.carry_one(link);
-        }
-    }
-    away.into_iter().for_each(|other| cluster.join(other));
-    cluster.advance(2 * S);
-    said.extend(cluster.said(home, &mut client));
-    cluster.advance(2 * S);
-    said.extend(cluster.said(home, &mut client));
-    let missing: Vec<&String> = sent.iter().filter(|one| !said.contains(one)).collect();
-    assert!(missing.is_empty(), "seed {seed}: {missing:?}");
-    assert_eq!(cluster.sessions(), [home], "seed {seed}");
-    cluster.check();
-}
-
-#[test]
-fn what_was_acknowledged_comes_however_brokers_are_cut_off_while_sessions_move() {
-    (0..40).for_each(|seed| shake(seed, false));
-}
-
-#[test]
-fn what_was_acknowledged_comes_however_brokers_are_killed_while_sessions_move() {
-    (0..40).for_each(|seed| shake(seed, true));
 }
