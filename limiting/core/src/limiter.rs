@@ -1,5 +1,8 @@
 //! The limiter: contracts, the subjects under them, and what may be asked of both.
 
+mod corrections;
+pub mod kept_use;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hasher;
 
@@ -8,7 +11,7 @@ use thiserror::Error;
 
 use crate::Nanos;
 use crate::contract::{Contract, Contracts};
-use crate::grant::{CORRECT_WITHIN_NS, Corrected, GRANT_BYTES, Grant};
+use crate::grant::{Corrected, GRANT_BYTES, Grant};
 use crate::heavy::{Heaviest, Heavy};
 use crate::policy::{BadPolicy, MAX_POLICIES, Rule};
 use crate::state::{Look, Now, Stores};
@@ -78,15 +81,6 @@ struct Namespace {
     heaviest: Heaviest,
 }
 
-/// What a subject has used of a contract some of whose policies are kept on disk.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Used {
-    pub contract: u32,
-    pub hash: Hash,
-    /// Of all its policies. None: it has nothing used any more.
-    pub words: Option<Vec<u32>>,
-}
-
 /// Limits of any number of subjects. `key`: of the hash, and of grants; the same on all nodes of a cluster.
 #[derive(Debug)]
 pub struct Limiter {
@@ -130,68 +124,6 @@ impl Limiter {
 
     fn hash(&self, namespace: &str, subject: &str) -> Hash {
         hash_of(self.subjects_key, namespace.as_bytes(), subject.as_bytes())
-    }
-
-    /// From now on what subjects use of these policies of a contract is noted for the disk. `policies`: their bits.
-    pub fn keep(&mut self, number: u32, policies: u8) {
-        let Some(contract) = self.contracts.all.get(&number) else { return };
-        if policies == 0 {
-            self.kept.remove(&number);
-            return;
-        }
-        self.kept.insert(number, policies);
-        let Some(table) = self.tables.get(&words_of(contract)) else { return };
-        let live = table.places().filter(|place| table.contract(*place) == number);
-        self.changed.extend(live.map(|place| (number, table.hash(place))));
-    }
-
-    /// At most `most` subjects whose use has changed since they were last given out here.
-    pub fn changed(&mut self, most: usize) -> Vec<Used> {
-        let mut found = Vec::new();
-        while found.len() < most
-            && let Some((contract, hash)) = self.changed.pop_first()
-        {
-            let Some(known) = self.contracts.all.get(&contract) else { continue };
-            let table = self.tables.get(&words_of(known));
-            let words = table.and_then(|table| table.find(hash, contract).map(|place| table.policies(place).to_vec()));
-            found.push(Used { contract, hash, words });
-        }
-        found
-    }
-
-    /// Gives a subject what it had used when `changed` gave it out, at `saved`. Policies that are not kept begin anew.
-    /// False: it is not of this contract as it is now, or it is there already.
-    pub fn restore(&mut self, used: &Used, saved: Now, now: Now) -> bool {
-        let (Some(contract), Some(old)) = (self.contracts.all.get(&used.contract), &used.words) else { return false };
-        let size = words_of(contract);
-        let mut hash = used.hash;
-        if hash[1..3] == [0, 0] && hash[0] < OVERFLOW_SUBJECTS {
-            hash[3] = used.contract; // one that new subjects share: contracts have other numbers now
-        }
-        let table = self.tables.entry(size).or_insert_with(|| Table::new(size));
-        if old.len() != size || table.find(hash, used.contract).is_some() {
-            return false;
-        }
-        let bits = self.kept.get(&used.contract).copied().unwrap_or(0);
-        let place = table.add(hash, used.contract);
-        begin_all(contract, table.policies_mut(place), now);
-        let (mut words, mut old) = (table.policies_mut(place), &old[..]);
-        for (bit, policy) in contract.policies.iter().enumerate() {
-            let (mine, rest) = words.split_at_mut(policy.rule.words());
-            let (before, others) = old.split_at(mine.len());
-            if bits >> bit & 1 == 1 {
-                policy.rule.restore(mine, before, saved, now);
-            }
-            (words, old) = (rest, others);
-        }
-        self.namespaces.entry(contract.namespace.clone()).or_default().subjects += 1;
-        true
-    }
-
-    fn note_change(&mut self, number: u32, hash: Hash) {
-        if self.kept.contains_key(&number) {
-            self.changed.insert((number, hash));
-        }
     }
 
     /// Puts a contract in force, in the place of the one with its pattern. Subjects keep what they have used as long as
@@ -362,67 +294,6 @@ impl Limiter {
             self.note_change(number, hash);
         }
         Ok(found)
-    }
-
-    /// Replaces the cost of a check by what it came to. Once, within 60 s.
-    pub fn correct(&mut self, grant: &[u8], cost: u32, now: Now) -> Result<(), Refused> {
-        let grant = self.used_once(grant, now)?;
-        let more = i64::from(cost) - i64::from(grant.cost);
-        self.change(grant.contract, grant.hash, now, |rule, words, stores| rule.correct(words, stores, more, now));
-        Ok(())
-    }
-
-    /// Ends an open request of the policies of kind `concurrency`. Once. It may be as old as they allow.
-    pub fn release(&mut self, grant: &[u8], now: Now) -> Result<(), Refused> {
-        let grant = Grant::decode(grant, self.key).ok_or(Refused::NotAGrant)?;
-        let mut is_open = false;
-        self.change(grant.contract, grant.hash, now, |rule, words, stores| {
-            is_open |= rule.release(words, stores, grant.number);
-        });
-        if is_open { Ok(()) } else { Err(Refused::UsedGrant) }
-    }
-
-    fn used_once(&mut self, grant: &[u8], now: Now) -> Result<Grant, Refused> {
-        let grant = Grant::decode(grant, self.key).ok_or(Refused::NotAGrant)?;
-        if now.mono - grant.at > CORRECT_WITHIN_NS {
-            return Err(Refused::OldGrant);
-        }
-        if self.corrected.note(grant.number, now.mono) { Ok(grant) } else { Err(Refused::UsedGrant) }
-    }
-
-    /// Charges (or, below 0, gives back to) a subject without a check: a ban, or pardon.
-    pub fn charge(&mut self, space: &str, subject: &str, more: i64, now: Now) -> Result<(), Refused> {
-        let number = self.contracts.find(space, subject).ok_or(Refused::NoContract)?;
-        let (hash, _) = self.place_of(number, self.hash(space, subject), now, true);
-        self.change(number, hash, now, |rule, words, stores| rule.correct(words, stores, more, now));
-        Ok(())
-    }
-
-    /// Takes what was allowed elsewhere, without a check, and however far below zero. `capped`: of each policy no more
-    /// than it ever lets through at once.
-    pub fn debit(&mut self, space: &str, subject: &str, cost: u32, capped: bool, now: Now) -> Result<(), Refused> {
-        let number = self.contracts.find(space, subject).ok_or(Refused::NoContract)?;
-        let (hash, _) = self.place_of(number, self.hash(space, subject), now, true);
-        self.change(number, hash, now, |rule, words, stores| {
-            let most = if capped { u32::try_from(rule.most()).unwrap_or(u32::MAX) } else { u32::MAX };
-            rule.take(words, stores, cost.min(most), 0, now);
-        });
-        Ok(())
-    }
-
-    /// By how much a subject is below zero: tokens of its worst bucket, rounded up. 0: it has no contract.
-    pub fn overdraft(&mut self, space: &str, subject: &str, now: Now) -> u64 {
-        let Some(number) = self.contracts.find(space, subject) else { return 0 };
-        let (_, place) = self.place_of(number, self.hash(space, subject), now, false);
-        let contract = &self.contracts.all[&number];
-        let (Some(place), Some(table)) = (place, self.tables.get(&words_of(contract))) else { return 0 };
-        let mut words = table.policies(place);
-        let below = contract.policies.iter().map(|policy| {
-            let (mine, rest) = words.split_at(policy.rule.words());
-            words = rest;
-            policy.rule.overdraft(mine, now)
-        });
-        below.max().unwrap_or(0)
     }
 
     /// Makes a subject a new one. False: it was.
