@@ -15,7 +15,7 @@ use crate::clients::reply::Held;
 use crate::http::Http;
 use crate::id::MessageId;
 use crate::keys::{ChannelKey, TopicKey};
-use crate::limiter::contracts::Subject;
+use crate::limiter::topic_contracts::Subject;
 use crate::memory::Charge;
 use crate::protocol::codec::{self, Seen, State};
 use crate::protocol::grants::Auth;

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use crate::keys::TopicKey;
-use crate::limiter::contracts::Subject;
+use crate::limiter::topic_contracts::Subject;
 use crate::protocol::grants::MAX_REMEMBERED;
 
 /// State common to all publishes of a connection to one topic.

@@ -9,7 +9,7 @@ use crate::harness::memory_store::MemoryStore;
 use crate::harness::pair::{Pair, S, START, contract, limit};
 use crate::http::answer::Answer;
 use crate::keys::{ConnKey, TopicKey};
-use crate::limiter::contracts::Terms;
+use crate::limiter::topic_contracts::Terms;
 use crate::queueing::topic::Limit;
 use crate::telemetry::arrival_bins::open_at;
 use crate::time::Nanos;

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use crate::keys::{ConnKey, TopicKey};
-use crate::limiter::contracts::Subject;
+use crate::limiter::topic_contracts::Subject;
 use crate::protocol::errors::{self, WireError};
 use crate::protocol::verb::Verb;
 use crate::queueing::disk_ticket::Fate;

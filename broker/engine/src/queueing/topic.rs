@@ -6,7 +6,7 @@ use crate::event::Event;
 use crate::keys::ChannelKey;
 use crate::limiter::backlog::{Backlog, Take};
 use crate::limiter::bucket::{Bucket, TOKEN};
-use crate::limiter::contracts::TopicContracts;
+use crate::limiter::topic_contracts::TopicContracts;
 use crate::limiter::trace::{Entry, Trace};
 use crate::memory::Stock;
 use crate::queueing::message::{Message, cost_of};

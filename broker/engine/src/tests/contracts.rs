@@ -10,7 +10,7 @@ use super::mqtt::client::{Client, packet, publish_5, text};
 use super::pair::*;
 use crate::harness::invariant;
 use crate::keys::ConnKey;
-use crate::limiter::contracts::Terms;
+use crate::limiter::topic_contracts::Terms;
 use crate::protocol::mqtt::version::Version;
 use crate::queueing::topic::Limit;
 use crate::time::Nanos;

@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::event::Event;
 use crate::harness::memory_store::MemoryStore;
 use crate::harness::pair::{Pair, S, START, contract, pub_};
-use crate::limiter::contracts::Terms;
+use crate::limiter::topic_contracts::Terms;
 use crate::mqtt::managed_names::V3Excess;
 use crate::protocol::mqtt::version::Version;
 use crate::queueing::link_interest::LinkInterest;
