@@ -2,7 +2,7 @@
 
 import { get } from "/page/api.js";
 import {
-  ago, bar, clock, h, milliseconds, number, prose, right, row, show, table, whole, word,
+  ago, bar, clock, h, milliseconds, number, pager, prose, right, row, show, table, whole, word,
 } from "/page/dom.js";
 import { brokerLink, topicLink } from "/page/paths.js";
 
@@ -74,17 +74,10 @@ function list(main, what, path, columns, kinds, first) {
         return td;
       })),
     );
-    const end = Math.min(asked.offset + SCREEN, found.total);
-    const move = (by, text) =>
-      h("button", {
-        type: "button", onclick: () => again({ offset: Math.max(0, asked.offset + by) }),
-        disabled: by < 0 ? asked.offset === 0 : end >= found.total,
-      }, text);
     show(
       place,
       table(what, columns.map(head), rows, found.all ? "no match" : `no ${what.toLowerCase()} yet`),
-      found.total > SCREEN &&
-        h("div", { class: "pager" }, move(-SCREEN, "Back"), ` ${whole(asked.offset + 1)} to ${whole(end)} of ${whole(found.total)} `, move(SCREEN, "On")),
+      pager(asked.offset, SCREEN, found.total, (offset) => again({ offset })),
     );
   }
 

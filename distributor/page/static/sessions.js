@@ -2,7 +2,7 @@
 
 import { ask, get } from "/page/api.js";
 import { confirmed } from "/page/forms.js";
-import { facts, h, right, row, show, table, whole, word } from "/page/dom.js";
+import { facts, h, pager, right, row, show, table, whole, word } from "/page/dom.js";
 import { refusal } from "/page/lists.js";
 import { brokerPath } from "/page/paths.js";
 
@@ -63,17 +63,10 @@ export function sessions(place, broker) {
         right(whole(session.dropped)),
       ));
     for (const made of rows) [...made.children].forEach((cell, at) => { cell.dataset.name = COLUMNS[at]; });  // on a phone
-    const end = Math.min(asked.offset + SCREEN, found.total);
-    const move = (by, text) =>
-      h("button", {
-        type: "button", onclick: () => again({ offset: Math.max(0, asked.offset + by) }),
-        disabled: by < 0 ? asked.offset === 0 : end >= found.total,
-      }, text);
     show(
       list,
       table("MQTT sessions at this broker", COLUMNS, rows, found.all ? "no match" : "no session"),
-      found.total > SCREEN &&
-        h("div", { class: "pager" }, move(-SCREEN, "Back"), ` ${whole(asked.offset + 1)} to ${whole(end)} of ${whole(found.total)} `, move(SCREEN, "On")),
+      pager(asked.offset, SCREEN, found.total, (offset) => again({ offset })),
       found.looked_at < found.all &&
         h("p", { class: "note" }, `${whole(found.looked_at)} of ${whole(found.all)} sessions are searched: a client that is not listed is found by its whole name.`),
     );

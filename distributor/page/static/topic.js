@@ -5,7 +5,7 @@ import { lines, stacked } from "/page/charts.js";
 import { confirmed, field, working } from "/page/forms.js";
 import { map } from "/page/map.js";
 import {
-  ago, bar, clock, facts, h, milliseconds, number, p99, prose, right, row, show, table, whole, word,
+  ago, bar, clock, facts, h, milliseconds, number, p99, pager, prose, right, row, show, table, whole, word,
 } from "/page/dom.js";
 import { refusal } from "/page/lists.js";
 import { brokerLink, topicPath } from "/page/paths.js";
@@ -196,12 +196,10 @@ function drawPublishers(place, columns) {
     const rows = keep.slice(from, from + PUBLISHERS).map((at) =>
       row(columns.ids[at], h("td", null, columns.brokers[at] === null ? "no broker" : brokerLink(columns.brokers[at]), columns.pinned[at] && h("small", null, " pinned")),
         columns.groups[at] || "–", right(number(columns.rates[at])), `${columns.processes[at]}${columns.batches[at] > 1 ? `, ${columns.batches[at]} at once` : ""}`));
-    const end = Math.min(from + PUBLISHERS, keep.length);
-    const move = (by, text) => h("button", { type: "button", disabled: by < 0 ? from === 0 : end >= keep.length, onclick: () => { from = Math.max(0, from + by); draw(); } }, text);
     show(
       found,
       table("Publishers", ["Publisher", "Broker", "Group", "msg/s", "Process"], rows, "no match"),
-      keep.length > PUBLISHERS && h("div", { class: "pager" }, move(-PUBLISHERS, "Back"), ` ${whole(from + 1)} to ${whole(end)} of ${whole(keep.length)} `, move(PUBLISHERS, "On")),
+      pager(from, PUBLISHERS, keep.length, (offset) => { from = offset; draw(); }),
     );
   }
 

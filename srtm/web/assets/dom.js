@@ -107,3 +107,17 @@ export const row = (...cells) =>
   h("tr", null, cells.map((cell) => (cell instanceof Node && cell.nodeName === "TD" ? cell : h("td", null, cell))));
 
 export const right = (value) => h("td", { class: "right" }, value);
+
+// Moves over a list of `total` rows, `screen` at a time; nothing where they fit on one. `go(offset)`: shows another.
+export function pager(offset, screen, total, go) {
+  if (total <= screen) return null;
+  const end = Math.min(offset + screen, total);
+  const move = (to, text, isThere) => h("button", { type: "button", disabled: !isThere, onclick: () => go(Math.max(0, to)) }, text);
+  return h(
+    "div",
+    { class: "pager" },
+    move(offset - screen, "Back", offset > 0),
+    ` ${whole(offset + 1)} to ${whole(end)} of ${whole(total)} `,
+    move(offset + screen, "On", end < total),
+  );
+}
