@@ -126,7 +126,8 @@ interop: build $(PEERS)
 interop-mqtt: build
 	$(BIN)/python -m tests.interop.mqtt
 
-# SIGKILL under load a hundred times; ten minutes of bad links, stops and kills under both lease rules and GDRL; ten of chaos in a whole cluster; ten of MQTT over links that are cut.
+# SIGKILL under load two hundred times; ten minutes of bad links, stops and kills under both lease rules and GDRL; ten of
+# chaos in a whole cluster; ten of MQTT over links that are cut.
 # `make test` has short forms.
 soak: build
 	$(BIN)/python -m tests.faults.crash --kills 100
