@@ -256,7 +256,7 @@ def bench_hostile(
     document: DocumentOption = False,
     json_file: RunsJsonOption = None,
 ) -> int:
-    """A calm flow while somebody else attacks the broker: all attacks, in some 25 minutes, or those named.
+    """A calm flow while somebody else attacks the broker: all attacks, in some 40 minutes, or those named.
 
     Status 0 if no attack doubles the p99 that it has beside a process that burns as much processor. With --against: if
     p99 under attack is at most three times that, or 1 ms, or no worse than the other build's.
