@@ -209,8 +209,9 @@ def _goal(book: Book) -> dict[int, int]:
 
 
 def _behind(goal: dict[int, int], book: Book) -> int:
-    """How many messages of a publisher a subscriber lacks, at most."""
-    return max((number - max(book.came[one], default=-1) for one, number in goal.items()), default=0)
+    """How many messages of a publisher a subscriber lacks, at most. It looks at the last that came: they come in order,
+    and whoever waits asks with each of them."""
+    return max((number - (book.came[one] or [-1])[-1] for one, number in goal.items()), default=0)
 
 
 def _has_come(goal: dict[int, int], book: Book) -> bool:
