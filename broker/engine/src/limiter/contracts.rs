@@ -17,11 +17,14 @@ use crate::time::{NS_PER_S, Nanos};
 /// Subjects of a namespace in memory; beyond them new ones share places. They take 100 bytes each at most.
 const MAX_SUBJECTS: u64 = 1_000_000;
 
-/// Subjects whose takes are kept for other brokers: many more than act between two polls.
+/// Subjects whose takes are kept for other brokers: many more than act between two polls. As many overdrawn ones.
 const MAX_TAKEN: usize = 100_000;
 
 /// Overdrawn subjects are looked through when there are twice as many as were left the last time, and at least these.
 const FEW_OVERDRAWN: usize = 1_024;
+
+/// And this often when there are as many as may be: that takes 60 ms.
+const FULL_NS: Nanos = 10 * NS_PER_S;
 
 /// What a client is told to wait for while this broker asks the others: it asks them for about as long.
 const JOIN_NS: Nanos = NS_PER_S;
@@ -81,7 +84,8 @@ pub struct Contracts {
     draining: HashMap<(Box<str>, Box<str>), Draining>, // by namespace and pattern
     has_joined: bool,
     overdrawn: HashSet<Rc<Subject>>, // by what other brokers told; some may have paid it back
-    swept_overdrawn: usize,          // how many there were when they were looked through last
+    swept_overdrawn: usize,          // how many were left when they were looked through last
+    swept_at: Nanos,
 }
 
 /// A replicated contract that this broker does not know the use of yet. It refuses everybody until `join`. Then its new
@@ -104,6 +108,7 @@ impl Default for Contracts {
             has_joined: false,
             overdrawn: HashSet::new(),
             swept_overdrawn: 0,
+            swept_at: 0,
         }
     }
 }
@@ -169,15 +174,17 @@ impl Contracts {
     /// again. `late`: since that broker was last reached; then a burst at most counts, or a long cut would be a long
     /// ban. Who has no contract here owes nothing.
     pub fn charge(&mut self, taken: &[Taken], late: bool, now: Now) {
+        let many = self.overdrawn.len();
+        let is_stuck = many == MAX_TAKEN && now.mono - self.swept_at >= FULL_NS;
+        if is_stuck || many > FEW_OVERDRAWN.max(2 * self.swept_overdrawn) {
+            self.overdrawn(now);
+        }
         for (namespace, subject, cost) in taken {
             let cost = u32::try_from(*cost).unwrap_or(u32::MAX);
             _ = self.limiter.debit(namespace, subject, cost, late, now);
             if self.overdrawn.len() < MAX_TAKEN && self.limiter.overdraft(namespace, subject, now) > 0 {
                 self.overdrawn.insert(Rc::new(Subject { namespace: namespace.clone(), name: subject.clone() }));
             }
-        }
-        if self.overdrawn.len() > FEW_OVERDRAWN.max(2 * self.swept_overdrawn) {
-            self.overdrawn(now);
         }
     }
 
@@ -192,7 +199,7 @@ impl Contracts {
             }
             below > 0
         });
-        self.swept_overdrawn = found.len();
+        (self.swept_overdrawn, self.swept_at) = (found.len(), now.mono);
         found
     }
 
@@ -391,6 +398,21 @@ mod tests {
         there.charge(&[("sensors".into(), "2".into(), u64::MAX)], true, at(SECOND));
         let breach = there.take([&subject("sensors", "2")].into_iter(), 1, at(SECOND)).expect_err("used up");
         assert_eq!(breach.wait, Some(SECOND / 10), "a long cut is no long ban");
+    }
+
+    #[test]
+    fn subjects_that_have_paid_back_make_room_for_those_that_are_overdrawn() {
+        let mut contracts = Contracts::default();
+        put(&mut contracts, bucket("sensors", 10, 5), true);
+        let taken = |numbers: std::ops::Range<usize>| -> Vec<Taken> {
+            numbers.map(|number| ("sensors".into(), number.to_string().into(), 15)).collect()
+        };
+        contracts.charge(&taken(0..MAX_TAKEN - 1_000), false, at(0));
+        contracts.charge(&taken(MAX_TAKEN - 1_000..MAX_TAKEN + 1), false, at(0));
+        assert_eq!(contracts.overdrawn(at(0)).len(), MAX_TAKEN);
+        let later = at(60 * SECOND);
+        contracts.charge(&[("sensors".into(), "later".into(), 15)], false, later);
+        assert_eq!(contracts.overdrawn(later), [("sensors".into(), "later".into(), 10)]);
     }
 
     /// One bucket that everything let through goes into, and who let it through.
