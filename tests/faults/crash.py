@@ -6,8 +6,8 @@ Queues keep ``--mem-queue-size`` messages in memory, as nsqd's do; without any (
 disk. Files are small and synced often. A message counts as owed from its OK on, and from when a kill found it on disk;
 it is settled in a channel when the consumer has sent FIN. What a kill found nowhere on disk was in memory alone and is
 not owed any more: that can be as much as the queues may keep there, and nothing of it may ever come. A message that is
-delivered again is a redelivery if it was out before, or, once, if a kill may have found it on its way from its topic to
-the channel, when it is on disk in both: more than that is a fault.
+delivered again is a redelivery if it was out before, or if the last kill left it on disk more than once: a kill that
+finds it on its way from its topic to the channel leaves it in both, and so may the next. More than that is a fault.
 """
 
 from __future__ import annotations
@@ -59,10 +59,6 @@ class Life:
     process: trio.Process
     seen: dict[str, set[bytes]] = field(default_factory=lambda: {channel: set() for channel in CHANNELS})
     requeued: set[bytes] = field(default_factory=set)
-    doubled: set[tuple[str, bytes]] = field(default_factory=set)  # (channel, body) that a kill left twice
-
-    def is_older(self, body: bytes) -> bool:
-        return int(body.split(b"/", 1)[0]) < self.number
 
 
 async def run(directory: Path, kills: int, seed: int, mem_queue_size: int = 0) -> Book:
@@ -99,7 +95,7 @@ def take_stock(directory: Path, life: Life, mem_queue_size: int, book: Book) -> 
     in_memory = 2 * mem_queue_size + _READY if mem_queue_size else 0
     for channel in CHANNELS:
         book.delivered[channel] |= life.seen[channel]
-        book.note_kill(life.number, channel, found[TOPIC] | found[f"{TOPIC}:{channel}"], in_memory)
+        book.note_kill(life.number, channel, found[TOPIC] + found[f"{TOPIC}:{channel}"], in_memory)
     matches = (queue_files.SEGMENT.fullmatch(file.name) for file in queues.iterdir())
     count = Counter(match["number"] for match in matches if match)
     book.faults += [f"segment {number} is there {times} times" for number, times in count.items() if times > 1]
@@ -218,11 +214,9 @@ def answer(life: Life, book: Book, channel: str, message: wire.Message, draw: fl
     if body in book.gone[channel]:
         book.faults.append(f"life {life.number}: {body[:20]!r} came to channel {channel}, and was not on disk")
     again, before = body in life.seen[channel], body in book.delivered[channel]
-    if again and not before and body not in life.requeued:
-        if life.is_older(body) and (channel, body) not in life.doubled:
-            life.doubled.add((channel, body))
-        else:
-            book.faults.append(f"life {life.number}: {body[:20]!r} came twice to channel {channel} for no reason")
+    book.copies[channel][body] -= 1
+    if again and not before and body not in life.requeued and book.copies[channel][body] < 0:
+        book.faults.append(f"life {life.number}: {body[:20]!r} came twice to channel {channel} for no reason")
     if again or before:
         book.redelivered[channel] += 1
     life.seen[channel].add(body)

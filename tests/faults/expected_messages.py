@@ -20,7 +20,7 @@ class Book:
     """Who got what: bodies by channel.
 
     ``delivered``: in earlier lives. ``kept``: owed when their broker was killed, and on disk. ``gone``: owed then, and
-    in memory alone.
+    in memory alone. ``copies``: how often the last kill left each on disk, less how often it came since.
     """
 
     acknowledged: set[bytes] = field(default_factory=set)
@@ -29,6 +29,7 @@ class Book:
     kept: dict[str, set[bytes]] = field(default_factory=_by_channel)
     gone: dict[str, set[bytes]] = field(default_factory=_by_channel)
     delivered: dict[str, set[bytes]] = field(default_factory=_by_channel)
+    copies: dict[str, Counter[bytes]] = field(default_factory=lambda: {channel: Counter() for channel in CHANNELS})
     redelivered: Counter[str] = field(default_factory=Counter)
     damages: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
@@ -45,9 +46,11 @@ class Book:
         self.owed[channel].discard(body)
         self._note_change()
 
-    def note_kill(self, life: int, channel: str, on_disk: set[bytes], memory: int) -> None:
-        """From now on all is owed that is ``on_disk``, answered for or not. What is owed and not there was in memory:
-        more than ``memory`` messages cannot have been."""
+    def note_kill(self, life: int, channel: str, copies: Counter[bytes], memory: int) -> None:
+        """``copies``: how often each message is on disk. From now on all is owed that is there, answered for or not.
+        What is owed and not there was in memory: more than ``memory`` messages cannot have been."""
+        self.copies[channel] = copies
+        on_disk = set(copies)
         self.owed[channel] |= on_disk - self.settled[channel]
         gone = self.owed[channel] - on_disk
         self.kept[channel] |= self.owed[channel] & on_disk

@@ -5,7 +5,7 @@ witness of what a crash left.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,9 +32,9 @@ def bodies(content: bytes) -> Iterator[bytes]:
         at = end
 
 
-def read(directory: Path) -> dict[str, set[bytes]]:
-    """{queue: bodies} of all segments in ``directory``; a queue is ``TOPIC`` or ``TOPIC:CHANNEL``."""
-    found: dict[str, set[bytes]] = defaultdict(set)
+def read(directory: Path) -> dict[str, Counter[bytes]]:
+    """{queue: how many of each body} of all segments in ``directory``; a queue is ``TOPIC`` or ``TOPIC:CHANNEL``."""
+    found: dict[str, Counter[bytes]] = defaultdict(Counter)
     for file in directory.iterdir():
         if match := SEGMENT.fullmatch(file.name):
             found[match["queue"]].update(bodies(file.read_bytes()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import cast
 
 import pytest
@@ -27,11 +28,15 @@ def deliver(life: Life, book: Book, body: bytes, draw: float = DRAW_FIN) -> None
     answer(life, book, "a", message(body), draw)
 
 
-def test_what_a_kill_left_in_topic_and_channel_may_come_twice_but_not_three_times() -> None:
+@pytest.mark.parametrize("copies", [1, 2, 3])
+def test_what_kills_left_on_disk_comes_as_often_as_it_is_there_at_most(copies: int) -> None:
     now, book = life(), Book()
-    for faults in (0, 0, 1):
+    book.note_kill(2, "a", Counter({b"2/0/7 x": copies}), 0)
+    for _ in range(copies):
         deliver(now, book, b"2/0/7 x")
-        assert len(book.faults) == faults
+    assert book.faults == []
+    deliver(now, book, b"2/0/7 x")
+    assert book.faults == ["life 3: b'2/0/7 x' came twice to channel a for no reason"]
 
 
 def test_what_this_life_published_comes_once() -> None:

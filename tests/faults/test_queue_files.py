@@ -30,5 +30,5 @@ def test_what_is_no_message_ends_the_reading(content: bytes) -> None:
 
 def test_messages_are_found_by_the_queue_that_their_file_is_of(tmp_path: Path) -> None:
     for name, body in (("t.000001.seg", b"1"), ("t.000002.seg", b"2"), ("t:c.000003.seg", b"3"), ("t:c.meta", b"4")):
-        (tmp_path / name).write_bytes(HEADER + record(body))
-    assert queue_files.read(tmp_path) == {"t": {b"1", b"2"}, "t:c": {b"3"}}
+        (tmp_path / name).write_bytes(HEADER + 2 * record(body))
+    assert queue_files.read(tmp_path) == {"t": {b"1": 2, b"2": 2}, "t:c": {b"3": 2}}
