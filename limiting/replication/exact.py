@@ -242,5 +242,5 @@ class Exact(Node):
             if not self._forgets_nothing:
                 self.levels.fill(at_ns)
 
-    def _ask_snapshot(self) -> None:
+    def _ask_snapshot(self, at_ns: int) -> None:
         """A snapshot lacks what is on its way: a node that joins drains instead."""

@@ -1,7 +1,8 @@
 """What every node of a replicated mode does: levels, links to all peers, a start after others, and messages out.
 
 A node that starts where others already run is ``unsettled``: what it does not know counts as a full burst taken, until
-a peer's snapshot is in, or until that much has drained. So it never lets through what it has forgotten of.
+a peer's snapshot is in, or until that much has drained. It asks for one when all peers are linked, or have had the time
+for it: what a peer takes that is not linked is in no snapshot. So it never lets through what it has forgotten of.
 """
 
 from __future__ import annotations
@@ -30,20 +31,23 @@ class Node:
         *,
         epoch: int = FIRST_EPOCH,
         rejoins: bool = False,
+        refuses_ns: int = 0,
         repeat_ns: int = SECOND_NS,
     ) -> None:
+        """``refuses_ns``: how long after a start among others nothing drains, unless a peer's snapshot is in."""
         self.name = name
         self.epoch = epoch
-        self.levels = Levels(refills, [refill.units if rejoins else 0 for refill in refills], at_ns)
+        assumed = [refill.units + refill.rate_micro * refuses_ns if rejoins else 0 for refill in refills]
+        self.levels = Levels(refills, assumed, at_ns)
         self._links = {peer: Link(name, epoch, UNKNOWN if rejoins else FIRST_EPOCH) for peer in peers}
         self._repeat_ns = repeat_ns
         self._out: list[tuple[int, Frame]] = []
         self._heard: dict[Key, int] | None = {} if rejoins else None  # units since the start, while unsettled
+        self._alone_ns = at_ns + refuses_ns  # from then on peers that are not linked are not waited for
         self._asked_ns = at_ns
         self._asked = 0
         if rejoins:
             self.greet()
-            self._ask_snapshot()
 
     @property
     def nodes(self) -> int:
@@ -113,7 +117,7 @@ class Node:
         self._asked_ns = at_ns
         self.greet()
         if not self.settled:
-            self._ask_snapshot()
+            self._ask_snapshot(at_ns)
             if not any(self.levels.assumed(at_ns)):
                 self._heard = None
 
@@ -179,10 +183,12 @@ class Node:
             self._confirmed(at_ns)
 
     def _hello(self, link: Link, frame: Hello, at_ns: int) -> None:
-        if frame.epoch > link.peer_epoch:
-            self._put(frame.origin, *link.restart(frame.epoch, at_ns))
+        frames = link.restart(frame.epoch, at_ns) if frame.epoch > link.peer_epoch else []
         if frame.epoch == link.peer_epoch and frame.knows != self.epoch:
             self._put(frame.origin, Hello(self.name, self.epoch, link.peer_epoch))
+        self._put(frame.origin, *frames)  # after the hello: none is taken of an incarnation that is not known
+        if not self.settled:
+            self._ask_snapshot(at_ns)
 
     def greet(self) -> None:
         """Say hello to the peers that have not answered yet."""
@@ -190,11 +196,11 @@ class Node:
             if link.peer_epoch == UNKNOWN:
                 self._put(peer, Hello(self.name, self.epoch, UNKNOWN))
 
-    def _ask_snapshot(self) -> None:
+    def _ask_snapshot(self, at_ns: int) -> None:
         """Of one peer after the other, until one answers."""
-        if self._links:
-            peers = sorted(self._links)
-            self._put(peers[self._asked % len(peers)], SnapshotAsk(self.name, self.epoch))
+        linked = sorted(peer for peer, link in self._links.items() if link.peer_epoch != UNKNOWN)
+        if linked and (len(linked) == len(self._links) or at_ns >= self._alone_ns):
+            self._put(linked[self._asked % len(linked)], SnapshotAsk(self.name, self.epoch))
             self._asked += 1
 
     def _settle(self, entries: Sequence[Entry], at_ns: int) -> None:

@@ -26,6 +26,7 @@ from limiting.replication.refill import ALLOWED, Key, Refill, Subject, Verdict, 
 from srtm.errors import BadInput
 
 NEVER_NS = 1 << 62
+LINKED_WITHIN_NS = 3 * SECOND_NS  # of a start: who calls a peer in vain calls again within 2 s
 
 
 class OnPartition(Enum):
@@ -68,7 +69,7 @@ class Replicated(Node):
         epoch: int = FIRST_EPOCH,
         rejoins: bool = False,
     ) -> None:
-        super().__init__(name, peers, refills, at_ns, epoch=epoch, rejoins=rejoins)
+        super().__init__(name, peers, refills, at_ns, epoch=epoch, rejoins=rejoins, refuses_ns=LINKED_WITHIN_NS)
         self.options = options
         self._numerator, self._denominator = options.beta.numerator, options.beta.denominator
         self._since: dict[Key, int] = {}  # of what is unsent, the oldest first

@@ -15,7 +15,7 @@ from limiting.replication import messages
 from limiting.replication.levels import Levels, decayed, joined
 from limiting.replication.link import Link
 from limiting.replication.refill import Refill, Verdict
-from limiting.replication.replicated import OnPartition, Options, Replicated
+from limiting.replication.replicated import LINKED_WITHIN_NS, OnPartition, Options, Replicated
 from srtm.errors import BadInput, PeerError
 from srtm.token_bucket.bucket import TOKEN, conforms_due
 
@@ -291,18 +291,47 @@ def test_l5_a_node_that_starts_again_in_overload_is_never_above(setup, answered)
     assert network.nodes[0].settled == answered
     network.cut()
     traffic.run(80, SECOND / setup["burst"])
-    # without an answer it repeats its hello every second, and drains alone until then
-    alone = 0 if answered else asked.rate_micro / MICRO
-    assert traffic.above(asked) <= lost + alone
+    assert traffic.above(asked) <= lost
 
 
-def test_l5_without_a_snapshot_a_forgotten_bucket_starts_empty_and_fills():
+def test_l5_without_a_snapshot_a_forgotten_bucket_starts_empty_and_fills_once_peers_had_the_time_to_link():
     network = Network()
     network.add(0, Replicated(0, [1], [refill(1, 4)], 0, epoch=2, rejoins=True))
-    assert take(network, 0) == Verdict(allowed=False, wait_ns=SECOND)
-    network.run(SECOND)
+    assert take(network, 0) == Verdict(allowed=False, wait_ns=LINKED_WITHIN_NS + SECOND)
+    network.run(LINKED_WITHIN_NS + SECOND)
     assert take(network, 0).allowed
     assert not take(network, 0).allowed
+
+
+def asked_for_a_snapshot(node: Replicated) -> list[int]:
+    return [peer for peer, frame in node.outbox() if isinstance(frame, messages.SnapshotAsk)]
+
+
+def test_l5_a_snapshot_is_asked_for_once_every_peer_is_linked_whose_takes_it_may_lack():
+    node = Replicated(0, [1, 2], [refill(1, 30)], 0, epoch=2, rejoins=True)
+    node.receive(messages.Hello(1, 1, 2), 0)
+    node.tick(2 * SECOND)
+    assert asked_for_a_snapshot(node) == []
+    node.receive(messages.Hello(2, 1, 2), 2 * SECOND)
+    assert len(asked_for_a_snapshot(node)) == 1
+
+
+def test_l5_a_peer_that_stays_away_is_waited_for_as_long_as_linking_may_take():
+    node = Replicated(0, [1, 2], [refill(1, 30)], 0, epoch=2, rejoins=True)
+    node.receive(messages.Hello(1, 1, 2), 0)
+    node.tick(LINKED_WITHIN_NS - 1)
+    assert asked_for_a_snapshot(node) == []
+    node.tick(LINKED_WITHIN_NS + SECOND)
+    assert asked_for_a_snapshot(node) == [1], "only who is linked can answer"
+
+
+def test_l5_who_starts_again_is_greeted_before_it_is_told_of_takes():
+    """It takes nothing from an incarnation that it does not know, and would wait a second for the repetition."""
+    node = Replicated(0, [1], [refill(1, 4)], 0)
+    node.take(SUBJECT, 1, 0)
+    node.outbox()
+    node.receive(messages.Hello(1, 2, 0), 0)
+    assert [type(frame) for _, frame in node.outbox()] == [messages.Hello, messages.Increments]
 
 
 def test_l5_a_new_node_begins_with_what_the_others_know():
