@@ -9,8 +9,9 @@ import httpx
 import pytest
 import trio
 
+from bench.experiments.limits.real_nodes import REPLICATED, Case, run_nodes
 from bench.limit_cluster.clients import ask
-from bench.limit_cluster.merged import Cut, Decision, judge
+from bench.limit_cluster.merged import Decision, judge
 from bench.limit_cluster.nodes import limit_nodes
 from bench.limit_cluster.processes import Processes
 from srtm.cluster.cluster_file import pick_addresses
@@ -26,30 +27,12 @@ namespace = "api"
 subject = "*"
 policies = [{{name = "burst", rate = {RATE}, burst = {BURST}}}]
 """
-TOLD_AFTER_S = 0.3  # what a cut held back is told as soon as the link is back
 
 
-async def test_nodes_that_are_killed_and_cut_off_hold_one_limit(tmp_path: Path) -> None:
-    found: list[Decision] = []
+async def test_nodes_that_are_killed_and_cut_off_hold_one_limit() -> None:
     with trio.fail_after(120):
-        async with limit_nodes(tmp_path, "abc", CONTRACTS, "replicated") as nodes:
-            until = trio.current_time() + 14
-            async with trio.open_nursery() as nursery:
-                for name in nodes.names:
-                    nursery.start_soon(ask, nodes.url(name), name, 2 * RATE, until, found)
-                await trio.sleep(2)
-                killed = trio.current_time()
-                await nodes.kill("b")
-                await nodes.start("b")
-                await nodes.linked()
-                begun = trio.current_time()
-                nodes.cut("c")
-                await trio.sleep(2)
-                nodes.heal()
-                await nodes.linked()
-                cut = Cut("c", begun, trio.current_time() + TOLD_AFTER_S)
-    judged = judge(found, RATE, BURST, nodes=3, delay_s=0.05, cuts=[cut], kills=[killed])
-    assert {one.node for one in found if one.sent > cut.end} == set("abc")
+        judged, decisions, settled = await run_nodes(Case(mode=REPLICATED, disturbed=True), "abc", seconds=14)
+    assert {one.node for one in decisions if one.sent > settled} == set("abc")
     assert judged.unexplained <= 0
     assert judged.refused_percent >= 90, judged
     assert judged.allowed > BURST, judged

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import trio
 
@@ -17,11 +18,14 @@ from bench.harness.results.verdict import Check, at_most
 from bench.limit_cluster.clients import ask
 from bench.limit_cluster.merged import Cut, Decision, Judged, judge, longest_request_s
 from bench.limit_cluster.nodes import LimitNodes, limit_nodes
+from limiting.replication.node import SECOND_NS
+from limiting.replication.replicated import LINKED_WITHIN_NS
 
 NAMES = "abcdef"
 RATE, BURST, LOAD = 10, 60, 3  # a client asks LOAD * RATE times a second
 SECONDS = 14.0
 FRAME_S = 0.005
+LINKED_WITHIN_S = LINKED_WITHIN_NS / SECOND_NS
 TOLD_S = 0.3  # after a cut: what was held back, and that the bench sees the link a poll later
 CALM_S, CUT_S = 2.0, 2.0
 CONTRACTS = f"""
@@ -69,23 +73,33 @@ def figure(effort: Effort) -> Figure:
     )
 
 
+class Run(NamedTuple):
+    """``settled``: the instant from which all nodes decide again, s; ``decisions``: what each was asked."""
+
+    judged: Judged
+    decisions: list[Decision]
+    settled: float
+
+
 def run(case: Case) -> Judged:
-    return trio.run(_run, case)
+    return trio.run(run_nodes, case, NAMES, SECONDS).judged
 
 
-async def _run(case: Case) -> Judged:
+async def run_nodes(case: Case, names: str, seconds: float) -> Run:
     found: list[Decision] = []
     cuts: list[Cut] = []
     kills: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
-        async with limit_nodes(Path(folder), NAMES, CONTRACTS, case.mode, case.wire_ms / 1_000) as nodes:
-            until = trio.current_time() + SECONDS
+        async with limit_nodes(Path(folder), names, CONTRACTS, case.mode, case.wire_ms / 1_000) as nodes:
+            until = trio.current_time() + seconds
             async with trio.open_nursery() as nursery:
-                for name in NAMES:
+                for name in names:
                     nursery.start_soon(ask, nodes.url(name), name, LOAD * RATE, until, found)
                 if case.disturbed:
                     await _disturb(nodes, cuts, kills)
-    return judge(found, RATE, BURST, nodes=len(NAMES), delay_s=delay_s(case, found), cuts=cuts, kills=kills)
+    delay = delay_s(case, found)
+    judged = judge(found, RATE, BURST, nodes=len(names), delay_s=delay, cuts=cuts, kills=kills)
+    return Run(judged, found, max((cut.end for cut in cuts), default=0.0))
 
 
 def delay_s(case: Case, found: Sequence[Decision]) -> float:
@@ -98,21 +112,23 @@ def delay_s(case: Case, found: Sequence[Decision]) -> float:
 
 
 async def _disturb(nodes: LimitNodes, cuts: list[Cut], kills: list[float]) -> None:
+    killed, apart = nodes.names[1], nodes.names[2]
     await trio.sleep(CALM_S)
+    kills.append(trio.current_time())
+    await nodes.kill(killed)
     begun = trio.current_time()
-    kills.append(begun)
-    await nodes.kill(NAMES[1])
-    await nodes.start(NAMES[1])
+    await nodes.start(killed)
     await nodes.linked()
-    # Until then it hears of nothing, while what it counts as used up drains.
-    cuts.append(Cut(NAMES[1], begun, trio.current_time() + TOLD_S))
+    linked = trio.current_time()
+    if linked - begun > LINKED_WITHIN_S:  # it has refused so long; from then on it is alone
+        cuts.append(Cut(killed, begun, linked + TOLD_S))
     await trio.sleep(CALM_S)
     begun = trio.current_time()
-    nodes.cut(NAMES[2])
+    nodes.cut(apart)
     await trio.sleep(CUT_S)
     nodes.heal()
     await nodes.linked()
-    cuts.append(Cut(NAMES[2], begun, trio.current_time() + TOLD_S))
+    cuts.append(Cut(apart, begun, trio.current_time() + TOLD_S))
 
 
 def row(case: Case, judged: Judged) -> Row:
