@@ -4,6 +4,7 @@ of 50 ms, and while nodes are killed, cut off and come back. A checker merges wh
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -69,7 +70,7 @@ def figure(effort: Effort) -> Figure:
         panels=[panel(rows)],
         checks=checks(rows),
         conditions=f"{len(NAMES)} processes on one machine, one subject, r = {RATE}/s, b = {BURST}, a client at each "
-        f"node that asks {LOAD * RATE} times a second for {SECONDS:g} s, by HTTP",
+        f"node that asks {LOAD * RATE} times a second for {SECONDS:g} s or until all are back, by HTTP",
     )
 
 
@@ -94,9 +95,12 @@ async def run_nodes(case: Case, names: str, seconds: float) -> Run:
             until = trio.current_time() + seconds
             async with trio.open_nursery() as nursery:
                 for name in names:
-                    nursery.start_soon(ask, nodes.url(name), name, LOAD * RATE, until, found)
+                    nursery.start_soon(ask, nodes.url(name), name, LOAD * RATE, math.inf, found)
                 if case.disturbed:
                     await _disturb(nodes, cuts, kills)
+                    await trio.sleep(CALM_S)
+                await trio.sleep_until(until)
+                nursery.cancel_scope.cancel()
     delay = delay_s(case, found)
     judged = judge(found, RATE, BURST, nodes=len(names), delay_s=delay, cuts=cuts, kills=kills)
     return Run(judged, found, max((cut.end for cut in cuts), default=0.0))
