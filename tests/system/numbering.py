@@ -38,9 +38,13 @@ class Numbering:
     async def changed(self) -> None:
         await self._changed.wait()
 
-    async def until_all_came(self) -> None:
-        while {name: len(numbers) for name, numbers in self.came.items()} != self.sent:
-            await self.changed()
+    async def until_all_came(self, within_s: float = 30.0) -> None:
+        with trio.move_on_after(within_s):
+            while {name: len(numbers) for name, numbers in self.came.items()} != self.sent:
+                await self.changed()
+            return
+        counts = {name: (sent, len(self.came[name])) for name, sent in self.sent.items()}
+        raise AssertionError(f"not all came within {within_s:g} s: (sent, came) {counts}")
 
     @property
     def out_of_order(self) -> dict[str, list[tuple[int, int]]]:

@@ -10,12 +10,11 @@ import pytest
 import trio
 
 from srtm.client.distributor import DistributorClient
-from srtm.client.subscriber import Subscriber
 from srtm.cluster.cluster_file import BrokerPlace
-from srtm.cluster.supervisor import Cluster, cluster
+from srtm.cluster.supervisor import cluster
 from srtm.net.address import parse_peer
 from srtm.topics.file import read_topic_file
-from tests.system.numbering import Numbering
+from tests.system.moving import Fleet, move
 from tests.system.running import topic_file
 from tests.system.test_mqtt import PATIENCE_S, connected
 
@@ -25,69 +24,26 @@ Properties = pytest.importorskip("paho.mqtt.properties").Properties
 mqtt = pytest.importorskip("srtm.mqtt")
 pytestmark = pytest.mark.slow
 
-MOVES = 4
 
-
-class Fleet:
+class MqttFleet(Fleet):
     """Publishers of MQTT, a thread each. They send one after the other, each after its answer."""
 
-    def __init__(self, running: Cluster, numbering: Numbering) -> None:
-        self.at: dict[str, str | None] = {}
-        self.moves = 0
-        self.over = False
-        self._distributor, self._numbering = running.distributor, numbering
-
     async def publish(self, publisher_id: str) -> None:
-        publisher = mqtt.Publisher("roads", publisher_id, distributor=self._distributor)
+        publisher = mqtt.Publisher("roads", publisher_id, distributor=self.distributor)
         await trio.to_thread.run_sync(publisher.__enter__)
         try:
             while not self.over:
-                body = self._numbering.next_body(publisher_id)
+                body = self.numbering.next_body(publisher_id)
                 await trio.to_thread.run_sync(publisher.publish, "roads", body)
-                self.moves += self.at.get(publisher_id, publisher.address) != publisher.address
-                self.at[publisher_id] = publisher.address
-                self._numbering.tell()
+                self.note(publisher_id, publisher.address)
                 await trio.sleep(0.01)  # no faster than the topic says
         finally:
             await trio.to_thread.run_sync(publisher.__exit__, None, None, None)
 
-    async def until_at(self, home: dict[str, str | None]) -> None:
-        while self.at != home:
-            await self._numbering.changed()
-
 
 async def test_moves_lose_nothing_and_keep_each_publishers_order(tmp_path: Path) -> None:
-    documents = [
-        read_topic_file(
-            topic_file(tmp_path, "roads", publishers=4, rate_each=100, rate=1200, more=f'placement = "{one}"')
-        )
-        for one in ("lb", "srtm")
-    ]
     with trio.fail_after(3 * PATIENCE_S):
-        async with (
-            cluster(brokers=2, mcap=1200, data=tmp_path / "data", mqtt=True) as running,
-            DistributorClient(running.distributor) as client,
-        ):
-            await client.create_or_change_topic("roads", documents[1])
-            ids: list[str] = (await client.publishers("roads"))["ids"]
-            addresses = {broker.name: broker.mqtt_address for broker in running.brokers}
-            numbering = Numbering()
-            fleet = Fleet(running, numbering)
-            async with Subscriber("roads", "all", distributor=client) as subscriber, trio.open_nursery() as nursery:
-                nursery.start_soon(numbering.take_all, subscriber)
-                async with trio.open_nursery() as publishing:
-                    for one in ids:
-                        publishing.start_soon(fleet.publish, one)
-                    for number in range(MOVES):
-                        await client.create_or_change_topic("roads", documents[number % 2])
-                        found = await client.publishers("roads")
-                        pairs = zip(found["ids"], found["brokers"], strict=True)
-                        await fleet.until_at({name: addresses[broker] for name, broker in pairs})
-                    fleet.over = True
-                await numbering.until_all_came()
-                nursery.cancel_scope.cancel()
-    assert fleet.moves >= MOVES
-    assert numbering.out_of_order == {}
+        await move(tmp_path, MqttFleet, publishers=4, moves=4, mqtt=True)
 
 
 def following(place: BrokerPlace, publisher_id: str, told: Queue[Any]) -> Any:
