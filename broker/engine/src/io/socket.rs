@@ -144,9 +144,25 @@ pub fn receive(fd: RawFd, buffer: &mut [u8]) -> Received {
     message.msg_controllen = mem::size_of::<ControlBuffer>() as _;
     // SAFETY: `message` points to a buffer and a control buffer of the sizes given, which outlive the call.
     let len = unsafe { libc::syscall(libc::SYS_recvmsg, fd, &raw mut message, libc::MSG_DONTWAIT) };
+    received(len, || stamp(&message))
+}
+
+/// Drop as many bytes as `room` is long, or fewer. A stream's bytes are not copied (tcp(7), MSG_TRUNC), and `room` holds
+/// nothing of use after the call.
+pub fn drop_bytes(fd: RawFd, room: &mut [u8]) -> Received {
+    // SAFETY: `room` is valid for its length.
+    let len = unsafe {
+        let (flags, none) = (libc::MSG_DONTWAIT | libc::MSG_TRUNC, ptr::null_mut::<libc::sockaddr>());
+        libc::syscall(libc::SYS_recvfrom, fd, room.as_mut_ptr(), room.len(), flags, none, none)
+    };
+    received(len, || None)
+}
+
+/// What a system call that reads has returned.
+fn received(len: libc::c_long, stamp: impl FnOnce() -> Option<Nanos>) -> Received {
     match len {
         0 => Received::End,
-        1.. => Received::Bytes(len as usize, stamp(&message)),
+        1.. => Received::Bytes(len as usize, stamp()),
         _ => match io::Error::last_os_error().kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Received::Nothing,
             _ => Received::Broken,

@@ -44,11 +44,19 @@ const COOL_DOWN: Nanos = 5;
 /// A cool-down is no longer than that: a command may cost less than it says, where it is refused.
 const LONGEST_COOL_DOWN_NS: Nanos = 20_000_000;
 
+/// How long whoever took the turn for `took` waits for the next time.
+pub(crate) fn cool_down(took: Nanos) -> Nanos {
+    (COOL_DOWN * took).min(LONGEST_COOL_DOWN_NS)
+}
+
 /// What a refused command costs beyond being read: its text.
 pub(crate) const REFUSAL_UNITS: u32 = 3;
 
 /// What a request by HTTP costs: it is read, and answered, by lines.
 pub(crate) const REQUEST_UNITS: u32 = 8;
+
+/// What a PUBLISH of QoS 2 costs beside its message: it is digested, noted under its identifier, and answered by itself.
+pub(crate) const NOTED_UNITS: u32 = 8;
 
 /// What a new topic or channel costs, here and in Python, which hears of it.
 pub(crate) const CREATION_UNITS: u32 = 64;
@@ -177,7 +185,7 @@ impl Work {
         let cools = deficit.units < -i64::from(QUANTUM) && now < self.shared_until;
         if cools {
             let took = UNIT_NS * (i64::from(QUANTUM) - deficit.units);
-            self.cools_until = now.max(self.cools_until) + (COOL_DOWN * took).min(LONGEST_COOL_DOWN_NS);
+            self.cools_until = now.max(self.cools_until) + cool_down(took);
             self.cooling.insert((self.cools_until, key));
             deficit.units = 0;
         }

@@ -19,7 +19,7 @@ use crate::protocol::mqtt::topic_filter::matches;
 use crate::protocol::mqtt::version::Version;
 use crate::protocol::verb::Verb;
 use crate::queueing::publish::{Asked, Outcome, Publish};
-use crate::scheduling::work_budget::{COPIED_A_UNIT, message_units};
+use crate::scheduling::work_budget::{COPIED_A_UNIT, NOTED_UNITS, message_units};
 use crate::time::{NS_PER_S, Nanos};
 
 impl Engine {
@@ -56,6 +56,7 @@ impl Engine {
         }
         if publish.qos == Qos::ExactlyOnce {
             let most = usize::from(self.config.mqtt_receive_maximum);
+            self.work.note(NOTED_UNITS);
             self.note_session(session);
             let Some(session) = self.mqtt.sessions.get_mut(session) else { return Ok(()) };
             match session.receive(publish.id, digest(publish, &name), most) {

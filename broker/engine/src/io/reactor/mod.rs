@@ -95,6 +95,7 @@ pub struct Reactor {
     room: Option<usize>,         // for connections
     leaving: VecDeque<Socket>,   // to be closed
     dropping: VecDeque<ConnKey>, // send what is for nobody
+    drops_at: Nanos,             // when more of it is dropped
     deferred_reads: DeferredReads,
     rounds: Rounds,         // of small reads
     worker: Option<Worker>, // where clients may ask for TLS
@@ -137,6 +138,7 @@ impl Reactor {
             room,
             leaving: VecDeque::new(),
             dropping: VecDeque::new(),
+            drops_at: 0,
             deferred_reads: DeferredReads::default(),
             rounds: Rounds::default(),
             worker,
@@ -216,12 +218,13 @@ impl Reactor {
     /// Wait for news from outside, or until something is due.
     fn wait_for_work(&mut self, now: Nanos) -> std::io::Result<usize> {
         let rests = self.ports.iter().filter_map(|port| port.rests_until);
-        let at_once = (!self.leaving.is_empty() || !self.dropping.is_empty()).then_some(now);
+        let at_once = (!self.leaving.is_empty()).then_some(now);
         let due = self
             .engine
             .poll_timeout()
             .into_iter()
             .chain(at_once)
+            .chain(self.drops_at())
             .chain(rests)
             .chain(self.deferred_reads.deadline())
             .chain(self.rounds.deadline())

@@ -4,7 +4,7 @@ use crate::config::Config;
 use crate::harness::invariant;
 use crate::harness::pair::{MS, Pair, ok, pub_};
 use crate::protocol::mqtt::version::Version;
-use crate::scheduling::work_budget::{QUANTUM, TURN_UNITS};
+use crate::scheduling::work_budget::{NOTED_UNITS, QUANTUM, TURN_UNITS};
 use crate::tests::mqtt::client::{Client, message_5, packet, publish_5, subscribe, text};
 
 fn said(messages: &[(String, String)]) -> Vec<&str> {
@@ -286,4 +286,15 @@ fn of_messages_with_long_names_few_are_in_a_turn() {
     let (first, all) = in_a_turn(&mut pair, &mut listener, &publish_5(&name, 0, 0, "x").repeat(100));
     assert!((1..=MOST_UNITS / 78).contains(&first), "{first} messages in a turn");
     assert_eq!(all, 100);
+}
+
+#[test]
+fn of_publishes_of_qos_2_that_are_noted_few_are_in_a_turn() {
+    let mut pair = Pair::with(Config { mqtt_receive_maximum: 500, ..Config::default() });
+    let mut listener = [Client::new(&mut pair, "listener")];
+    listener[0].subscribe(&mut pair, "#", 0);
+    let publishes: Vec<u8> = (1..=500).flat_map(|id| publish_5("a/b", 2, id, "x")).collect();
+    let (first, all) = in_a_turn(&mut pair, &mut listener, &publishes);
+    assert!((1..=MOST_UNITS / NOTED_UNITS as usize).contains(&first), "{first} messages in a turn");
+    assert_eq!(all, 500);
 }
