@@ -9,6 +9,7 @@ use crate::mqtt::will::Will;
 use crate::protocol::mqtt::field_reader::Fields;
 use crate::protocol::mqtt::packet::{Options, Qos, RetainHandling};
 use crate::protocol::mqtt::reason::Fault;
+use crate::time::Nanos;
 
 const VERSION: u8 = 2;
 const LIVES: u8 = 1;
@@ -160,6 +161,7 @@ fn read_will(fields: &mut Fields<'_>) -> Result<Option<Will>, Fault> {
         delay_s,
         expiry_s: (flags & 8 != 0).then_some(expiry_s),
         properties: long()?,
+        due_at: Nanos::MAX,
     }))
 }
 
@@ -196,6 +198,7 @@ mod tests {
             delay_s: 5,
             expiry_s: Some(0),
             properties: [3, 0, 0].into(),
+            due_at: Nanos::MAX,
         };
         let options = Options {
             qos: Qos::ExactlyOnce,

@@ -37,21 +37,33 @@ pub struct Session {
     pub ends_at: Nanos, // while it has no connection
     pub window: u16,    // deliveries that may be in flight to its client
     pub subscriptions: Vec<Place>,
-    pub outgoing: Option<Box<Outgoing>>,        // once it was owed something
-    pub replays: Option<Box<VecDeque<Replay>>>, // of what is retained, for new subscriptions
-    pub groups: Option<Box<Vec<GroupKey>>>,
+    pub outgoing: Option<Box<Outgoing>>, // once it was owed something
     pub will: Option<Box<Will>>,
-    pub will_at: Nanos,                                // when it is due, without a connection
-    pub queue_number: u64,                             // of the files of what it is owed
-    pub(crate) entry: Option<Entry>,                   // of its state on disk
-    pub(crate) is_noted: bool,                         // in the engine's list of sessions to write
-    pub resends: bool,                                 // what is in flight comes again, on a new connection
-    pub listed: bool,                                  // in the engine's list of sessions with something to send
-    pub received: Option<Box<HashMap<u16, Received>>>, // {packet identifier of QoS 2: until its PUBREL}
-    pub found_in: u64, // the latest message that it was found for, and where in the list of targets
+    pub seldom: Option<Box<Seldom>>,
+    pub(crate) entry: Option<Entry>, // of its state on disk
+    pub(crate) is_noted: bool,       // in the engine's list of sessions to write
+    pub resends: bool,               // what is in flight comes again, on a new connection
+    pub listed: bool,                // in the engine's list of sessions with something to send
+    pub found_in: u64,               // the latest message that it was found for, and where in the list of targets
     pub target: u32,
-    pub dropped: u64, // messages for want of room
     pub armed: Armed, // of its expiry
+}
+
+/// What few sessions have: most are of sensors that publish, and are there by the hundred thousand.
+#[derive(Debug, Default)]
+pub struct Seldom {
+    pub replays: VecDeque<Replay>, // of what is retained, for new subscriptions
+    pub groups: Vec<GroupKey>,
+    pub received: HashMap<u16, Received>, // {packet identifier of QoS 2: until its PUBREL}
+    pub queue_number: u64,                // of the files of what it is owed; 0: none
+    pub dropped: u64,                     // messages for want of room
+}
+
+impl Seldom {
+    fn is_empty(&self) -> bool {
+        let none_waits = self.replays.is_empty() && self.groups.is_empty() && self.received.is_empty();
+        none_waits && self.queue_number == 0 && self.dropped == 0
+    }
 }
 
 /// How a session began to be here.
@@ -109,19 +121,14 @@ impl Session {
             window: 1,
             subscriptions: Vec::new(),
             outgoing: None,
-            replays: None,
-            groups: None,
             will: None,
-            will_at: Nanos::MAX,
-            queue_number: 0,
+            seldom: None,
             entry: None,
             is_noted: false,
             resends: false,
             listed: false,
-            received: None,
             found_in: 0,
             target: 0,
-            dropped: 0,
             armed: Armed::default(),
         }
     }
@@ -154,12 +161,48 @@ impl Session {
     /// Whether there is something to send, as far as its client lets it.
     pub fn is_owed(&self) -> bool {
         let waits = self.outgoing.as_ref().is_some_and(|outgoing| !outgoing.queue.is_empty());
-        waits || self.resends || self.replays.is_some()
+        waits || self.resends || self.seldom.as_ref().is_some_and(|seldom| !seldom.replays.is_empty())
+    }
+
+    /// To write what few sessions have.
+    pub fn seldom(&mut self) -> &mut Seldom {
+        self.seldom.get_or_insert_default()
+    }
+
+    /// Something of what few sessions have is gone: without the rest its memory is given back.
+    pub fn tidy(&mut self) {
+        self.seldom.take_if(|seldom| seldom.is_empty());
+    }
+
+    pub fn groups(&self) -> &[GroupKey] {
+        self.seldom.as_ref().map_or(&[], |seldom| &seldom.groups)
+    }
+
+    /// What is retained and has not been sent to new subscriptions, the next first.
+    pub fn replays(&mut self) -> Option<&mut VecDeque<Replay>> {
+        self.seldom.as_mut().map(|seldom| &mut seldom.replays)
+    }
+
+    pub fn received(&self) -> impl Iterator<Item = (u16, Received)> + '_ {
+        self.seldom.iter().flat_map(|seldom| seldom.received.iter().map(|(id, received)| (*id, *received)))
+    }
+
+    pub fn queue_number(&self) -> u64 {
+        self.seldom.as_ref().map_or(0, |seldom| seldom.queue_number)
+    }
+
+    pub fn dropped(&self) -> u64 {
+        self.seldom.as_ref().map_or(0, |seldom| seldom.dropped)
+    }
+
+    /// When its will is due, without a connection.
+    pub fn will_at(&self) -> Nanos {
+        self.will.as_ref().map_or(Nanos::MAX, |will| will.due_at)
     }
 
     /// Notes a PUBLISH of QoS 2 under its identifier; `digest` stands for its content.
     pub fn receive(&mut self, id: u16, digest: u64, most: usize) -> Arrival {
-        let received = self.received.get_or_insert_default();
+        let received = &mut self.seldom().received;
         if let Some(known) = received.get_mut(&id) {
             if known.digest != digest {
                 *known = Received { digest, repeats: 0 };
@@ -177,16 +220,15 @@ impl Session {
 
     /// Its PUBLISH was refused, or its PUBREL has come.
     pub fn release(&mut self, id: u16) {
-        if let Some(received) = &mut self.received {
-            received.remove(&id);
-            if received.is_empty() {
-                self.received = None;
-            }
+        if let Some(seldom) = &mut self.seldom {
+            seldom.received.remove(&id);
+            self.tidy();
         }
     }
 
     /// A new connection: what comes again does so for the first time.
     pub fn forget_repeats(&mut self) {
-        self.received.iter_mut().flat_map(|received| received.values_mut()).for_each(|known| known.repeats = 0);
+        let known = self.seldom.iter_mut().flat_map(|seldom| seldom.received.values_mut());
+        known.for_each(|known| known.repeats = 0);
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::protocol::mqtt::packet::{Qos, Will as WillPacket};
 use crate::protocol::mqtt::property;
+use crate::time::Nanos;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Will {
@@ -12,6 +13,7 @@ pub struct Will {
     pub delay_s: u32,
     pub expiry_s: Option<u32>,
     pub properties: Box<[u8]>, // that subscribers get
+    pub due_at: Nanos,         // without a connection
 }
 
 impl Will {
@@ -29,6 +31,7 @@ impl Will {
             delay_s: packet.properties.number(property::WILL_DELAY).unwrap_or(0),
             expiry_s: packet.properties.number(property::MESSAGE_EXPIRY),
             properties: properties.into(),
+            due_at: Nanos::MAX,
         }
     }
 }

@@ -81,8 +81,8 @@ impl Engine {
             (session.access, session.grant) = (access, grant);
             session.since_wall_ns = since_wall_ns;
             session.begun = if connect.clean_start { Begun::Clean } else { Begun::Resumed };
+            // Who comes back in time has not died [MQTT-3.1.3-9].
             session.will = connect.will.as_ref().map(|will| Box::new(Will::of(will)));
-            session.will_at = Nanos::MAX; // who comes back in time has not died [MQTT-3.1.3-9]
         }
         self.keep_on_disk(session, now);
         self.note_session(session);
@@ -324,9 +324,8 @@ impl Engine {
         }
         let after = |seconds: u32| now + Nanos::from(seconds) * NS_PER_S;
         session.ends_at = if session.expiry_s == NEVER_EXPIRES { Nanos::MAX } else { after(session.expiry_s) };
-        let will_at = session.will.as_ref().map_or(Nanos::MAX, |will| after(will.delay_s));
-        session.will_at = will_at;
-        if will_at <= now {
+        session.will.iter_mut().for_each(|will| will.due_at = after(will.delay_s));
+        if session.will_at() <= now {
             self.publish_will(key, now);
         }
         self.note_member(key);
@@ -338,7 +337,7 @@ impl Engine {
     /// Arms the session's end or its will, whichever comes first.
     pub(crate) fn arm_session(&mut self, key: SessionKey) {
         let Some(session) = self.mqtt.sessions.get_mut(key) else { return };
-        let at = session.ends_at.min(session.will_at);
+        let at = session.ends_at.min(session.will_at());
         if at < Nanos::MAX {
             self.timers.arm(&mut session.armed, at, Timer::Session(key));
         }
@@ -349,7 +348,7 @@ impl Engine {
         if !session.armed.fire(at) || session.conn.is_some() {
             return;
         }
-        let (ends_at, will_at) = (session.ends_at, session.will_at);
+        let (ends_at, will_at) = (session.ends_at, session.will_at());
         if ends_at <= now {
             return self.end_session(key, now);
         }

@@ -122,8 +122,7 @@ impl Engine {
             Version::V3_1_1 => "3.1.1",
             Version::V5 => "5.0",
         });
-        let groups =
-            || session.groups.iter().flat_map(|groups| groups.iter()).filter_map(|key| self.mqtt.groups.get(*key));
+        let groups = || session.groups().iter().filter_map(|key| self.mqtt.groups.get(*key));
         let own = session.subscriptions.iter().map(|place| self.mqtt.filters.pattern(place.node));
         let shown =
             if filters { own.chain(groups().map(|group| group.name.to_string())).collect() } else { Vec::new() };
@@ -136,8 +135,8 @@ impl Engine {
             filters: shown,
             queued: session.outgoing.as_ref().map_or(0, |outgoing| outgoing.queue.len()),
             in_flight: session.outgoing.as_ref().map_or(0, |outgoing| outgoing.in_flight.len()),
-            unreleased: session.received.as_ref().map_or(0, |received| received.len()),
-            dropped: session.dropped,
+            unreleased: session.received().count(),
+            dropped: session.dropped(),
             expiry_s: (session.expiry_s != NEVER_EXPIRES).then_some(session.expiry_s),
             ends_in_s: (conn.is_none() && session.ends_at < Nanos::MAX)
                 .then(|| (session.ends_at - now).max(0) / NS_PER_S),

@@ -167,7 +167,6 @@ impl Engine {
     /// Publishes the will of a session, if it has one, as its client would have done at this instant.
     pub(crate) fn publish_will(&mut self, key: SessionKey, now: Nanos) {
         let Some(session) = self.mqtt.sessions.get_mut(key) else { return };
-        session.will_at = Nanos::MAX;
         let Some(will) = session.will.take() else { return };
         let attributes = Attributes {
             origin: session.origin,

@@ -223,7 +223,7 @@ impl Engine {
             return self.list_owing(key);
         }
         self.mqtt.counters.dropped += 1;
-        self.mqtt.sessions.get_mut(key).into_iter().for_each(|session| session.dropped += 1);
+        self.mqtt.sessions.get_mut(key).into_iter().for_each(|session| session.seldom().dropped += 1);
     }
 
     /// A session is given a message, which waits behind all that it is owed.
@@ -279,7 +279,7 @@ impl Engine {
         let Some((key, conn)) = session.conn.and_then(|key| Some((key, self.conns.get_mut(key)?))) else { return };
         let is_full = kept.is_none() && !conn.takes_deliveries();
         let Some(mqtt) = conn.mqtt.as_mut().filter(|_| !is_full) else {
-            session.dropped += 1;
+            session.seldom().dropped += 1;
             self.mqtt.counters.dropped += 1;
             return;
         };
@@ -292,7 +292,7 @@ impl Engine {
             }
         };
         if bytes.len() > most {
-            session.dropped += 1;
+            session.seldom().dropped += 1;
             self.mqtt.counters.dropped += 1;
             return;
         }

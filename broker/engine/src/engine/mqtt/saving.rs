@@ -13,7 +13,8 @@ use crate::id::MessageId;
 use crate::keys::SessionKey;
 use crate::mqtt::outgoing::Outgoing;
 use crate::mqtt::saved_session::{Renewal, Saved, SavedSession, SavedSubscription};
-use crate::mqtt::session::{Begun, NEVER_EXPIRES, Session};
+use crate::mqtt::session::{Begun, NEVER_EXPIRES, Seldom, Session};
+use crate::mqtt::will::Will;
 use crate::protocol::link_frames::RETAINED_TOPIC;
 use crate::protocol::mqtt::attributes::Attributes;
 use crate::protocol::mqtt::topic_filter::Filter;
@@ -100,7 +101,7 @@ impl Engine {
             let (id, options) = (subscriber.id, subscriber.options);
             Some(SavedSubscription { filter: self.mqtt.filters.pattern(place.node), id, options })
         });
-        let shared = session.groups.iter().flat_map(|groups| groups.iter()).filter_map(|key| {
+        let shared = session.groups().iter().filter_map(|key| {
             let group = self.mqtt.groups.get(*key)?;
             let member = group.members.iter().find(|member| self.is_of(member.session, session))?;
             Some(SavedSubscription { filter: group.name.to_string(), id: member.id, options: member.options })
@@ -108,13 +109,13 @@ impl Engine {
         let is_away = session.conn.is_none() && session.ends_at < Nanos::MAX;
         SavedSession {
             client_id: session.client_id.to_string(),
-            queue: session.queue_number,
+            queue: session.queue_number(),
             since_wall_ns: session.since_wall_ns,
             expiry_s: session.expiry_s,
             ends_wall_ns: if is_away { self.clock.wall(now) + (session.ends_at - now) } else { 0 },
             will: session.will.as_deref().cloned(),
             subscriptions: of_session.chain(shared).collect(),
-            received: session.received.iter().flat_map(|received| received.iter().map(|(id, r)| (*id, *r))).collect(),
+            received: session.received().collect(),
         }
     }
 
@@ -223,7 +224,7 @@ impl Engine {
         let Some(session) = self.mqtt.sessions.get_mut(key).filter(|session| session.is_durable()) else {
             return Queue::in_memory();
         };
-        session.queue_number = number;
+        session.seldom().queue_number = number;
         self.note_session(key);
         Queue::on_disk(disk, Owner::Session(key), format!("{QUEUE}{number:016x}"), 0)
     }
@@ -289,13 +290,14 @@ impl Engine {
             self.drop_session(key);
         }
         let mut session = Session::away(&saved.client_id);
-        (session.expiry_s, session.queue_number) = (saved.expiry_s, saved.queue);
+        session.expiry_s = saved.expiry_s;
         session.window = self.config.mqtt_max_in_flight;
         session.entry = Some(Entry::default());
-        session.will = saved.will.clone().map(Box::new);
-        session.received = (!saved.received.is_empty()).then(|| Box::new(saved.received.iter().copied().collect()));
         let after = |seconds: u32| now + Nanos::from(seconds) * NS_PER_S;
-        session.will_at = saved.will.as_ref().map_or(Nanos::MAX, |will| after(will.delay_s));
+        session.will = saved.will.clone().map(|will| Box::new(Will { due_at: after(will.delay_s), ..will }));
+        let received = saved.received.iter().copied().collect();
+        *session.seldom() = Seldom { queue_number: saved.queue, received, ..Seldom::default() };
+        session.tidy();
         session.ends_at = match (saved.expiry_s, saved.ends_wall_ns) {
             (NEVER_EXPIRES, _) => Nanos::MAX,
             (seconds, 0) => after(seconds),
@@ -333,7 +335,7 @@ impl Engine {
             let mut files = disk.open(&name, &of_queue)?;
             self.ids.stay_above(MessageId(files.highest_id()));
             let number = u64::from_str_radix(&name[QUEUE.len()..], 16).ok();
-            let owner = self.mqtt.sessions.iter().find(|(_, session)| Some(session.queue_number) == number);
+            let owner = self.mqtt.sessions.iter().find(|(_, session)| Some(session.queue_number()) == number);
             let Some(key) = owner.map(|(key, _)| key) else {
                 disk.destroy(files);
                 continue;

@@ -54,7 +54,7 @@ impl Engine {
 
     /// A session that may have groups has joined one, got a connection or lost it.
     pub(crate) fn note_member(&mut self, key: SessionKey) {
-        if self.mqtt.sessions.get(key).is_some_and(|session| session.groups.is_some()) {
+        if self.mqtt.sessions.get(key).is_some_and(|session| !session.groups().is_empty()) {
             self.mqtt.interest.note_groups();
             self.tell_interest();
         }
@@ -124,7 +124,7 @@ impl Engine {
                 continue;
             }
             if let Some(session) = self.mqtt.sessions.get_mut(key) {
-                session.replays.get_or_insert_default().extend(replays);
+                session.seldom().replays.extend(replays);
             }
             self.list_owing(key);
         }

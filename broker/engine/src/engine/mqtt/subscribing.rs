@@ -89,8 +89,7 @@ impl Engine {
             group.members[at] = member;
             return Reason(options.qos as u8);
         }
-        let groups = session.groups.get_or_insert_default();
-        if session.subscriptions.len() + groups.len() >= most {
+        if session.subscriptions.len() + session.groups().len() >= most {
             return Reason::QUOTA_EXCEEDED;
         }
         let group = known.unwrap_or_else(|| {
@@ -108,7 +107,7 @@ impl Engine {
             self.mqtt.by_group.insert(name.into(), group);
             group
         });
-        groups.push(group);
+        session.seldom().groups.push(group);
         self.mqtt.groups[group].members.push_back(member);
         self.note_member(key);
         self.list_owing(key);
@@ -119,12 +118,10 @@ impl Engine {
     fn leave_group(&mut self, key: SessionKey, group_key: GroupKey) {
         self.note_member(key);
         if let Some(session) = self.mqtt.sessions.get_mut(key)
-            && let Some(groups) = &mut session.groups
+            && let Some(seldom) = &mut session.seldom
         {
-            groups.retain(|other| *other != group_key);
-            if groups.is_empty() {
-                session.groups = None;
-            }
+            seldom.groups.retain(|other| *other != group_key);
+            session.tidy();
         }
         let Some(group) = self.mqtt.groups.get_mut(group_key) else { return };
         group.members.retain(|member| member.session != key);
@@ -183,7 +180,7 @@ impl Engine {
         for filter in unsubscribe.filters() {
             self.work.note(SUBSCRIPTION_UNITS);
             self.mqtt.interest.forget_replays(session, filter.pattern);
-            let replays = self.mqtt.sessions.get_mut(session).and_then(|session| session.replays.as_mut());
+            let replays = self.mqtt.sessions.get_mut(session).and_then(|session| session.replays());
             replays.into_iter().for_each(|replays| replays.retain(|replay| *replay.pattern != *filter.pattern));
             let is_gone = match filter.group {
                 None => self.place_of(session, filter.pattern).map(|place| self.remove_subscription(session, place)),
@@ -236,8 +233,8 @@ impl Engine {
         while let Some(place) = self.mqtt.sessions.get(key).and_then(|session| session.subscriptions.last().copied()) {
             self.remove_subscription(key, place);
         }
-        let groups = self.mqtt.sessions.get(key).and_then(|session| session.groups.clone());
-        groups.into_iter().flat_map(|groups| *groups).for_each(|group| self.leave_group(key, group));
+        let groups = self.mqtt.sessions.get(key).map_or(Vec::new(), |session| session.groups().to_vec());
+        groups.into_iter().for_each(|group| self.leave_group(key, group));
     }
 }
 

@@ -49,8 +49,7 @@ impl Engine {
         else {
             return;
         };
-        let groups = session.groups.iter().flat_map(|groups| groups.iter());
-        let mut shared = groups.filter_map(|group| self.mqtt.groups.get(*group));
+        let mut shared = session.groups().iter().filter_map(|group| self.mqtt.groups.get(*group));
         let shares = shared.any(|group| !group.queue.is_empty());
         if !session.listed && (shares || session.is_owed() || session.departs) {
             session.listed = true;
@@ -115,8 +114,8 @@ impl Engine {
             self.send_one(&mut forms, key, message, topic, now);
         }
         units += self.send_retained(&mut forms, key, now);
-        let groups = self.mqtt.sessions.get(key).and_then(|session| session.groups.clone());
-        for group in groups.into_iter().flat_map(|groups| *groups) {
+        let groups = self.mqtt.sessions.get(key).map_or(Vec::new(), |session| session.groups().to_vec());
+        for group in groups {
             units += self.send_shared(&mut forms, group, now);
         }
         self.fan.forms = forms;
@@ -168,9 +167,9 @@ impl Engine {
         let mut units = 0;
         while units < QUANTUM && self.has_room(key) {
             let Some(session) = self.mqtt.sessions.get_mut(key) else { break };
-            let Some(replays) = &mut session.replays else { break };
+            let Some(replays) = session.replays() else { break };
             let Some(replay) = replays.front_mut() else {
-                session.replays = None;
+                session.tidy();
                 break;
             };
             units += 1;
@@ -198,7 +197,7 @@ impl Engine {
                 continue;
             }
             if !self.may_have(key, self.topic_key(self.topic_of_name(heading.name)), now) {
-                let replays = self.mqtt.sessions.get_mut(key).and_then(|session| session.replays.as_mut());
+                let replays = self.mqtt.sessions.get_mut(key).and_then(|session| session.replays());
                 if let Some(replay) = replays.and_then(|replays| replays.front_mut()) {
                     replay.after = before;
                 }

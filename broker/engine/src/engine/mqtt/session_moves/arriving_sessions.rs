@@ -225,7 +225,7 @@ impl Engine {
             arrival.held.push(message);
         } else {
             self.mqtt.counters.dropped += 1;
-            session.dropped += 1;
+            session.seldom().dropped += 1;
         }
         None
     }

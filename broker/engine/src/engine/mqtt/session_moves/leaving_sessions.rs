@@ -79,7 +79,8 @@ impl Engine {
     fn depart(&mut self, key: SessionKey, epoch: Epoch, had_connection: bool, now: Nanos) {
         let Some(session) = self.mqtt.sessions.get_mut(key) else { return };
         let client = Rc::clone(&session.client_id);
-        (session.departs, session.arrives, session.will_at) = (true, false, Nanos::MAX);
+        (session.departs, session.arrives) = (true, false);
+        session.will.iter_mut().for_each(|will| will.due_at = Nanos::MAX);
         self.mqtt.moves.arrivals.remove(&client);
         let (wall_ns, to) = (epoch.wall_ns, epoch.channel.clone());
         let mut departure = Departure::new(epoch);
@@ -172,8 +173,8 @@ impl Engine {
             return;
         }
         let client = Rc::clone(&session.client_id);
-        let groups = session.groups.clone();
-        for group in groups.into_iter().flat_map(|groups| *groups) {
+        let groups = session.groups().to_vec();
+        for group in groups {
             let Some(group) = self.mqtt.groups.get_mut(group).filter(|group| group.members.len() == 1) else {
                 continue;
             };
