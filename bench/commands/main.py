@@ -11,7 +11,6 @@ from rich.console import Console
 
 from bench.commands import adaptation as adaptation_commands
 from bench.commands import figures as figure_commands
-from bench.commands import limits as limit_commands
 from bench.commands import peers as peer_commands
 from bench.commands import results as results_commands
 from bench.comparisons.hostile.attack_runs import HostileOptions, hostile
@@ -51,7 +50,6 @@ app.add_typer(adaptation_commands.app)
 app.add_typer(figure_commands.app)
 app.add_typer(testbed, name="testbed")
 app.add_typer(peer_commands.app)
-app.add_typer(limit_commands.app)
 app.add_typer(results_commands.app)
 
 

@@ -30,6 +30,7 @@ from bench.experiments.lab.figure import Effort, Experiment
 from bench.experiments.lab.publishing import Shown, make_directory, publish
 from bench.experiments.lab.stored_figure import Finished
 from bench.experiments.limits import (
+    envoy,
     hot_subject,
     limit_peers,
     limit_service,
@@ -48,7 +49,7 @@ from srtm.errors import BadInput
 _MODULES = (
     *(laboratory, fig06, fig07, fig08, fig09, fig10, fig11),
     *(eq01, prop1, modes, limiters, split_study, replicated, hot_subject, windows),
-    *(real_nodes, real_brokers, limit_peers, limit_service, limit_tables, plan_minutes),
+    *(real_nodes, real_brokers, limit_peers, limit_service, limit_tables, envoy, plan_minutes),
 )
 EXPERIMENTS: dict[str, Experiment] = {module.EXPERIMENT.name: module.EXPERIMENT for module in _MODULES}
 QUICK = Effort(seconds=15.0, repetitions=2)

@@ -197,8 +197,8 @@ ARROWS = {
     "bench.demo": "bench.console bench.data bench.harness.cluster_runs bench.harness.load bench.harness.results",
     "bench.experiments.steps": "bench.harness.cluster_runs bench.harness.load bench.harness.results",
     "bench.limiting": "",
-    "bench.limit_cluster": "bench.harness.results",
     "bench.limit_peers": "bench.harness.systems",
+    "bench.limit_cluster": "bench.harness.systems bench.limit_peers",
     "bench.scenarios": "bench.console bench.harness.load bench.harness.results bench.harness.systems",
     "bench.simulation": "bench.data bench.harness.cluster_runs bench.harness.results",
     "bench.testbed.probes": "bench.harness.cluster_runs bench.harness.load bench.harness.machine bench.testbed.net",
@@ -246,7 +246,7 @@ ARROWS = {
         "bench.comparisons.hostile bench.comparisons.peers bench.comparisons.rows bench.comparisons.tables "
         "bench.console bench.experiments bench.experiments.lab bench.experiments.steps "
         "bench.experiments.table1 bench.harness.machine bench.harness.results bench.harness.systems "
-        "bench.limit_cluster bench.scenarios bench.testbed"
+        "bench.scenarios bench.testbed"
     ),
 }
 
