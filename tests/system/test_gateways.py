@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import os
 import shutil
 import subprocess
 import sys
@@ -16,13 +15,14 @@ from pathlib import Path
 
 import pytest
 
+from bench.limit_peers.servers import envoy_program
 from srtm.cluster.cluster_file import pick_addresses
 from tests.support.other_process import WAIT_S, wait_until
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent.parent
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
-ENVOY = os.environ.get("ENVOY") or shutil.which("envoy")
+ENVOY = envoy_program()
 
 
 class Backend(BaseHTTPRequestHandler):

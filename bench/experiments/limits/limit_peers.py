@@ -1,10 +1,10 @@
-"""Our limiter beside others, in one run: Redis with a script, Gubernator, and the library ``limits``."""
+"""Our limiter beside others, in one run: Redis with a script, Gubernator, Envoy's own, and the library ``limits``."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,11 +19,12 @@ from bench.harness.systems.systems import System
 from bench.limit_peers.in_process import BURST, RATE, library, ours, per_second
 from bench.limit_peers.in_process import Check as Ask
 from bench.limit_peers.redis_benchmark import RANDOM_KEY, Point, measured
-from bench.limit_peers.servers import ask_redis, environment, gubernator, limit_service, redis_server
+from bench.limit_peers.servers import ask_redis, environment, envoy, gubernator, limit_service, redis_server
 from srtm.errors import Unavailable
 from srtm.operations.limit_load import OverHttp, Plan, Wire, offered
 
 OURS, REDIS, GUBERNATOR = "SRTM", "Redis with Lua", "Gubernator"
+OUR_CHECK, ENVOY = f"{OURS}, check", "Envoy, local_ratelimit"  # by HTTP
 RESP, HTTP, PROGRAM = "Redis protocol", "HTTP", "in a program"
 DEPTHS = (1, 16)
 REQUESTS = {1: 20_000, 16: 200_000}
@@ -49,11 +50,27 @@ class OverGubernator(OverHttp):
         return f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode()
 
 
+@dataclass(frozen=True)
+class OverEnvoy(OverHttp):
+    """A request to the proxy, which lets it go on or answers 429."""
+
+    def request(self, subject: str) -> bytes:
+        return f"GET / HTTP/1.1\r\nHost: {self.authority}\r\nx-subject: {subject}\r\n\r\n".encode()
+
+
+Start = Callable[[Path], AbstractAsyncContextManager[System]]
+BY_HTTP: tuple[tuple[str, Start, type[OverHttp]], ...] = (
+    (GUBERNATOR, gubernator, OverGubernator),
+    (ENVOY, partial(envoy, rate=RATE, burst=BURST, subjects=Plan.subjects), OverEnvoy),
+)
+
+
 def figure(effort: Effort) -> Figure:
     rows: list[Row] = []
+    left_out: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         for number in range(effort.repetitions):
-            found = trio.run(_round, Path(folder) / str(number), replace(effort, seed=effort.seed + number))
+            found = trio.run(_round, Path(folder) / str(number), replace(effort, seed=effort.seed + number), left_out)
             rows += [{"round": number, **one} for one in found]
             effort.step(f"round {number + 1}: {len(found)} points")
     rows = middle(rows)
@@ -61,11 +78,19 @@ def figure(effort: Effort) -> Figure:
         rows=rows,
         panels=[_panel(rows, "per_second", "Decisions", "a second (log scale)"), _panel(rows, "p99_us", "p99", "us")],
         checks=checks(rows),
-        conditions=f"{', '.join(environment())}; a bucket of {RATE}/s and {BURST}; systems take turns within a round",
+        conditions=conditions(rows, left_out),
     )
 
 
-async def _round(folder: Path, effort: Effort) -> list[Row]:
+def conditions(rows: Sequence[Row], left_out: Sequence[str]) -> str:
+    """``left_out``: why a peer is not there, as each round said it."""
+    said = [", ".join(environment()), f"a bucket of {RATE}/s and {BURST}", "systems take turns within a round"]
+    if any(one["system"] == ENVOY for one in rows):
+        said.append("Envoy decides in the proxy itself, which asks no service: by HTTP it stands beside our check")
+    return "; ".join([*said, *dict.fromkeys(left_out)])
+
+
+async def _round(folder: Path, effort: Effort, left_out: list[str]) -> list[Row]:
     rows: list[Row] = []
     async with AsyncExitStack() as stack:
         service = await stack.enter_async_context(limit_service(folder, CONTRACTS))
@@ -75,12 +100,14 @@ async def _round(folder: Path, effort: Effort) -> list[Row]:
                 address = (service if system == OURS else redis).tcp_address
                 ask = partial(measured, address, words, depth=depth, requests=REQUESTS[depth])
                 rows.append(_point(RESP, system, f"{depth} at once", await trio.to_thread.run_sync(ask)))
-        rows.append(await _by_http(OURS, service, OverHttp(service.http_address, "api"), effort.seed))
-    try:
-        async with gubernator(folder) as peer:
-            rows.append(await _by_http(GUBERNATOR, peer, OverGubernator(peer.http_address, "api"), effort.seed))
-    except Unavailable as error:
-        effort.step(f"left out: {error}")
+        rows.append(await _by_http(OUR_CHECK, service, OverHttp(service.http_address, "api"), effort.seed))
+    for name, start, wire in BY_HTTP:
+        try:
+            async with start(folder) as peer:
+                rows.append(await _by_http(name, peer, wire(peer.http_address, "api"), effort.seed))
+        except Unavailable as error:
+            left_out.append(f"{name} is left out: {error}")
+            effort.step(left_out[-1])
     return rows + [_in_program(name, each, effort.seed) for name, each in _programs()]
 
 
@@ -93,6 +120,8 @@ def _by_resp(redis: System) -> Iterator[tuple[str, list[str]]]:
 async def _by_http(name: str, system: System, wire: Wire, seed: int) -> Row:
     host, _, port = system.http_address.rpartition(":")
     heard = await offered(host, int(port), wire, Plan(rate=HTTP_RATE, seconds=HTTP_SECONDS, seed=seed))
+    if heard.errors:
+        raise Unavailable(f"{heard.errors} of its answers were no decisions")
     said = heard.to_json()
     point = Point(said["decisions_per_second"], 1e3 * said["p50_ms"], 1e3 * said["p99_ms"])
     return _point(HTTP, name, f"{HTTP_RATE:g}/s at random", point)

