@@ -121,7 +121,7 @@ async def _by_http(name: str, system: System, wire: Wire, seed: int) -> Row:
     host, _, port = system.http_address.rpartition(":")
     heard = await offered(host, int(port), wire, Plan(rate=HTTP_RATE, seconds=HTTP_SECONDS, seed=seed))
     if heard.errors:
-        raise Unavailable(f"{heard.errors} of its answers were no decisions")
+        raise Unavailable(f"{heard.errors} answers of {name} were no decisions")
     said = heard.to_json()
     point = Point(said["decisions_per_second"], 1e3 * said["p50_ms"], 1e3 * said["p99_ms"])
     return _point(HTTP, name, f"{HTTP_RATE:g}/s at random", point)

