@@ -72,7 +72,7 @@ EXPERIMENT = Experiment(
     name="envoy",
     title="Envoy's rate limit service",
     claim=f"The stock gRPC client gets the right answer to every call, at least {CALLS_A_SECOND:,} in a second. At "
-    f"that rate 99 % of them come within {P99_MS:g} ms.",
+    f"that rate 99 % of the answers come within {P99_MS:g} ms.",
     columns={
         "asked": "asked",
         "calls/s": "per_second",
