@@ -35,7 +35,7 @@ class Task:
     """What is to be fitted.
 
     ``full``: {broker: msg/s that it keeps of this SLO and traffic class}. ``others``: {broker: msg/s of other topics
-    that it lets go}. ``pinned``: {index of a publisher that does not move when told: the broker where it is}.
+    that it lets go}. ``pinned``: {index of a publisher that stays where it is: its broker}.
     """
 
     demand: Demand

@@ -56,8 +56,8 @@ def begin_of(
 ) -> Begin:
     """The event with which a search begins.
 
-    ``others``: {broker: msg/s of other topics that it lets go}. ``pinned``: {publisher that does not move when told:
-    the broker where it is}.
+    ``others``: {broker: msg/s of other topics that it lets go}. ``pinned``: {publisher that stays where it is:
+    its broker}.
     """
     spec = topic.spec
     positions = spec.publishers.positions

@@ -39,6 +39,7 @@ from distributor.fitting.task import begin_of, is_same_task, moves_between, plac
 from distributor.jobs.layout_environment import LayoutEnvironment, insist
 from distributor.model.cluster import Topic
 from distributor.model.full_brokers import NO_CAPS, CapacityCaps, traffic_class
+from distributor.placement import joint
 from distributor.placement.allocation import BrokerCapacity
 from distributor.prediction.replay import Latency
 from distributor.sync import measurement_messages as measured
@@ -80,7 +81,7 @@ class LiveSearch:
             scaler=around.scaler,
             caps=around.registry.caps,
             others=self._other_load(),
-            pinned=around.registry.pins.of(name),
+            pinned={**self._at_home(), **around.registry.pins.of(name)},
         )
         self._asked: dict[str, str] = {}  # {broker: its incarnation when it was asked to measure}
         self._unscaled = ""  # why the scaler brought less than was wanted
@@ -252,6 +253,12 @@ class LiveSearch:
             for one in self._registry.managed()
             if one.name != self._name and broker in one.placement.brokers
         ]
+
+    def _at_home(self) -> dict[str, str]:
+        """{publisher: broker}, of clients of several topics: one topic's search would tear them apart."""
+        registry, placement = self._registry, self._topic.placement
+        found = joint.homes(self._topic.spec, registry.managed(), registry.takes_more())
+        return {one: home for one, home in found.items() if placement.broker_of(one) == home}
 
     def _other_load(self) -> dict[str, float]:
         """{broker: msg/s of other topics}"""

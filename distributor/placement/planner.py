@@ -12,8 +12,11 @@ from typing import NamedTuple
 
 from distributor.model.broker_load import NO_LOAD, BrokerLoad
 from distributor.model.cluster import Broker, Placement, Topic
+from distributor.placement import joint
 from distributor.placement.allocation import BrokerCapacity, Demand, Plan, place_more, plan
+from distributor.placement.joint import NO_HOMES
 from distributor.placement.promise_sizing import auto_burst, most_burst
+from distributor.placement.reasons import reasons_after_move
 from srtm.token_bucket.assumed_capacity import assumed_mcap
 from srtm.token_bucket.burst_sizing import smallest_burst
 from srtm.topics.capacity import Capacity, class_of, effective_mcap
@@ -104,8 +107,10 @@ def _envelope_of(spec: TopicSpec) -> tuple[object, ...]:
     return spec.burst, spec.rate, spec.slo.percentile
 
 
-def place_anew(spec: TopicSpec, offered: Sequence[BrokerCapacity]) -> TopicPlan:
-    """Place all publishers, wherever they were before."""
+def place_anew(spec: TopicSpec, offered: Sequence[BrokerCapacity], homes: Mapping[str, str] = NO_HOMES) -> TopicPlan:
+    """Place all publishers, wherever they were before. ``homes``: as in ``place_rest``."""
+    if homes:
+        return place_again(spec, offered, [None] * len(spec.publishers), homes)
     return _placed_and_sized(spec, len(offered), lambda burst: _place_all(spec, burst, offered))
 
 
@@ -114,9 +119,15 @@ def _place_all(spec: TopicSpec, burst: float, offered: Sequence[BrokerCapacity])
     return _planned(spec, burst, plan(demand(spec, burst), with_room, spec.placement, spec.seed))
 
 
-def place_again(spec: TopicSpec, offered: Sequence[BrokerCapacity], held: Sequence[str | None]) -> TopicPlan:
-    """Place publishers that have a broker in ``held``, or None, with the fewest moves."""
-    return _placed_and_sized(spec, len(offered), lambda burst: place_rest(spec, burst, offered, held))
+def place_again(
+    spec: TopicSpec,
+    offered: Sequence[BrokerCapacity],
+    held: Sequence[str | None],
+    homes: Mapping[str, str] = NO_HOMES,
+) -> TopicPlan:
+    """Place publishers that have a broker in ``held``, or None, with the fewest moves. ``homes``: as in
+    ``place_rest``."""
+    return _placed_and_sized(spec, len(offered), lambda burst: place_rest(spec, burst, offered, held, homes))
 
 
 def _placed_and_sized(spec: TopicSpec, brokers: int, place: Callable[[float], TopicPlan]) -> TopicPlan:
@@ -125,15 +136,30 @@ def _placed_and_sized(spec: TopicSpec, brokers: int, place: Callable[[float], To
 
 
 def place_rest(
-    spec: TopicSpec, burst: float, offered: Sequence[BrokerCapacity], held: Sequence[str | None]
+    spec: TopicSpec,
+    burst: float,
+    offered: Sequence[BrokerCapacity],
+    held: Sequence[str | None],
+    homes: Mapping[str, str] = NO_HOMES,
 ) -> TopicPlan:
     """Place publishers so that those with a broker in ``held`` move as little as the topic's principles allow.
 
-    If they are on more brokers than ``burst`` has tokens for, all are placed anew.
+    If they are on more brokers than ``burst`` has tokens for, all are placed anew. ``homes`` ({publisher: broker}, of
+    ``joint``) come before the principles: whoever has one goes there if there is room.
     """
+    held = joint.held_or_home(spec, held, homes, offered) if homes else held
     if not 0 < len({*held} - {None}) <= burst:
-        return _place_all(spec, burst, offered)
-    return _planned(spec, burst, place_more(demand(spec, burst), offered, held, spec.placement))
+        return _at_homes(_place_all(spec, burst, offered), homes, offered)
+    made = place_more(demand(spec, burst), offered, held, spec.placement)
+    return _at_homes(_planned(spec, burst, made), homes, offered)
+
+
+def _at_homes(plan: TopicPlan, homes: Mapping[str, str], offered: Sequence[BrokerCapacity]) -> TopicPlan:
+    placement = joint.at_homes(plan.placement, homes, offered, plan.burst)
+    reasons = plan.reasons
+    if placement is not plan.placement:
+        reasons = reasons_after_move(reasons, placement, plan.placement)
+    return plan._replace(placement=placement, reasons=(*reasons, *joint.reasons(placement, homes)))
 
 
 def with_pinned(plan: TopicPlan, pinned: Mapping[str, str]) -> TopicPlan:

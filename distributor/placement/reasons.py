@@ -11,13 +11,14 @@ from distributor.model.leases import MICRO, Amount
 from srtm.errors import BadInput
 from srtm.topics.spec import TopicSpec
 
+SEVERAL_TOPICS = "clients of several topics: "  # begins the line of ``joint``
 _MAX_TOPICS_IN_ERROR = 5  # the error message names the worst five
 
 
 def reasons_after_move(reasons: Sequence[str], placement: Placement, before: Placement) -> tuple[str, ...]:
-    """``reasons`` with new lines about single brokers, after a few publishers have moved."""
+    """``reasons`` with new lines about single brokers, after a few publishers have moved; warnings are left out."""
     about_brokers = tuple(f"{name}: " for name in {*before.brokers, *placement.brokers})
-    stale = (*about_brokers, "warning: ")
+    stale = (*about_brokers, "warning: ", SEVERAL_TOPICS)
     kept = [_placed(placement) if ": placed on " in line else line for line in reasons if not line.startswith(stale)]
     heads = {name: len(ids) for name, ids in placement.ids_of.items()}
     lines = [f"{name}: {heads[name]:,} publishers, {rate:,.6g} msg/s" for name, rate in placement.assigned.items()]

@@ -219,6 +219,7 @@ class Maintenance:
     async def _plan_rest(
         self, topic: Topic, offered: Sequence[BrokerCapacity], held: Sequence[str | None], without: str = ""
     ) -> TopicPlan:
-        place = partial(planner.place_rest, topic.spec, topic.burst, offered, held)
+        homes = await self._room.homes(topic.spec)
+        place = partial(planner.place_rest, topic.spec, topic.burst, offered, held, homes)
         plan = await trio.to_thread.run_sync(place)
         return planner.with_pinned(plan, self._state.pins.of(topic.name, {without, *self._state.dead_brokers()}))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+import trio
+
 from distributor.model.broker_load import NO_LOAD, loads_of
 from distributor.model.cluster import Placement, Topic
 from distributor.model.columns import ROUNDING
 from distributor.model.full_brokers import CapacityCaps
 from distributor.model.leases import MICRO
-from distributor.placement import planner
+from distributor.placement import joint, planner
 from distributor.placement.allocation import BrokerCapacity
 from distributor.placement.headroom import max_rate
 from distributor.placement.share_targets import MIN_SHARE_FRACTION, part_of_envelope
@@ -46,6 +48,12 @@ class Room:
         here = known.get(spec.name)
         caps = state.caps.limits(spec.slo, spec.publishers, here.placement.assigned if here is not None else {})
         return [capacity.at_most(caps.get(capacity.name, math.inf)) for capacity in found]
+
+    async def homes(self, spec: TopicSpec) -> dict[str, str]:
+        """The homes (``joint``) of those publishers of ``spec`` that are not pinned."""
+        state, pinned = self._state, self._state.pins.of(spec.name)
+        found = await trio.to_thread.run_sync(joint.homes, spec, state.managed(), state.takes_more())
+        return {one: home for one, home in found.items() if one not in pinned}
 
     def overfull(self, topic: Topic, placement: Placement, *, ignore_caps: bool = False) -> list[str]:
         """Brokers that ``placement`` gives more of ``topic`` than they have now, and more than they have room for.

@@ -132,10 +132,11 @@ class TopicRequests:
     async def _plan(self, spec: TopicSpec) -> TopicPlan:
         """``spec`` has a number for its burst, or "auto" to be sized for the placement."""
         old, offered = self._state.managed_topic(spec.name), self._room.offered(spec)
+        homes = await self._room.homes(spec)
         if old is None or not planner.has_same_principles(old.spec, spec):
-            return await trio.to_thread.run_sync(planner.place_anew, spec, offered)
+            return await trio.to_thread.run_sync(planner.place_anew, spec, offered, homes)
         held = [old.placement.broker_of(publisher_id) for publisher_id in spec.publishers.ids]
-        plan = await trio.to_thread.run_sync(planner.place_again, spec, offered, held)
+        plan = await trio.to_thread.run_sync(planner.place_again, spec, offered, held, homes)
         return planner.with_pinned(plan, self._state.pins.of(spec.name, self._state.dead_brokers()))
 
     def _leases_under(self, topic: Topic, spec: TopicSpec) -> Leases:

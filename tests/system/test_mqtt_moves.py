@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from operator import itemgetter
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -52,7 +55,9 @@ def following(place: BrokerPlace, publisher_id: str, told: Queue[Any]) -> Any:
     client = paho.Client(
         paho.CallbackAPIVersion.VERSION2, publisher_id, protocol=paho.MQTTv5, reconnect_on_failure=False
     )
-    client.on_disconnect = lambda _client, _data, _flags, reason, said: told.put((reason.value, said.ServerReference))
+    client.on_disconnect = lambda _client, _data, flags, reason, said: (
+        told.put((reason.value, said.ServerReference)) if flags.is_disconnect_packet_from_server else None
+    )
     wishes = Properties(PacketTypes.CONNECT)
     wishes.UserProperty = ("srtm-follow", "1")
     client.connect(*parse_peer("address", place.mqtt_address), properties=wishes)
@@ -81,3 +86,52 @@ async def test_only_who_follows_is_sent_away_and_others_are_served_where_they_ar
                 await trio.to_thread.run_sync(sent.wait_for_publish, PATIENCE_S)
                 assert stock.is_connected()
             follower.loop_stop()
+
+
+def names_of(folder: Path, name: str, publishers: list[str], rate_each: float) -> Path:
+    """The file of a topic that has the MQTT names ``NAME/#``."""
+    file = folder / f"{name}.toml"
+    file.write_text(
+        f'name = "{name}"\nrate = {2 * rate_each * len(publishers)}\nburst = 50\n'
+        "[slo]\npercentile = 99\nlatency_ms = 50\n"
+        f'[mqtt]\nfilters = ["{name}/#"]\n'
+        f"[[publishers]]\nids = {publishers}\nrates = {[rate_each] * len(publishers)}\n"
+    )
+    return file
+
+
+async def test_a_client_of_two_topics_follows_to_one_broker_and_is_left_there(tmp_path: Path) -> None:
+    cars: Queue[Any] = Queue()
+    bikes: Queue[Any] = Queue()
+    with trio.fail_after(3 * PATIENCE_S):
+        async with (
+            cluster(brokers=2, mcap=500, data=tmp_path / "data", mqtt=True) as running,
+            DistributorClient(running.distributor) as client,
+        ):
+            ids = ["one", "two"]  # one at each broker
+            await client.create_or_change_topic("roads", read_topic_file(names_of(tmp_path, "roads", ids, 300)))
+            at = dict(zip(*itemgetter("ids", "brokers")(await client.publishers("roads")), strict=True))
+            [car] = [one for one in ids if at[one] == "broker-2"]
+            # Of two again one goes to each broker, and the first one to the first, if nothing else counts.
+            await client.create_or_change_topic("heat", read_topic_file(names_of(tmp_path, "heat", [car, "bike"], 150)))
+            first, second = sorted(running.brokers, key=lambda place: place.name)
+            async with publishing(first, car, cars):
+                assert await trio.to_thread.run_sync(cars.get, True, PATIENCE_S) == (0x9C, second.mqtt_address)
+            async with publishing(second, car, cars), publishing(second, "bike", bikes):
+                # Who came later is told where its place in heat is: so long car would have been told, too.
+                told = await trio.to_thread.run_sync(bikes.get, True, PATIENCE_S)
+                assert told == (0x9C, first.mqtt_address)
+                assert cars.empty()
+
+
+@asynccontextmanager
+async def publishing(place: BrokerPlace, publisher_id: str, told: Queue[Any]) -> AsyncIterator[None]:
+    """A following client at ``place`` has published to both topics."""
+    client = following(place, publisher_id, told)
+    try:
+        for name in ("roads/a", "heat/a"):
+            await trio.to_thread.run_sync(client.publish(name, b"x", qos=1).wait_for_publish, PATIENCE_S)
+        yield
+    finally:
+        client.disconnect()
+        client.loop_stop()

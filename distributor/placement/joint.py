@@ -1,0 +1,95 @@
+"""Clients that publish to several topics: a connection of MQTT is at one broker, so they are placed as one. Pure.
+
+A client's *home* is the broker where most of its rate is, over all topics. A topic is placed after the others, so it
+looks for room there. Only topics with MQTT filters count: NSQ's publishers have a connection for each topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from distributor.model.cluster import Placement, Topic
+from distributor.model.columns import ROUNDING
+from distributor.placement.allocation import BrokerCapacity
+from distributor.placement.reasons import SEVERAL_TOPICS
+from srtm.text import plural
+from srtm.topics.spec import TopicSpec
+
+NO_HOMES: Mapping[str, str] = {}
+_MOST_NAMED = 3  # clients in a warning
+
+
+def homes(spec: TopicSpec, topics: Iterable[Topic], usable: Collection[str]) -> dict[str, str]:
+    """{publisher: its home}, of the publishers of ``spec`` that another of ``topics`` has on a ``usable`` broker.
+
+    Where two brokers have equal rates of it, the one that ``spec``'s topic has now counts.
+    """
+    if not spec.mqtt.filters:
+        return {}
+    known = {topic.name: topic.placement for topic in topics if topic.spec.mqtt.filters}
+    own = known.pop(spec.name, None)
+    ids = {one for other in known.values() for one in _shared(spec, other)}
+    rates: dict[str, dict[str, float]] = {one: {} for one in ids}
+    for placement in (*([own] if own is not None else []), *known.values()):
+        for one in ids & placement.publishers.positions.keys():
+            broker = placement.broker_of(one)
+            if broker is not None and broker in usable:
+                rate = float(placement.publishers.rates[placement.publishers.positions[one]])
+                rates[one][broker] = rates[one].get(broker, 0.0) + rate
+    return {one: max(by_broker, key=by_broker.__getitem__) for one, by_broker in rates.items() if by_broker}
+
+
+def _shared(spec: TopicSpec, other: Placement) -> Collection[str]:
+    return spec.publishers.positions.keys() & other.publishers.positions.keys()
+
+
+def held_or_home(
+    spec: TopicSpec, held: Sequence[str | None], homes: Mapping[str, str], offered: Sequence[BrokerCapacity]
+) -> list[str | None]:
+    """``held`` (the broker of each publisher of ``spec``, or None) with homes that have room for those without any."""
+    with_room = {broker.name for broker in offered if broker.rcap > 0}
+    usable = {one: home for one, home in homes.items() if home in with_room}
+    return [broker or usable.get(one) for one, broker in zip(spec.publishers.ids, held, strict=True)]
+
+
+def at_homes(
+    placement: Placement, homes: Mapping[str, str], offered: Sequence[BrokerCapacity], most_brokers: float
+) -> Placement:
+    """``placement`` with clients at their ``homes``, as far as there is room; those of the largest rates come first.
+
+    ``most_brokers``: on no more than these, unless there are more already. The same object if nobody moves.
+    """
+    publishers = placement.publishers
+    rooms = {broker.name: broker.rcap for broker in offered}
+    load, brokers, to = dict(placement.assigned), set(placement.brokers), dict[str, str]()
+    astray = sorted(publishers.positions[one] for one in _away(placement, homes))
+    for at in sorted(astray, key=lambda at: -publishers.rates[at]):
+        one, rate = publishers.ids[at], float(publishers.rates[at])
+        home = homes[one]
+        has_room = load.get(home, 0.0) + rate <= rooms.get(home, 0.0) + ROUNDING
+        if not has_room or len(brokers | {home}) > max(most_brokers, len(brokers)):
+            continue
+        to[one] = home
+        brokers.add(home)
+        load[home] = load.get(home, 0.0) + rate
+        load[placement.brokers[placement.at[at]]] -= rate
+    return placement.moved(to) if to else placement
+
+
+def _away(placement: Placement, homes: Mapping[str, str]) -> list[str]:
+    return [one for one, home in homes.items() if placement.broker_of(one) not in (None, home)]
+
+
+def reasons(placement: Placement, homes: Mapping[str, str]) -> list[str]:
+    """For people: how many clients of several topics have one place, and who has none for lack of room."""
+    away = sorted(_away(placement, homes), key=placement.publishers.positions.__getitem__)
+    met = sum(placement.broker_of(one) == home for one, home in homes.items())
+    lines = [f"{SEVERAL_TOPICS}{met:,} placed at the broker of their other topics"] if met else []
+    if away:
+        some = [f"{one} ({homes[one]})" for one in away[:_MOST_NAMED]]
+        more = [f"{len(away) - len(some):,} more"] if len(away) > len(some) else []
+        lines.append(
+            f"warning: {len(away):,} {plural(len(away), 'client')} of several topics: no room at the broker of the "
+            f"other topics for {', '.join([*some, *more])}. Over MQTT such a client stays at one broker"
+        )
+    return lines
