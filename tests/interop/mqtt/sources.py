@@ -45,7 +45,15 @@ def fetch_mosquitto(_directory: Path) -> None:
 
 
 def fetch_mqttjs(directory: Path) -> None:
-    shutil.copytree(_HERE / "mqttjs", directory, dirs_exist_ok=True)
+    _npm_install("mqttjs", directory)
+
+
+def fetch_mqtt_packet(directory: Path) -> None:
+    _npm_install("mqtt_packet", directory)
+
+
+def _npm_install(folder: str, directory: Path) -> None:
+    shutil.copytree(_HERE / folder, directory, dirs_exist_ok=True)
     run_or_fail(["npm", "install", "--no-audit", "--no-fund", "--loglevel=error"], directory)
 
 
@@ -103,6 +111,7 @@ JUDGES = (
     Judge("aiomqtt", "python", fetch_python_clients, python("aiomqtt_client"), 9),
     Judge("gmqtt", "python", fetch_python_clients, python("gmqtt_client"), 8),
     Judge("mqtt.js", "mqttjs", fetch_mqttjs, ("node", "client.js"), 9),
+    Judge("mqtt-packet", "mqtt_packet", fetch_mqtt_packet, ("node", "packets.js"), 7),
     Judge("paho.golang", "paho_golang", fetch_paho_golang, ("./client",), 9),
     Judge("HiveMQ's Java client", "hivemq", fetch_hivemq, ("java", "-cp", "target/classes:jars/*", "Client"), 9),
     Judge("rumqttc", "rumqttc", fetch_rumqttc, ("target/debug/interop",), 9),

@@ -10,7 +10,7 @@ import pytest
 
 from tests.interop.mqtt import sources
 from tests.interop.mqtt.__main__ import ask, passes, table
-from tests.interop.mqtt.sources import Judge, fetch_mosquitto, fetch_paho_testing
+from tests.interop.mqtt.sources import Judge, fetch_mosquitto, fetch_mqtt_packet, fetch_paho_testing
 from tests.interop.outcome import Outcome
 from tests.interop.suites import CannotFetch
 
@@ -52,6 +52,8 @@ def test_what_cannot_be_made_ready_says_what_is_missing(tmp_path: Path, monkeypa
     monkeypatch.setenv("PATH", "")
     with pytest.raises(CannotFetch, match="missing: mosquitto "):
         fetch_mosquitto(tmp_path)
+    with pytest.raises(CannotFetch, match="missing: npm"):
+        fetch_mqtt_packet(tmp_path)
     monkeypatch.setenv("PAHO_TESTING", "/nowhere")
     with pytest.raises(CannotFetch, match=r"missing: git \(PAHO_TESTING may name a clone\)"):
         fetch_paho_testing(tmp_path)
