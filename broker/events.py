@@ -9,9 +9,10 @@ import msgspec
 if TYPE_CHECKING:
     from srtm._native import Engine
 
-_CUT_OFF = {
+_LIMITS = {
     "slow_reader": "a client that reads nothing was cut off",
     "silent_client": "a client that said nothing for two heartbeats was cut off",
+    "mqtt_max_queued": "a session of MQTT or a shared group is full: what comes for it is dropped",
 }
 
 
@@ -115,7 +116,7 @@ class LimitReached(msgspec.Struct, frozen=True, tag="limit_reached"):
 
     def in_words(self) -> str:
         """The text of the log line."""
-        return _CUT_OFF.get(self.limit, "clients meet a limit")
+        return _LIMITS.get(self.limit, "clients meet a limit")
 
 
 class Denied(msgspec.Struct, frozen=True, tag="denied"):

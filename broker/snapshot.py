@@ -164,6 +164,7 @@ class MqttTopic(Part, frozen=True):
     in_flight: int  # went out, and are not acknowledged
     messages: int  # since the start
     holders: int  # sessions and groups that were given some, until they end
+    dropped: int  # deliveries of any QoS, for want of room, since the start
 
 
 class LinkWay(Part, frozen=True):

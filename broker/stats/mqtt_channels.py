@@ -36,6 +36,7 @@ def _with_channel(topic: Topic, held: MqttTopic | None) -> Topic:
         requeue_count=0,
         timeout_count=0,
         client_count=held.holders,
+        dropped=held.dropped,
     )
     return msgspec.structs.replace(topic, channels=[*topic.channels, channel])
 

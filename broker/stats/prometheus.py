@@ -54,6 +54,10 @@ _MQTT_TOPIC_GAUGES = {
     "in_flight": ("in_flight", "Messages that MQTT clients have not acknowledged"),
     "holders": ("clients", "Sessions and shared groups that were given messages of QoS 1 and 2"),
 }
+_MQTT_TOPIC_COUNTERS = {
+    "messages": "Messages of QoS 1 and 2 that were given to sessions and shared groups",
+    "dropped": "Deliveries to MQTT clients that were dropped for want of room",
+}
 _CONTRACT_COUNTERS = {
     "allowed": "Publishes that passed a contract",
     "refused": "Publishes that a policy of a contract refused; under a shadow contract they passed",
@@ -279,11 +283,11 @@ def _mqtt_topic_metrics(topics: Sequence[MqttTopic]) -> Iterator[Metric]:
         for topic in topics:
             gauge.add_metric([topic.topic], getattr(topic, field))
         yield gauge
-    given = "Messages of QoS 1 and 2 that were given to sessions and shared groups"
-    counter = CounterMetricFamily("srtm_mqtt_topic_messages", given, labels=["topic"])
-    for topic in topics:
-        counter.add_metric([topic.topic], topic.messages)
-    yield counter
+    for field, text in _MQTT_TOPIC_COUNTERS.items():
+        counter = CounterMetricFamily(f"srtm_mqtt_topic_{field}", text, labels=["topic"])
+        for topic in topics:
+            counter.add_metric([topic.topic], getattr(topic, field))
+        yield counter
 
 
 def _topic_metrics(topics: list[Topic]) -> Iterator[Metric]:

@@ -140,6 +140,7 @@ def _channel_json(
         "deferred_count": channel.deferred_count,
         "message_count": channel.message_count,
         **_nearness_json(channel),
+        **({"dropped": channel.dropped} if channel.dropped else {}),  # an addition, without zeros likewise
         "requeue_count": channel.requeue_count,
         "timeout_count": channel.timeout_count,
         "client_count": channel.client_count,

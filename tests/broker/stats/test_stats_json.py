@@ -143,7 +143,7 @@ async def test_latency_from_publish_to_fin_is_shown_as_nsqd_shows_it():
 
 
 def held(topic: str, **figures: int) -> dict[str, object]:
-    return {"topic": topic, "depth": 4, "in_flight": 2, "messages": 9, "holders": 3, **figures}
+    return {"topic": topic, "depth": 4, "in_flight": 2, "messages": 9, "holders": 3, "dropped": 0, **figures}
 
 
 async def test_what_mqtts_sessions_hold_is_one_channel_of_each_topic_here_or_elsewhere(admin):
@@ -151,7 +151,7 @@ async def test_what_mqtts_sessions_hold_is_one_channel_of_each_topic_here_or_els
         admin.engine.create_topic(topic)
     admin.engine.create_channel("own", "mqtt")
     admin.engine.create_channel("heat", "archive")
-    admin.engine.mqtt_topics = [held("heat"), held("own"), held("elsewhere", depth=1)]
+    admin.engine.mqtt_topics = [held("heat"), held("own"), held("elsewhere", depth=1, dropped=5)]
     _, shown = await admin.json("GET", "/stats?format=json")
     channels = {topic["topic_name"]: topic["channels"] for topic in shown["topics"]}
     depths = {name: {one["channel_name"]: one["depth"] for one in of_topic} for name, of_topic in channels.items()}
@@ -159,12 +159,14 @@ async def test_what_mqtts_sessions_hold_is_one_channel_of_each_topic_here_or_els
     pseudo = channels["heat"][1]
     assert [pseudo[name] for name in ("in_flight_count", "message_count", "client_count")] == [2, 9, 3]
     assert pseudo["clients"] == []
+    assert [one.get("dropped") for one in (pseudo, *channels["elsewhere"])] == [None, 5]
     _, one = await admin.json("GET", "/stats?format=json&topic=heat&channel=mqtt")
     assert [len(topic["channels"]) for topic in one["topics"]] == [1]
     assert b"[mqtt " in (await admin.ask("GET", "/stats?topic=heat")).body
     metrics = (await admin.ask("GET", "/metrics")).body.decode()
     assert 'srtm_mqtt_topic_depth{topic="heat"} 4.0' in metrics
     assert 'srtm_mqtt_topic_messages_total{topic="elsewhere"} 9.0' in metrics
+    assert 'srtm_mqtt_topic_dropped_total{topic="elsewhere"} 5.0' in metrics
 
 
 async def test_mqtts_sessions_are_listed_only_for_who_asks(admin):

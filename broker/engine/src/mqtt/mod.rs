@@ -24,7 +24,7 @@ use std::hash::{BuildHasher, RandomState};
 use hashbrown::HashTable;
 use slotmap::SlotMap;
 
-use crate::keys::{GroupKey, SessionKey};
+use crate::keys::{GroupKey, SessionKey, TallyKey};
 use crate::mqtt::denials::Denials;
 use crate::mqtt::elsewhere::interest::Interest;
 use crate::mqtt::elsewhere::link_peers::{LinkPeers, LinkWays};
@@ -96,6 +96,12 @@ impl Hub {
         self.tally.end(&outgoing.owed);
         outgoing.in_flight.iter().for_each(|sent| self.tally.end_flight(sent.topic));
         outgoing.queue.clear();
+    }
+
+    /// A delivery of a message of the topic is dropped for want of room.
+    pub fn count_drop(&mut self, topic: TallyKey) {
+        self.counters.dropped += 1;
+        self.tally.drop(topic);
     }
 }
 

@@ -15,6 +15,13 @@ pub struct Held {
     pub in_flight: usize, // went out, and are not acknowledged
     pub messages: u64,    // given to sessions and groups since the start
     pub holders: usize,   // sessions and groups that were given some, until they end
+    pub dropped: u64,     // deliveries for which a session, a group or a connection had no room, since the start
+}
+
+impl Held {
+    fn is_shown(&self) -> bool {
+        self.holders > 0 || self.dropped > 0
+    }
 }
 
 /// How many messages of each topic wait in one queue.
@@ -44,12 +51,12 @@ impl TopicTally {
     }
 
     pub fn of(&self, topic: &str) -> Option<&Held> {
-        self.held.get(*self.by_topic.get(topic)?).filter(|held| held.holders > 0)
+        self.held.get(*self.by_topic.get(topic)?).filter(|held| held.is_shown())
     }
 
-    /// All topics of which somebody was given something.
+    /// All topics of which somebody was given something, or should have been.
     pub fn all(&self) -> impl Iterator<Item = &Held> {
-        self.held.values().filter(|held| held.holders > 0)
+        self.held.values().filter(|held| held.is_shown())
     }
 
     /// The topic is gone.
@@ -61,6 +68,11 @@ impl TopicTally {
     pub fn give(&mut self, owed: &mut Owed, key: TallyKey) {
         owed.entry(self, key);
         self.held.get_mut(key).into_iter().for_each(|held| held.messages += 1);
+    }
+
+    /// Somebody had no room for a message.
+    pub fn drop(&mut self, key: TallyKey) {
+        self.held.get_mut(key).into_iter().for_each(|held| held.dropped += 1);
     }
 
     /// A message waits in the queue of `owed`.

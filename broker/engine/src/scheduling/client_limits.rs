@@ -32,6 +32,8 @@ pub enum Limit {
     MpubMessages,
     UnfinishedBytes,
     UnreadBytes,
+    /// Of a session of MQTT or a shared group, whose further messages are dropped.
+    QueuedMessages,
     /// Took nothing of what it was sent for as long as it may.
     SlowReader,
     /// Said nothing for two heartbeats.
@@ -39,7 +41,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Connections,
         Self::ConnectionsPerAddress,
         Self::Topics,
@@ -47,6 +49,7 @@ impl Limit {
         Self::MpubMessages,
         Self::UnfinishedBytes,
         Self::UnreadBytes,
+        Self::QueuedMessages,
         Self::SlowReader,
         Self::SilentClient,
     ];
@@ -60,6 +63,7 @@ impl Limit {
             Self::MpubMessages => "max_mpub_messages",
             Self::UnfinishedBytes => "max_unfinished_bytes",
             Self::UnreadBytes => "max_unread_bytes",
+            Self::QueuedMessages => "mqtt_max_queued",
             Self::SlowReader => "slow_reader",
             Self::SilentClient => "silent_client",
         }

@@ -50,12 +50,13 @@ pub struct HeldView {
     in_flight: usize,
     messages: u64,
     holders: usize,
+    dropped: u64,
 }
 
 impl HeldView {
     pub fn new(held: &Held) -> Self {
-        let Held { topic, depth, in_flight, messages, holders } = held;
-        Self { topic: topic.to_string(), depth: *depth, in_flight: *in_flight, messages: *messages, holders: *holders }
+        let Held { topic, depth, in_flight, messages, holders, dropped } = held.clone();
+        Self { topic: topic.into(), depth, in_flight, messages, holders, dropped }
     }
 }
 

@@ -16,6 +16,7 @@ use crate::protocol::mqtt::packet::Qos;
 use crate::protocol::mqtt::topic_filter::{Filter, matches};
 use crate::queueing::message::{Alone, Message};
 use crate::queueing::queue::Queue;
+use crate::scheduling::client_limits::Limit;
 use crate::scheduling::work_budget::message_units;
 use crate::time::Nanos;
 
@@ -222,8 +223,10 @@ impl Engine {
             self.put_last(key, message, topic);
             return self.list_owing(key);
         }
-        self.mqtt.counters.dropped += 1;
-        self.mqtt.sessions.get_mut(key).into_iter().for_each(|session| session.seldom().dropped += 1);
+        let Some(session) = self.mqtt.sessions.get_mut(key) else { return };
+        session.seldom().dropped += 1;
+        self.limits.note(Limit::QueuedMessages, &session.client_id);
+        self.mqtt.count_drop(topic);
     }
 
     /// A session is given a message, which waits behind all that it is owed.
@@ -280,7 +283,7 @@ impl Engine {
         let is_full = kept.is_none() && !conn.takes_deliveries();
         let Some(mqtt) = conn.mqtt.as_mut().filter(|_| !is_full) else {
             session.seldom().dropped += 1;
-            self.mqtt.counters.dropped += 1;
+            self.mqtt.count_drop(target.topic);
             return;
         };
         let (version, most) = (mqtt.version, mqtt.longest_packet as usize);
@@ -293,7 +296,7 @@ impl Engine {
         };
         if bytes.len() > most {
             session.seldom().dropped += 1;
-            self.mqtt.counters.dropped += 1;
+            self.mqtt.count_drop(target.topic);
             return;
         }
         let window = session.window;
@@ -323,7 +326,8 @@ impl Engine {
         let most = self.config.mqtt_max_queued;
         let Some(group) = self.mqtt.groups.get_mut(key) else { return };
         if group.queue.len() >= most {
-            self.mqtt.counters.dropped += 1;
+            self.limits.note(Limit::QueuedMessages, &group.name);
+            self.mqtt.count_drop(topic);
             return;
         }
         group.queue.push_back(message);

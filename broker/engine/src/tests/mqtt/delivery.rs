@@ -1,6 +1,7 @@
 //! What a subscriber gets: which messages, how often, under which QoS, and in which order.
 
 use crate::config::Config;
+use crate::event::Event;
 use crate::harness::invariant;
 use crate::harness::pair::{MS, Pair, ok, pub_};
 use crate::protocol::mqtt::version::Version;
@@ -158,6 +159,8 @@ fn who_is_away_for_long_loses_the_newest_messages_and_that_is_counted() {
         other.publish_5(&mut pair, "a", 1, number, &number.to_string());
     }
     assert_eq!(pair.engine.mqtt.counters.dropped, 2);
+    let full = Event::LimitReached { limit: "mqtt_max_queued", client: "client".into(), times: 1 };
+    assert!(pair.engine.poll_events().contains(&full), "with the first of them, and the others after 10 s");
     invariant::check(&pair.engine, pair.now);
     let (mut again, answer) = Client::with(&mut pair, "client", false, &[]);
     assert_eq!((answer[2], answer[3]), (1, 0), "the session is present");

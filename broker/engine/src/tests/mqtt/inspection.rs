@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::event::Event;
+use crate::harness::invariant;
 use crate::harness::memory_store::MemoryStore;
 use crate::harness::pair::{Pair, S, START};
 use crate::mqtt::managed_names::V3Excess;
@@ -132,6 +133,31 @@ fn each_topic_tells_what_sessions_and_groups_hold_of_it_whatever_their_queues_mi
     assert_eq!(held(&mut pair, "heat"), Some([2, 0, 4, 1]), "they wait again");
     pair.engine.delete_topic("heat");
     assert_eq!(held(&mut pair, "heat"), None);
+}
+
+#[test]
+fn what_sessions_and_groups_have_no_room_for_is_told_by_topic() {
+    let mut pair = Pair::with(Config { mqtt_max_queued: 2, ..Config::default() });
+    pair.engine.create_topic("heat");
+    let (mut client, _) = Client::with(&mut pair, "client", true, &ONE_MINUTE);
+    client.subscribe(&mut pair, "heat", 1);
+    client.subscribe(&mut pair, "$share/g/#", 1);
+    client.send(&mut pair, &[0xe0, 0]);
+    let mut publisher = Client::new(&mut pair, "publisher");
+    for name in ["heat", "other", "heat", "heat", "heat", "other"] {
+        publisher.publish_5(&mut pair, name, 1, 1, "x");
+    }
+    let (overview, _) = pair.engine.overview("", false, pair.now);
+    let shown = serde_json::to_value(overview).expect("JSON");
+    let mut dropped: Vec<(&str, u64)> = shown["mqtt_topics"]
+        .as_array()
+        .expect("topics")
+        .iter()
+        .map(|held| (held["topic"].as_str().expect("a name"), held["dropped"].as_u64().expect("a number")))
+        .collect();
+    dropped.sort_unstable();
+    assert_eq!(dropped, [("default", 1), ("heat", 2 + 3)], "the session keeps two of heat, the group one of each");
+    invariant::check(&pair.engine, pair.now);
 }
 
 #[test]
