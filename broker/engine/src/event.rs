@@ -107,7 +107,7 @@ pub enum Event {
     SubscribedEarly {
         times: u64,
     },
-    /// So many clients were let in though another broker has not said whether it has their sessions.
+    /// So many clients were let in though another broker, which did not answer or is away, may have their sessions.
     ConnectedEarly {
         times: u64,
     },

@@ -335,6 +335,7 @@ pub struct Moves {
     pub arrivals: HashMap<Rc<str>, Arrival>, // by client
     pub due: VecDeque<(Nanos, Rc<str>)>,     // when arrivals wait no longer
     pub armed: Armed,
+    pub early: u64, // clients that were let in without a session that a broker may have; nobody was told of them yet
     pub to_flush: Vec<Flushing>,
     pub flushes: Vec<Flush>, // ascending: one that waits for brokers that are away, one that is asked
     pub to_thank: Vec<Thanks>,

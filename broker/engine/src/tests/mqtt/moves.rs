@@ -52,6 +52,31 @@ fn a_client_without_a_session_anywhere_is_let_in_as_soon_as_all_have_said_so() {
     cluster.check();
 }
 
+/// How many clients the broker says it let in without a session that another may have.
+fn early(pair: &mut Pair) -> u64 {
+    let times = |event: &Event| if let Event::ConnectedEarly { times } = event { *times } else { 0 };
+    pair.engine.poll_events().iter().map(times).sum()
+}
+
+#[test]
+fn who_finds_no_session_while_a_broker_is_away_is_told_of_within_a_second() {
+    for size in [2, 3] {
+        let (mut cluster, _before) = Cluster::subscribed(size);
+        cluster.cut(0);
+        let mut after = cluster.begin(1, false);
+        cluster.carry();
+        assert_eq!(after.take(&mut cluster.brokers[1])[0][2..4], [0, 0], "at once, with or without others to ask");
+        let other = Client::with(&mut cluster.brokers[1], "clean", true, &[]).0;
+        cluster.carry();
+        assert_eq!(early(&mut cluster.brokers[1]), 0);
+        cluster.advance(S);
+        assert_eq!(early(&mut cluster.brokers[1]), 1, "of {size}; who starts clean wants none");
+        cluster.brokers[1].close(other.key);
+        cluster.advance(S);
+        assert_eq!(early(&mut cluster.brokers[1]), 0);
+    }
+}
+
 #[test]
 fn a_clean_start_waits_for_nobody_and_ends_what_is_elsewhere() {
     let (mut cluster, mut before) = Cluster::subscribed(2);

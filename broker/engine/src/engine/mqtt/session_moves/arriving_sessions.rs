@@ -47,6 +47,9 @@ impl Engine {
         let known = self.mqtt.session_of(client);
         let departs = known.and_then(|key| self.mqtt.sessions.get(key)).is_some_and(|session| session.departs);
         if is_clean || known.is_some() && !departs || asked.is_empty() || self.mqtt.moves.own_channel.is_none() {
+            if !is_clean && known.is_none() {
+                self.note_absent(now);
+            }
             return Some(wall_ns);
         }
         let arrival = self.expect(client, wall_ns, asked, now);
@@ -101,7 +104,19 @@ impl Engine {
         if arrival.givers.contains_key(sender) {
             self.note_over(client, sender, true, now); // it was killed since, and has nothing more
         } else if arrival.asked.is_empty() && arrival.givers.is_empty() {
+            let is_found = arrival.session.is_some();
             self.let_in(client, now);
+            if !is_found {
+                self.note_absent(now);
+            }
+        }
+    }
+
+    /// No session was found of a client that wants one: a broker that is away may have it.
+    fn note_absent(&mut self, now: Nanos) {
+        if self.linked_brokers().iter().any(|broker| !self.is_hearing(broker)) {
+            self.mqtt.moves.early += 1;
+            self.timers.arm(&mut self.mqtt.moves.armed, now + PATIENCE_NS, Timer::Arrivals);
         }
     }
 
@@ -359,7 +374,7 @@ impl Engine {
         if !self.mqtt.moves.armed.fire(at) {
             return;
         }
-        let mut times = 0;
+        let mut times = std::mem::take(&mut self.mqtt.moves.early);
         while let Some((until, client)) = self.mqtt.moves.due.front().cloned().filter(|(until, _)| *until <= now) {
             self.mqtt.moves.due.pop_front();
             let arrival = self.mqtt.moves.arrivals.get(&client);
