@@ -156,7 +156,8 @@ class SubscribedEarly(msgspec.Struct, frozen=True, tag="subscribed_early"):
 
 
 class ConnectedEarly(msgspec.Struct, frozen=True, tag="connected_early"):
-    """``times`` clients were let in though another broker had not said within 1 s whether it has their sessions."""
+    """``times`` clients were let in though another broker, which is away or did not answer within 1 s, may have their
+    sessions."""
 
     times: int
 
