@@ -7,9 +7,12 @@ looks for room there. Only topics with MQTT filters count: NSQ's publishers have
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
 
 from distributor.model.cluster import Placement, Topic
-from distributor.model.columns import ROUNDING
+from distributor.model.columns import NOWHERE, ROUNDING, Floats, Ints
 from distributor.placement.allocation import BrokerCapacity
 from distributor.placement.reasons import SEVERAL_TOPICS
 from srtm.text import plural
@@ -26,21 +29,39 @@ def homes(spec: TopicSpec, topics: Iterable[Topic], usable: Collection[str]) -> 
     """
     if not spec.mqtt.filters:
         return {}
+    ids, names = spec.publishers.ids, sorted(usable)
     known = {topic.name: topic.placement for topic in topics if topic.spec.mqtt.filters}
-    own = known.pop(spec.name, None)
-    ids = {one for other in known.values() for one in _shared(spec, other)}
-    rates: dict[str, dict[str, float]] = {one: {} for one in ids}
-    for placement in (*([own] if own is not None else []), *known.values()):
-        for one in ids & placement.publishers.positions.keys():
-            broker = placement.broker_of(one)
-            if broker is not None and broker in usable:
-                rate = float(placement.publishers.rates[placement.publishers.positions[one]])
-                rates[one][broker] = rates[one].get(broker, 0.0) + rate
-    return {one: max(by_broker, key=by_broker.__getitem__) for one, by_broker in rates.items() if by_broker}
+    own, others = known.pop(spec.name, None), [_places(ids, placement, names) for placement in known.values()]
+    elsewhere = np.unique(np.concatenate([places.publishers for places in others])) if others else np.zeros(0)
+    if not len(elsewhere):
+        return {}
+    every = [_places(ids, own, names), *others] if own is not None else others
+    cells = np.concatenate([places.publishers * len(names) + places.brokers for places in every])
+    cells, first, of_cell = np.unique(cells, return_index=True, return_inverse=True)
+    sums = np.bincount(of_cell, weights=np.concatenate([places.rates for places in every]))
+    order = np.lexsort((first, -sums, cells // len(names)))  # by publisher, then the most of its rate
+    publishers, best = np.unique(cells[order] // len(names), return_index=True)
+    brokers = cells[order][best] % len(names)
+    is_shared = np.isin(publishers, elsewhere)
+    pairs = zip(publishers[is_shared].tolist(), brokers[is_shared].tolist(), strict=True)
+    return {ids[at]: names[broker] for at, broker in pairs}
 
 
-def _shared(spec: TopicSpec, other: Placement) -> Collection[str]:
-    return spec.publishers.positions.keys() & other.publishers.positions.keys()
+class _Places(NamedTuple):
+    """Where publishers of a topic are in another one, as columns: indices of publishers and brokers, msg/s."""
+
+    publishers: Ints
+    brokers: Ints
+    rates: Floats
+
+
+def _places(ids: Sequence[str], placement: Placement, names: Sequence[str]) -> _Places:
+    known, index = placement.publishers.positions, {name: at for at, name in enumerate(names)}
+    there = np.array([known.get(one, NOWHERE) for one in ids], dtype=np.int64)
+    brokers = np.array([*(index.get(name, NOWHERE) for name in placement.brokers), NOWHERE], dtype=np.int64)
+    at = brokers[np.append(placement.at, NOWHERE)[there]]  # the last entries are those of NOWHERE
+    who = np.flatnonzero(at != NOWHERE)
+    return _Places(who, at[who], placement.publishers.rates[there[who]])
 
 
 def held_or_home(
