@@ -28,7 +28,7 @@ class LimitConfig:
     plans: Path | None = None  # CSV file of the plans of subjects; None: no subject has one
     tokens: Tokens | None = field(default=None, repr=False)  # None: no token is needed
     token: OwnToken | None = field(default=None, repr=False)  # shown to the distributor
-    tls_cert: str | None = None  # PEM files; None: HTTP in clear
+    tls_cert: str | None = None  # PEM files; None: HTTP, gRPC and the Redis protocol in clear
     tls_key: str | None = field(default=None, repr=False)
     headers: tuple[Family, ...] = FAMILIES  # of answers to gateways
     max_subjects: int = MOST_SUBJECTS  # of a namespace, and keys of the Redis protocol

@@ -146,7 +146,7 @@ async def _serve(
         async with background_nursery() as nursery:
             resp = grpc = None
             if config.resp_address is not None:
-                door = Door("resp_address", config.most_connections, redis.serve, TOO_MANY)
+                door = Door("resp_address", config.most_connections, redis.serve, TOO_MANY, certificate.context())
                 resp = await nursery.start(door.listen, config.resp_address)
             if config.grpc_address is not None:
                 door = _grpc_door(config, certificate, decisions, contracts)
@@ -189,8 +189,7 @@ def _grpc_door(config: LimitConfig, certificate: Certificate, decisions: Decisio
         return await should_rate_limit(decisions, contracts, request, config.headers)
 
     server = GrpcServer(decide, lambda: decisions.may_wait, config.tokens)
-    tls = None if config.tls_cert is None else certificate.context(["h2"])
-    return Door("grpc_address", config.most_connections, server.serve, tls=tls)
+    return Door("grpc_address", config.most_connections, server.serve, tls=certificate.context("h2"))
 
 
 def _collect_seldom() -> None:

@@ -152,7 +152,10 @@ def bench(
     connections: Annotated[int, typer.Option(min=1, max=1_000, help="Each has one check under way.")] = 16,
     subjects: Annotated[int, typer.Option(min=1, help="So many, bench-0 and on, in random order.")] = 1_000,
     resp: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Ask by CL.THROTTLE here, not by HTTP; without contract.")
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", help="Ask by CL.THROTTLE here, not by HTTP; without contract. In TLS: rediss://."
+        ),
     ] = None,
     url: UrlOption = None,
     token: TokenOption = None,

@@ -47,7 +47,7 @@ def trouble(url: str, error: BaseException, remedy: str = "") -> str:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return _distrust(url, cause, remedy)
         if isinstance(cause, ssl.SSLError) and cause.reason in _NO_TLS:
-            return "does not speak TLS: should it be http://?"
+            return f"does not speak TLS: should it be {urlsplit(url).scheme.removesuffix('s')}://?"
     text = next((_text_of(cause) for cause in _chain(error) if _text_of(cause)), type(error).__name__)
     return f"cannot be reached: {text}"
 

@@ -11,6 +11,7 @@ import os
 import re
 import ssl
 from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from itertools import accumulate, takewhile
 from random import Random
@@ -22,9 +23,9 @@ import trio
 from srtm.client.distributor import checked_url
 from srtm.client.limit_service import DEFAULT_URL, URL_VARIABLE
 from srtm.concurrency.failures import lone_failure
-from srtm.errors import PeerError, Unavailable
+from srtm.errors import BadInput, PeerError, Unavailable
 from srtm.net.address import parse_peer
-from srtm.net.tls_trust import ca_file, trusting
+from srtm.net.tls_trust import ca_file, trouble, trusting
 
 _READ_BYTES = 64 << 10
 ANSWERED_WITHIN_S = 10.0
@@ -40,6 +41,10 @@ class Answer(NamedTuple):
 
 class Wire(Protocol):
     """How checks are asked."""
+
+    @property
+    def scheme(self) -> str:
+        """Of its URLs, in TLS."""
 
     @property
     def hello(self) -> bytes:
@@ -60,6 +65,7 @@ class OverHttp:
     namespace: str
     token: str | None = field(default=None, repr=False)
     hello: bytes = b""
+    scheme: str = "https"
 
     def request(self, subject: str) -> bytes:
         secret = "" if self.token is None else f"Authorization: Bearer {self.token}\r\n"
@@ -85,6 +91,7 @@ class OverResp:
     count: int = 30
     period_s: int = 60
     token: str | None = field(default=None, repr=False)
+    scheme: str = "rediss"
 
     @property
     def hello(self) -> bytes:
@@ -161,10 +168,17 @@ def quantile(values: Sequence[float], part: float) -> float:
 async def bench_service(
     url: str | None, resp: str | None, namespace: str, token: str | None, plan: Plan
 ) -> dict[str, float | int]:
-    """Measure the service at ``url``, or at ``resp`` by the Redis protocol. Raises BadInput, Unavailable, PeerError."""
+    """Measure the service at ``url``, or at ``resp`` by the Redis protocol: HOST:PORT, in TLS rediss://HOST:PORT.
+
+    Raises BadInput, Unavailable, PeerError.
+    """
     if resp is not None:
-        host, port = parse_peer("resp", resp)
-        return (await offered(host, port, OverResp(token=token), plan)).to_json()
+        scheme, _, address = resp.rpartition("://")
+        if scheme not in ("", "redis", "rediss"):
+            raise BadInput("resp", resp, "must be HOST:PORT, redis://HOST:PORT, or rediss://HOST:PORT for TLS")
+        host, port = parse_peer("resp", address)
+        secured = trusting(ca_file()) if scheme == "rediss" else None
+        return (await offered(host, port, OverResp(token=token), plan, secured)).to_json()
     parts = urlsplit(checked_url("url", url or os.environ.get(URL_VARIABLE, "") or DEFAULT_URL, DEFAULT_URL))
     tls = trusting(ca_file()) if parts.scheme == "https" else None
     port = parts.port or (443 if tls else 80)
@@ -177,44 +191,58 @@ async def offered(host: str, port: int, wire: Wire, plan: Plan, tls: ssl.SSLCont
     checks = list(plan.instants())
     random = Random(plan.seed)
     subjects = [f"bench-{random.randrange(plan.subjects)}" for _ in checks]
-    links = [await _connected(host, port, wire, tls) for _ in range(plan.connections)]
-    begun = trio.current_time()
-    with lone_failure():
-        async with trio.open_nursery() as nursery:
-            for number, link in enumerate(links):
-                mine = slice(number, None, plan.connections)
-                nursery.start_soon(_ask, link, wire, begun, list(zip(checks[mine], subjects[mine], strict=True)), heard)
-    heard.took_s = max(plan.seconds, trio.current_time() - begun)
+    async with AsyncExitStack() as open_links:
+        links = [await _connected(host, port, wire, tls, open_links) for _ in range(plan.connections)]
+        begun = trio.current_time()
+        with lone_failure():
+            async with trio.open_nursery() as nursery:
+                for number, link in enumerate(links):
+                    mine = slice(number, None, plan.connections)
+                    asked = list(zip(checks[mine], subjects[mine], strict=True))
+                    nursery.start_soon(_ask, link, wire, begun, asked, heard)
+        heard.took_s = max(plan.seconds, trio.current_time() - begun)
     return heard
 
 
-async def _connected(host: str, port: int, wire: Wire, tls: ssl.SSLContext | None) -> trio.abc.Stream:
+async def _connected(
+    host: str, port: int, wire: Wire, tls: ssl.SSLContext | None, open_links: AsyncExitStack
+) -> trio.abc.Stream:
     try:
         link: trio.abc.Stream = await trio.open_tcp_stream(host, port)
     except OSError as error:
         raise Unavailable(f"{host}:{port} does not take a connection: {error.strerror or error}") from error
+    open_links.push_async_callback(trio.aclose_forcefully, link)
     if tls is not None:
-        link = trio.SSLStream(link, tls, server_hostname=host, https_compatible=True)
+        link = await _secured(link, tls, wire, host, port)
     if wire.hello:
         await _answered(link, wire, bytearray(), wire.hello)  # of a wrong token: then every check is an error
     return link
+
+
+async def _secured(link: trio.abc.Stream, tls: ssl.SSLContext, wire: Wire, host: str, port: int) -> trio.abc.Stream:
+    secured = trio.SSLStream(link, tls, server_hostname=host, https_compatible=True)
+    try:
+        with trio.fail_after(ANSWERED_WITHIN_S):
+            await secured.do_handshake()
+    except (trio.BrokenResourceError, trio.TooSlowError) as error:
+        raise Unavailable(f"{host}:{port} {trouble(f'{wire.scheme}://{host}:{port}', error)}") from error
+    return secured
 
 
 async def _ask(
     link: trio.abc.Stream, wire: Wire, begun: float, checks: Sequence[tuple[float, str]], heard: Heard
 ) -> None:
     received = bytearray()
-    async with link:
-        for instant, subject in checks:
-            due = begun + instant
-            free = trio.current_time()
-            await trio.sleep_until(due)
-            heard.late_s.append(trio.current_time() - max(due, free))
-            with trio.move_on_after(ANSWERED_WITHIN_S) as scope:
-                answer = await _answered(link, wire, received, wire.request(subject))
-            if scope.cancelled_caught:
-                raise Unavailable(f"the service gave no answer within {ANSWERED_WITHIN_S:g} s")
-            _note(heard, answer, trio.current_time() - due)
+    for instant, subject in checks:
+        due = begun + instant
+        free = trio.current_time()
+        await trio.sleep_until(due)
+        heard.late_s.append(trio.current_time() - max(due, free))
+        with trio.move_on_after(ANSWERED_WITHIN_S) as scope:
+            answer = await _answered(link, wire, received, wire.request(subject))
+        if scope.cancelled_caught:
+            raise Unavailable(f"the service gave no answer within {ANSWERED_WITHIN_S:g} s")
+        _note(heard, answer, trio.current_time() - due)
 
 
 def _note(heard: Heard, answer: Answer, latency_s: float) -> None:

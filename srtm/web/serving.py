@@ -39,11 +39,17 @@ class Certificate:
         """Note a context of connections; ``renew`` gives it another certificate."""
         self._served.append(context)
 
-    def context(self, protocols: list[str]) -> ssl.SSLContext:
-        """Return a context for connections that are not HTTP/1.1, by ALPN; ``renew`` gives it another certificate."""
+    def context(self, *protocols: str) -> ssl.SSLContext | None:
+        """Return a context for connections that are not HTTP/1.1, with names for ALPN. None: in clear.
+
+        ``renew`` gives it another certificate.
+        """
+        if self.certificate is None:
+            return None
         made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        made.load_cert_chain(self.certificate or "", self.key)
-        made.set_alpn_protocols(protocols)
+        made.load_cert_chain(self.certificate, self.key)
+        if protocols:
+            made.set_alpn_protocols(list(protocols))
         self.serve_by(made)
         return made
 

@@ -18,6 +18,7 @@ from srtm.operations.limit_load import Plan, bench_service
 
 pytestmark = pytest.mark.slow
 
+PEM, KEY = (str(Path(__file__).parent.parent / "certificates" / f"distributor.{end}") for end in ("pem", "key"))
 FILE = """
 [[contracts]]
 namespace = "api"
@@ -133,6 +134,39 @@ async def test_it_is_measured_by_both_protocols(tmp_path: Path) -> None:
                 assert found["p50_ms"] <= found["p99_ms"] <= found["max_ms"]
                 wrong = await bench_service(url, resp, "api", "wrong", plan)
                 assert (wrong["decisions"], wrong["errors"]) == (0, found["decisions"])
+            nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_with_a_certificate_the_redis_protocol_speaks_tls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    plan = Plan(rate=100, seconds=0.2, connections=2, subjects=3)
+    settings = config(tmp_path, tokens=Tokens.of_one("secret"), tls_cert=PEM, tls_key=KEY)
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            bound: BoundAddresses = await nursery.start(serve, settings)
+            assert bound.resp is not None
+            address = bound.resp.replace("127.0.0.1", host)
+            with pytest.raises(Unavailable, match="from nobody who is trusted here"):
+                await bench_service(None, f"rediss://{address}", "api", "secret", plan)
+            monkeypatch.setenv("SRTM_CA_FILE", PEM)
+            found = await bench_service(None, f"rediss://{address}", "api", "secret", plan)
+            assert (found["decisions"], found["errors"]) == (len(list(plan.instants())), 0)
+            with pytest.raises(Unavailable, match="closed the connection"):
+                await bench_service(None, address, "api", "secret", plan)
+            nursery.cancel_scope.cancel()
+
+
+async def test_tls_where_the_redis_protocol_is_in_clear_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SRTM_CA_FILE", PEM)
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            bound: BoundAddresses = await nursery.start(serve, config(tmp_path))
+            with pytest.raises(Unavailable, match="does not speak TLS: should it be redis://"):
+                await bench_service(None, f"rediss://{bound.resp}", "api", None, Plan(rate=10, seconds=0.1))
             nursery.cancel_scope.cancel()
 
 

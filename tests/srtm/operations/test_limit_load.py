@@ -137,6 +137,8 @@ async def test_addresses_that_cannot_be_are_refused() -> None:
     plan = Plan(rate=10, seconds=1)
     with pytest.raises(BadInput, match="resp"):
         await bench_service(None, ":1", "api", None, plan)
+    with pytest.raises(BadInput, match="rediss://HOST:PORT for TLS"):
+        await bench_service(None, "https://h:1", "api", None, plan)
     with pytest.raises(BadInput, match="url"):
         await bench_service("ftp://h", None, "api", None, plan)
     with pytest.raises(Unavailable, match="does not take a connection"):
