@@ -10,6 +10,7 @@ from limiting.replication.exact import ASK_AGAIN, Asked, Exact
 from limiting.replication.gossiped.counter import CounterNode
 from limiting.replication.gossiped.gossip import GossipNode
 from limiting.replication.gossiped.queue import QueueNode
+from limiting.replication.levels import place_of
 from limiting.replication.messages import Hello
 from limiting.replication.node import Node
 from limiting.replication.refill import Look, Refill, Subject, units_of
@@ -25,7 +26,6 @@ NODE_MODES: tuple[Mode, ...] = ("replicated", "exact", "auto", "counter", "queue
 ONE_POLICY: tuple[Mode, ...] = ("auto", "counter", "queue")
 FRAME_NS = 5_000_000  # news of a hot subject waits so long: docs/results/hot-subject.md
 DELAY_NS = 55_000_000  # of a frame and a wire of 50 ms: what makes a subject hot
-_SHARED_PLACES = 1_024  # for subjects beyond the bound
 
 Clocks = tuple[int, int]  # monotonic and wall, ns
 
@@ -67,8 +67,10 @@ class Group:
         self._epochs: dict[int, int] = {}  # of peers, as their hellos told
         self.machine = _machine(contract, mode, own, peers, self._at(clocks), epoch)
         node = self._node
-        if first and node is not None:
-            node.begin_unused(self._at(clocks))
+        if node is not None:
+            node.levels.most = most_subjects * len(contract.policies)
+            if first:
+                node.begin_unused(self._at(clocks))
         if isinstance(self.machine, Exact):
             self.machine.cut = {peer for peer, connected in peers.items() if not connected}
 
@@ -96,11 +98,14 @@ class Group:
     # checks
 
     def place(self, subject: Subject) -> tuple[Subject, bool]:
-        """Where a subject is counted; True: beyond the bound, where new subjects share places."""
-        if self.subjects < self._most_subjects or self._has(subject):
+        """The subject that the machine counts; True: beyond the bound, where new subjects share places."""
+        machine = self.machine
+        if not isinstance(machine, GossipNode):
+            assert self._node is not None
+            return subject, self._node.levels.is_shared((subject, 0))
+        if len(machine.local) < self._most_subjects or subject in machine.local:
             return subject, False
-        shared = int.from_bytes(subject[:2], "big") % _SHARED_PLACES
-        return shared.to_bytes(16, "big"), True
+        return place_of((subject, 0))[0], True
 
     @property
     def subjects(self) -> int:
@@ -109,12 +114,6 @@ class Group:
             return len(self.machine.local)
         assert self._node is not None
         return len(self._node.levels) // len(self.contract.policies)
-
-    def _has(self, subject: Subject) -> bool:
-        if isinstance(self.machine, GossipNode):
-            return subject in self.machine.local
-        assert self._node is not None
-        return self._node.levels.has((subject, 0))
 
     def take(self, subject: Subject, cost: int, clocks: Clocks) -> Said | Asked | None:
         """Take ``cost`` tokens. Asked: the answer comes later. None: this node cannot decide now."""

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from limiting.replication.exact import owner
+from limiting.replication.levels import joined
 from limiting.replication.messages import Frame
 from limiting.replication.node import FIRST_EPOCH, SECOND_NS
 from limiting.replication.refill import ALLOWED, Look, Refill, Subject, Verdict, refused, units_of
@@ -284,7 +285,7 @@ class Auto:
         left = before.fill(at_ns) if before else max(0, self._refill.units - slot.level)
         if share is None:
             if before:
-                slot.level = self._refill.units - left
+                slot.level = joined(slot.level, self._refill.units - left)  # others may be counted there too
             return
         if before is None:
             left = left * share[1] // self._refill.burst_micro

@@ -2,6 +2,11 @@
 
 ``level = max(0, level - r dt)`` is the bucket of ``srtm.token_bucket.bucket`` seen from below: fill = b - level. A
 subject that nobody has taken from has no slot.
+
+Slots are bounded. Beyond the bound new subjects are counted in 1,024 shared places, by hash: those of this node and
+those that peers tell of. A place's level is never below that of a subject in it, and where there is room again such a
+subject begins with the level of its place. So a flood of new subjects may count twice, never not at all. On the wire a
+subject has its own name always: each node counts it where it has room.
 """
 
 from __future__ import annotations
@@ -11,10 +16,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from limiting.replication.refill import Key, Refill
 from srtm.token_bucket.bucket import UNITS_PER_MICRO
 
+SHARED_PLACES = 1_024
+
 
 def decayed(units: int, rate: int, elapsed_ns: int) -> int:
     """A level after ``elapsed_ns`` at ``rate`` units/ns, in units."""
     return max(0, units - rate * max(0, elapsed_ns))
+
+
+def place_of(key: Key) -> Key:
+    """Where a subject beyond the bound is counted. A place is its own place."""
+    subject, policy = key
+    number = int.from_bytes(subject[:2], "big") % SHARED_PLACES
+    return number.to_bytes(2, "big") + bytes(len(subject) - 2), policy
 
 
 def joined(mine: int, theirs: int) -> int:
@@ -39,7 +53,8 @@ class Levels:
     """All levels of one node, by its own clock.
 
     ``assumed``: units that a subject without a slot counts as having taken at ``at_ns``, one for each policy. A node
-    that may have forgotten something assumes the burst: such a bucket starts empty.
+    that may have forgotten something assumes the burst: such a bucket starts empty. ``most``: slots, without those of
+    shared places.
     """
 
     def __init__(self, refills: Sequence[Refill], assumed: Sequence[int], at_ns: int) -> None:
@@ -49,17 +64,21 @@ class Levels:
         self._slots: dict[Key, Slot] = {}
         self._assumed = list(assumed)
         self._assumed_ns = at_ns
+        self.most = 1 << 62
 
     def __len__(self) -> int:
         return len(self._slots)
 
     def slot(self, key: Key, at_ns: int) -> Slot:
-        """The slot of ``key`` with its level as of ``at_ns``, made where there is none."""
+        """The slot of ``key`` with its level as of ``at_ns``, made where there is none; beyond the bound that of its
+        place."""
         slot = self._slots.get(key)
+        if slot is None and self.is_shared(key):
+            key = place_of(key)
+            slot = self._slots.get(key)
         rate = self.rates[key[1]]
         if slot is None:
-            assumed = decayed(self._assumed[key[1]], rate, at_ns - self._assumed_ns)
-            slot = self._slots[key] = Slot(assumed, at_ns)
+            slot = self._slots[key] = Slot(self.level(key, at_ns), at_ns)
         elif at_ns > slot.at_ns:
             level = slot.level - rate * (at_ns - slot.at_ns)
             slot.level = level if level > 0 else 0
@@ -69,11 +88,20 @@ class Levels:
     def has(self, key: Key) -> bool:
         return key in self._slots
 
+    def is_shared(self, key: Key) -> bool:
+        """Whether ``key`` is counted in a shared place. There it stays while that has something to tell of."""
+        if key in self._slots:
+            return False
+        place = self._slots.get(place_of(key))
+        return len(self._slots) >= self.most or (place is not None and _busy(place))
+
     def level(self, key: Key, at_ns: int) -> int:
         """In units at ``at_ns``. It changes nothing."""
         slot = self._slots.get(key)
         if slot is None:
-            return decayed(self._assumed[key[1]], self.rates[key[1]], at_ns - self._assumed_ns)
+            assumed = decayed(self._assumed[key[1]], self.rates[key[1]], at_ns - self._assumed_ns)
+            place = place_of(key)
+            return joined(assumed, self.level(place, at_ns)) if place in self._slots else assumed
         return decayed(slot.level, self.rates[key[1]], at_ns - slot.at_ns)
 
     def live(self, at_ns: int) -> Iterator[tuple[Key, Slot]]:
@@ -151,13 +179,17 @@ class Levels:
         more."""
         own, self._slots = self._slots, {}
         self.assume([0] * len(self.refills), at_ns)
-        self.join(theirs, at_ns)
-        for key, units in heard.items():
-            self.slot(key, at_ns).level += max(0, units)
         for key, before in own.items():
             if _busy(before):
                 slot = self.slot(key, at_ns)
                 slot.unsent, slot.unacked = before.unsent, before.unacked
+        self.join(theirs, at_ns)
+        for key, units in heard.items():
+            self.slot(key, at_ns).level += max(0, units)
+        shared = {key: units for key, units in heard.items() if key == place_of(key) and units > 0}
+        for key in self._slots if shared else ():  # what was heard of a place may have been of any subject in it
+            if key not in shared:
+                self.slot(key, at_ns).level += shared.get(place_of(key), 0)
 
     def join(self, theirs: Iterable[tuple[Key, int]], at_ns: int) -> None:
         """Take the larger of each level and ``theirs``, which are levels of this instant."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from limiting.replication.levels import Levels, Slot
+from limiting.replication.levels import Levels, Slot, place_of
 from limiting.replication.link import UNKNOWN, Link
 from limiting.replication.messages import Ack, Entry, Frame, Hello, Increments, Snapshot, SnapshotAsk
 from limiting.replication.refill import Key, Look, Refill, Subject
@@ -157,6 +157,7 @@ class Node:
 
     def _count(self, key: Key, units: int) -> None:
         if self._heard is not None:
+            key = place_of(key) if self.levels.is_shared(key) else key
             self._heard[key] = self._heard.get(key, 0) + units
 
     # frames that every mode has

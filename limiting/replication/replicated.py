@@ -135,9 +135,13 @@ class Replicated(Node):
 
     def _take(self, key: Key, slot: Slot, units: int, at_ns: int) -> None:
         slot.level = max(0, slot.level + units)
+        self._count(key, units)
+        if self.levels.is_shared(key):  # what is unsent is a slot's: it would be told as one subject's
+            for peer in self._links:
+                self._tell(peer, [(key, units)], at_ns)
+            return
         slot.unsent += units
         self._since.setdefault(key, at_ns)
-        self._count(key, units)
         self._applied(key, slot, at_ns)
 
     def _applied(self, key: Key, slot: Slot, at_ns: int) -> None:

@@ -44,6 +44,7 @@ class Rig:
         first: bool = True,
         document: dict[str, object] | None = None,
         peers: str = PEERS,
+        most_subjects: int = 1_000,
     ) -> None:
         offset_ns = 10**12 * ord(name)  # clocks have nothing in common
 
@@ -63,7 +64,7 @@ class Rig:
             return here
 
         nodes = Nodes(read_members(name, peers), self.keys[name], mode, first)
-        decisions = Decisions(Limiter(clocks=clocks), nodes, connect, clocks=clocks)
+        decisions = Decisions(Limiter(clocks=clocks), nodes, connect, clocks=clocks, most_subjects=most_subjects)
         decisions.put(read_contract(document or contract()))
         self.running[name] = decisions
         self._nursery.start_soon(self._run, name, decisions)

@@ -262,6 +262,56 @@ async def test_bans_and_resets_reach_all_nodes(autojump_clock: MockClock, rig: R
     assert await rig.taken("c", 5) == 5
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["replicated", "exact", "auto"])
+async def test_a_flood_of_new_subjects_at_one_node_costs_no_node_more_than_its_places(
+    autojump_clock: MockClock, rig: Rig, mode: Mode
+) -> None:
+    for name in NAMES:
+        rig.start(name, mode, document=contract(rate=0.001), most_subjects=5_000 if name == "a" else 100)
+    await rig.linked()
+    known = await rig.taken("b", 3, "known")
+    for number in range(2_000):
+        await rig.let("a", f"new-{number}")
+    await trio.sleep(15)
+    counted = [rig.running[name].subjects()["api"] for name in NAMES]
+    assert counted[0] > 2_000
+    assert all(100 < count <= 100 + 1_024 for count in counted[1:])
+    said = [(await rig.running[name].peek("api", "one-more")) for name in NAMES]
+    assert [verdict.shared for verdict in said] == [False, True, True]
+    assert known == 3
+    assert await rig.taken("c", 2, "known") == 2, "who was there before pays nothing for the flood"
+
+
+@pytest.mark.parametrize("mode", ["replicated", "exact", "auto"])
+@pytest.mark.parametrize("first", ["a", "b"])
+async def test_a_subject_that_is_known_at_some_nodes_only_gets_its_contract_once(
+    autojump_clock: MockClock, rig: Rig, mode: Mode, first: str
+) -> None:
+    document = contract(rate=0.001)
+    for name, most in (("a", 1), ("b", 1_000), ("c", 1_000)):
+        rig.start(name, mode, document=document, most_subjects=most)
+    await rig.linked()
+    await rig.let("a", "there before")
+    passed = await rig.taken(first, 8)
+    assert passed >= 3
+    for name in ("c", "b", "a"):
+        await trio.sleep(12)
+        passed += await rig.taken(name, 20)
+    assert passed <= 12
+
+
+@pytest.mark.parametrize("mode", ["counter", "queue"])
+async def test_a_flood_is_bounded_where_it_comes_in_the_thesis_designs_too(
+    autojump_clock: MockClock, rig: Rig, mode: Mode
+) -> None:
+    rig.start("a", mode, document=contract(rate=0.001), most_subjects=10)
+    for number in range(2_000):
+        await rig.let("a", f"new-{number}")
+    assert 10 <= rig.running["a"].subjects()["api"] <= 10 + 1_024
+    assert (await rig.running["a"].peek("api", "one-more")).shared
+
+
 async def test_shadow_contracts_refuse_nobody_and_are_counted(autojump_clock: MockClock, rig: Rig) -> None:
     await started(rig, "replicated", contract(rate=0.001, shadow=True))
     said = [(await rig.running["a"].check("api", ["user"], 1)).decisive for _ in range(14)]
