@@ -92,6 +92,9 @@ def replicated(name: int, peers: list[int], refill: Refill, interval_ns: int, se
 
 DESIGNS = [
     Design(name="counter", make=gossiped(CounterNode)),
+    Design(name="counter + LINF", make=gossiped(CounterNode, gossip=Gossip.LINF)),
+    Design(name="counter + frequency", make=gossiped(CounterNode, frequency_analysis=True)),
+    Design(name="counter + both", make=gossiped(CounterNode, frequency_analysis=True, gossip=Gossip.LINF)),
     Design(name="queue", make=gossiped(QueueNode)),
     Design(name="queue + LINF", make=gossiped(QueueNode, gossip=Gossip.LINF)),
     Design(name="queue + frequency", make=gossiped(QueueNode, frequency_analysis=True)),

@@ -8,7 +8,7 @@ from typing import Any
 from limiting.replication.auto import Auto
 from limiting.replication.exact import ASK_AGAIN, Asked, Exact
 from limiting.replication.gossiped.counter import CounterNode
-from limiting.replication.gossiped.gossip import GossipNode
+from limiting.replication.gossiped.gossip import Gossip, GossipNode, GossipOptions
 from limiting.replication.gossiped.queue import QueueNode
 from limiting.replication.levels import place_of
 from limiting.replication.messages import Hello
@@ -16,7 +16,7 @@ from limiting.replication.node import Node
 from limiting.replication.refill import Look, Refill, Subject, units_of
 from limiting.replication.refill import Verdict as Said
 from limiting.replication.replicated import NEVER_NS, OnPartition, Options, Replicated
-from srtm.contracts.contract import Contract, Mode
+from srtm.contracts.contract import GOSSIPED, Contract, Mode
 from srtm.contracts.policy import Bucket
 from srtm.contracts.verdict import PolicyVerdict, Verdict
 from srtm.errors import BadInput
@@ -62,7 +62,7 @@ class Group:
         self.contract, self.mode, self.tag = contract, mode, tag
         self.counts = [[0, 0, 0] for _ in contract.policies]  # allowed, refused, cost
         self._most_subjects = most_subjects
-        self._gossips = mode in ("counter", "queue")
+        self._gossips = mode in GOSSIPED
         self._peers = set(peers)
         self._epochs: dict[int, int] = {}  # of peers, as their hellos told
         self.machine = _machine(contract, mode, own, peers, self._at(clocks), epoch)
@@ -271,7 +271,8 @@ def _machine(
         return Exact(own, peers, refills, at_ns, epoch=epoch, rejoins=True)
     if mode == "auto":
         return Auto(own, peers, refills[0], at_ns, DELAY_NS, options, epoch=epoch, rejoins=True)
-    return (CounterNode if mode == "counter" else QueueNode)(own, peers, refills[0], at_ns)
+    gossip = GossipOptions(gossip=Gossip(contract.gossip), frequency_analysis=contract.frequency_analysis)
+    return (CounterNode if mode == "counter" else QueueNode)(own, peers, refills[0], at_ns, gossip)
 
 
 def _refills(contract: Contract) -> list[Refill]:

@@ -13,10 +13,12 @@ from srtm.contracts.policy_tables import read_policy
 from srtm.errors import BadInput
 from srtm.topics.schema import Schema, parsed
 
-Mode = Literal["local", "shares", "replicated", "exact", "auto", "store", "counter", "queue"]
+Mode = Literal["local", "replicated", "exact", "auto", "store", "counter", "queue"]
 OnPartition = Literal["go on", "share"]
 OnFailure = Literal["local", "open", "closed"]
+Gossip = Literal["random", "linf"]
 MODES: tuple[Mode, ...] = get_args(Mode)
+GOSSIPED: tuple[Mode, ...] = ("counter", "queue")
 KINDS_OF_BROKERS = ("bucket", "window", "log")
 LONGEST_NAME = 255  # bytes of a namespace or pattern
 LONGEST_SUBJECT = 1_024  # bytes
@@ -31,6 +33,8 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     mode: Mode | None = None  # None: as the service is told
     on_partition: OnPartition = "go on"  # ``replicated``, ``auto``: what nodes do that reach only some of the others
     on_failure: OnFailure = "local"  # ``store``: what nodes do that cannot reach it; local: each by its part
+    gossip: Gossip = "random"  # ``counter``, ``queue``: whom a node tells next; linf: the least informed
+    frequency_analysis: bool = False  # ``counter``, ``queue``: whether frequent requests are told at once
     shadow: bool = False  # decides and counts, and refuses nobody
     starts_full: bool = True  # whether a new subject has its burst at once
 
@@ -49,12 +53,14 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     def to_json(self) -> Json:
         """Return the document that ``read_contract`` turns into this contract."""
+        gossiped = {"gossip": self.gossip, "frequency_analysis": self.frequency_analysis}
         return {
             "namespace": self.namespace,
             "subject": self.subject,
             "mode": self.mode,
             "on_partition": self.on_partition,
             "on_failure": self.on_failure,
+            **(gossiped if self.mode in GOSSIPED else {}),
             "shadow": self.shadow,
             "starts": "full" if self.starts_full else "empty",
             "policies": [policy.to_json() for policy in self.policies],
@@ -98,6 +104,8 @@ class ContractTable(Schema):
     mode: Mode | None = None
     on_partition: OnPartition = "go on"
     on_failure: OnFailure = "local"
+    gossip: Gossip | None = None
+    frequency_analysis: bool | None = None
     shadow: bool = False
     starts: Literal["full", "empty"] = "full"
     policies: list[Any] = Field(default_factory=list)
@@ -109,6 +117,11 @@ def read_contract(document: object, place: str = "") -> Contract:
     inner = f"{place}.policies" if place else "policies"
     if not 1 <= len(table.policies) <= MOST_POLICIES:
         raise BadInput(inner, len(table.policies), f"must be 1 to {MOST_POLICIES} policies")
+    for key in ("gossip", "frequency_analysis"):
+        value = getattr(table, key)
+        if value is not None and table.mode not in GOSSIPED:
+            rule = f'must go with mode = "counter" or "queue"; the mode is {table.mode or "not given"}'
+            raise BadInput(f"{place}.{key}".removeprefix("."), value, rule)
     policies = tuple(read_policy(value, f"{inner}[{i}]") for i, value in enumerate(table.policies))
     names = [policy.name for policy in policies]
     for number, name in enumerate(names):
@@ -121,6 +134,8 @@ def read_contract(document: object, place: str = "") -> Contract:
         mode=table.mode,
         on_partition=table.on_partition,
         on_failure=table.on_failure,
+        gossip=table.gossip or "random",
+        frequency_analysis=table.frequency_analysis or False,
         shadow=table.shadow,
         starts_full=table.starts == "full",
     )

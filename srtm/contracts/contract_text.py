@@ -7,7 +7,14 @@ from collections.abc import Iterable, Mapping
 
 from srtm.contracts.contract import Contract
 
-_DEFAULTS = {"mode": None, "on_partition": "go on", "shadow": False, "starts": "full"}
+_DEFAULTS = {
+    "mode": None,
+    "on_partition": "go on",
+    "gossip": "random",
+    "frequency_analysis": False,
+    "shadow": False,
+    "starts": "full",
+}
 
 
 def contract_file_text(contracts: Iterable[Contract]) -> str:

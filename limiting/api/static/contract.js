@@ -9,7 +9,7 @@ import { contractText } from "/page/toml.js";
 
 const HEAVIEST = 10;
 const AS_TOLD = "as the service is told";
-const MODES = [AS_TOLD, "local", "shares", "replicated", "exact", "auto", "store", "counter", "queue"];
+const MODES = [AS_TOLD, "local", "replicated", "exact", "auto", "store", "counter", "queue"];
 
 const path = (namespace, subject) => `/limit/v1/contracts/${encodeURIComponent(namespace)}/${encodeURIComponent(subject)}`;
 

@@ -302,6 +302,49 @@ async def test_a_subject_that_is_known_at_some_nodes_only_gets_its_contract_once
 
 
 @pytest.mark.parametrize("mode", ["counter", "queue"])
+async def test_frequent_requests_are_told_at_once_under_frequency_analysis(
+    autojump_clock: MockClock, rig: Rig, mode: Mode
+) -> None:
+    await started(rig, mode)
+    left = []
+    for options in ({}, {"frequency_analysis": True, "gossip": "linf"}):
+        document = contract(rate=0.001, subject=f"{len(options)}:*", mode=mode, **options)
+        for node in rig.running.values():
+            node.put(read_contract(document))
+        subject = f"{len(options)}:user"
+        for _ in range(12):
+            assert await rig.let("a", subject)
+            await trio.sleep(0.002)  # the queue takes requests of one ms for one
+        left.append((await rig.running["b"].peek("api", subject)).policies[0].remaining)
+    assert left[0] == 12, "not before it gossips"
+    assert left[1] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gossip", ["random", "linf"])
+@pytest.mark.parametrize("mode", ["counter", "queue"])
+async def test_a_node_gossips_to_whom_its_contract_says(
+    autojump_clock: MockClock, rig: Rig, mode: Mode, gossip: str
+) -> None:
+    await started(rig, mode, contract(rate=0.001, mode=mode, gossip=gossip))
+
+    async def told(name: str, subject: str) -> bool:
+        return (await rig.running[name].peek("api", subject)).policies[0].remaining < 12
+
+    waited = []
+    for number in range(12):
+        await rig.let("a", f"user:{number}")
+        begun = trio.current_time()
+        while not all([await told(name, f"user:{number}") for name in "bc"]):  # noqa: ASYNC110 - gossip tells nobody
+            await trio.sleep(0.02)
+        waited.append(trio.current_time() - begun)
+    if gossip == "linf":
+        assert max(waited) < 0.65, "two rounds of gossip reach both"
+    else:
+        assert max(waited) > 0.65, "chance tells the same peer again, now and then"
+
+
+@pytest.mark.parametrize("mode", ["counter", "queue"])
 async def test_a_flood_is_bounded_where_it_comes_in_the_thesis_designs_too(
     autojump_clock: MockClock, rig: Rig, mode: Mode
 ) -> None:
@@ -325,7 +368,6 @@ async def test_shadow_contracts_refuse_nobody_and_are_counted(autojump_clock: Mo
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        ({"mode": "shares"}, "mode"),
         ({"starts": "empty"}, "starts"),
         ({"policies": [{"name": "w", "kind": "window", "quota": 5, "window": "60s"}]}, r"policies\[0\]"),
         ({"mode": "auto", "policies": [{"name": n, "rate": 1, "burst": 1} for n in "ab"]}, "policies"),

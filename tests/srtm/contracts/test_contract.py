@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from srtm.contracts.contract import Contract, contract_for, read_contract, read_contracts
+from srtm.contracts.contract import MODES, Contract, contract_for, read_contract, read_contracts
 from srtm.contracts.contract_file import read_contract_file
+from srtm.contracts.contract_text import contract_file_text
 from srtm.contracts.policy import Bucket, Concurrency, Log, Pace, Window
 from srtm.errors import BadInput
 from srtm.units import MICRO
@@ -137,6 +139,12 @@ def test_policies_that_cannot_work_are_refused(policies: list[Any], field: str, 
         ({"subject": "a\nb"}, "subject"),
         ({"subject": "\ud800"}, "subject"),
         ({"mode": "magic"}, "mode"),
+        ({"mode": "shares"}, "mode"),
+        ({"mode": "counter", "gossip": "loud"}, "gossip"),
+        ({"mode": "queue", "frequency_analysis": "yes"}, "frequency_analysis"),
+        ({"mode": "replicated", "gossip": "random"}, "gossip"),
+        ({"mode": "local", "frequency_analysis": False}, "frequency_analysis"),
+        ({"gossip": "linf"}, "gossip"),
         ({"starts": "half"}, "starts"),
         ({"shadow": 1}, "shadow"),
     ],
@@ -145,6 +153,26 @@ def test_contracts_that_cannot_be_are_refused(others: dict[str, Any], field: str
     with pytest.raises(BadInput) as caught:
         read_contract(document(bucket(), **others))
     assert caught.value.field == field
+
+
+def test_a_mode_that_there_is_not_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(BadInput) as caught:
+        read_contract(document(bucket(), mode="shares"))
+    assert all(f"'{mode}'" in caught.value.rule for mode in MODES)
+
+
+@pytest.mark.parametrize("mode", ["counter", "queue"])
+def test_the_designs_of_the_thesis_have_their_own_options(mode: str) -> None:
+    plain = read_contract(document(bucket(), mode=mode))
+    both = read_contract(document(bucket(), mode=mode, gossip="linf", frequency_analysis=True))
+    assert (plain.gossip, plain.frequency_analysis) == ("random", False)
+    assert (both.gossip, both.frequency_analysis) == ("linf", True)
+    for contract in (plain, both):
+        assert read_contract(contract.to_json()) == contract
+        assert read_contracts(tomllib.loads(contract_file_text([contract]))["contracts"]) == [contract]
+    assert "gossip" not in read_contract(document(bucket())).to_json()
+    with pytest.raises(BadInput, match="the mode is not given"):
+        read_contract(document(bucket(), gossip="linf"))
 
 
 def test_two_contracts_of_one_pattern_are_refused() -> None:
