@@ -1,14 +1,21 @@
-"""Subjects that operators look at by name: the watched, with what was asked of them lately, and the banned. Pure."""
+"""Subjects that operators look at by name: the watched, with what was asked of them lately; the banned; the
+heaviest.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from heapq import nlargest
+from random import Random
 
 from srtm.errors import BadInput, NotFound
+from srtm.limiting.limiter import Heavy
 
 SECONDS = 60
 MOST_WATCHED = 1_000
 MOST_BANNED = 10_000  # of the list: older bans hold, and are not listed
+FOLLOWED = 1_000  # subjects of a namespace: each with more than one in so many of all checks is among them
+SAMPLE = 16  # one check in so many is counted, for so many, as the core does
 
 Key = tuple[str, str]  # namespace and subject
 Second = tuple[int, int, int]  # checks that were allowed, refused, and tokens taken
@@ -72,3 +79,42 @@ class Bans:
     def of(self, namespace: str) -> list[tuple[str, int]]:
         """The subjects of a namespace that were banned, and when; the latest first."""
         return [(subject, at_s) for (within, subject), at_s in reversed(self._all.items()) if within == namespace]
+
+
+class Heaviest:
+    """The most checked subjects of each namespace, by a sample: the space-saving sketch (Metwally et al., 2005)."""
+
+    def __init__(self) -> None:
+        self._chance = Random(0)
+        self._all: dict[str, dict[str, Heavy]] = {}
+
+    def note(self, key: Key) -> None:
+        """A check."""
+        if self._chance.randrange(SAMPLE):
+            return
+        namespace, subject = key
+        followed = self._all.setdefault(namespace, {})
+        known = followed.get(subject)
+        if known is None:
+            error = 0
+            if len(followed) >= FOLLOWED:
+                error = followed.pop(min(followed.values(), key=_checks).subject).checks
+            known = Heavy(subject, error, error)
+        followed[subject] = known._replace(checks=known.checks + SAMPLE)
+
+    def of(self, namespace: str, most: int) -> list[Heavy]:
+        """The ``most`` heaviest of a namespace, the heaviest first."""
+        return nlargest(most, self._all.get(namespace, {}).values(), key=_checks)
+
+
+def heaviest_of_all(found: list[Heavy], others: list[Heavy], most: int) -> list[Heavy]:
+    """The ``most`` heaviest of two lists, the heaviest first. Who is in both has the sum."""
+    sums = {each.subject: each for each in found}
+    for other in others:
+        known = sums.get(other.subject, Heavy(other.subject, 0, 0))
+        sums[other.subject] = Heavy(other.subject, known.checks + other.checks, known.error + other.error)
+    return nlargest(most, sums.values(), key=_checks)
+
+
+def _checks(heavy: Heavy) -> int:
+    return heavy.checks

@@ -25,7 +25,7 @@ _Most = Annotated[int, Query(ge=1, le=1_000)]
 
 def add_subject_routes(app: FastAPI, parts: Parts) -> None:
     """Add the routes of operators, and those of monitoring."""
-    decisions, limiter = parts.decisions, parts.limiter
+    decisions = parts.decisions
 
     @app.get("/limit/v1/subjects/{namespace}")
     async def heaviest(namespace: str, most: _Most = 20) -> Response:
@@ -33,7 +33,7 @@ def add_subject_routes(app: FastAPI, parts: Parts) -> None:
         found = {
             "namespace": namespace,
             "in_memory": decisions.subjects().get(namespace, 0),
-            "heaviest": [each._asdict() for each in limiter.heaviest(namespace, most)],
+            "heaviest": [each._asdict() for each in decisions.heaviest(namespace, most)],
             "watched": [_watched(*each) for each in decisions.watched.of(namespace, decisions.second)],
             "banned": [
                 {**verdict_json(subject, verdict), "banned_at": at_s}

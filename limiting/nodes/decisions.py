@@ -20,7 +20,7 @@ from limiting.replication.refill import Verdict as Said
 from limiting.replication.replicated import NEVER_NS
 from limiting.store.rules import rules_of
 from limiting.store.shared import SharedStore
-from limiting.watching import Bans, Watched
+from limiting.watching import Bans, Heaviest, Watched, heaviest_of_all
 from limiting.wire.cluster_key import ClusterKey, number_of
 from limiting.wire.codec import decode, encode
 from srtm.contracts.contract import Contract, Mode, contract_for
@@ -28,7 +28,7 @@ from srtm.contracts.policy import persists
 from srtm.contracts.subject_plans import Plans
 from srtm.contracts.verdict import Verdict
 from srtm.errors import BadInput, NotFound, Unavailable
-from srtm.limiting.limiter import MOST_COST, Limiter, PolicyCounts, checked_cost, checked_subject, system_clocks
+from srtm.limiting.limiter import MOST_COST, Heavy, Limiter, PolicyCounts, checked_cost, checked_subject, system_clocks
 from srtm.log import Log
 
 TAG_BYTES = 8
@@ -76,6 +76,7 @@ class Decisions:
         self.limiter = limiter
         self._plans = plans or Plans()
         self.watched = Watched()
+        self._heaviest = Heaviest()  # of what is not decided by the limiter, which has its own
         self.bans = Bans()
         self._store = store
         self._mode = mode if nodes is None else nodes.mode
@@ -250,10 +251,18 @@ class Decisions:
         """
         subjects = [self._plans.named(namespace, subject) for subject in subjects]
         checked = await self._check(namespace, subjects, cost, peek=peek)
+        for subject, verdict in () if peek else checked.verdicts:
+            if verdict.mode != "local":
+                self._heaviest.note((namespace, subject))
         if self.watched and not peek:
             for subject, tokens in each_cost(subjects, cost):
                 self.watched.note((namespace, subject), self.second, allowed=checked.allowed, cost=tokens)
         return checked
+
+    def heaviest(self, namespace: str, most: int) -> list[Heavy]:
+        """The ``most`` most checked subjects of a namespace at this node, by a sample, the heaviest first."""
+        here, others = self.limiter.heaviest(namespace, most), self._heaviest.of(namespace, most)
+        return heaviest_of_all(here, others, most)
 
     @property
     def second(self) -> int:

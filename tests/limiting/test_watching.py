@@ -6,11 +6,11 @@ import pytest
 
 from limiting import watching
 from limiting.nodes.decisions import Decisions
-from limiting.watching import MOST_WATCHED, SECONDS, Bans, Watched
+from limiting.watching import FOLLOWED, MOST_WATCHED, SECONDS, Bans, Heaviest, Watched, heaviest_of_all
 from srtm.contracts.contract import read_contract
 from srtm.contracts.subject_plans import Plans
 from srtm.errors import BadInput, NotFound
-from srtm.limiting.limiter import Limiter
+from srtm.limiting.limiter import Heavy, Limiter
 from tests.support.limit_clock import Clock
 
 S = 10**9
@@ -95,3 +95,24 @@ async def test_a_subject_is_watched_under_the_name_that_its_plan_gives_it() -> N
     decisions.unwatch("api", "{plan}/user:1")
     with pytest.raises(NotFound):
         await decisions.watch("api", "nobody")
+
+
+@pytest.mark.slow
+def test_who_has_more_than_a_thousandth_of_the_checks_is_among_the_heaviest() -> None:
+    heaviest = Heaviest()
+    for number in range(40_000):
+        heaviest.note(("api", f"once-{number}"))
+        if number % 10 == 0:
+            heaviest.note(("api", "often"))
+            heaviest.note(("other", "elsewhere"))
+    first, *others = heaviest.of("api", FOLLOWED + 1)
+    assert first.subject == "often"
+    assert 3_000 < first.checks - first.error <= first.checks < 5_000
+    assert len(others) == FOLLOWED - 1
+    assert [each.subject for each in heaviest.of("other", 5)] == ["elsewhere"]
+    assert heaviest.of("none", 5) == []
+
+
+def test_the_heaviest_of_two_lists_are_the_heaviest_of_their_sums() -> None:
+    found = heaviest_of_all([Heavy("a", 5, 1), Heavy("b", 4, 0)], [Heavy("b", 3, 2), Heavy("c", 6, 0)], 2)
+    assert found == [Heavy("b", 7, 2), Heavy("c", 6, 0)]

@@ -355,6 +355,25 @@ async def test_a_flood_is_bounded_where_it_comes_in_the_thesis_designs_too(
     assert (await rig.running["a"].peek("api", "one-more")).shared
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_node_knows_its_heaviest_subjects(autojump_clock: MockClock, rig: Rig, mode: Mode) -> None:
+    await started(rig, mode, contract(rate=1, burst=1_000))
+    node = rig.running["a"]
+    node.put(read_contract({**contract(rate=1, burst=1_000), "subject": "here:*", "mode": "local"}))
+    for number in range(300):
+        await rig.let("a", "often")
+        await rig.let("a", "here:more")
+        await rig.let("a", "here:more")
+        await rig.let("a", f"once-{number}")
+        await node.check("api", ["looked at"], 1, peek=True)
+    found = node.heaviest("api", 2)
+    assert [each.subject for each in found] == ["here:more", "often"]
+    assert 100 < found[1].checks < 600
+    assert "looked at" not in [each.subject for each in node.heaviest("api", 1_000)]
+    assert rig.running["b"].heaviest("api", 2) == []
+
+
 async def test_shadow_contracts_refuse_nobody_and_are_counted(autojump_clock: MockClock, rig: Rig) -> None:
     await started(rig, "replicated", contract(rate=0.001, shadow=True))
     said = [(await rig.running["a"].check("api", ["user"], 1)).decisive for _ in range(14)]

@@ -82,6 +82,17 @@ async def test_a_store_that_is_there_decides(decisions: Decisions, store: FakeSt
     assert decisions.counts(contract())[0][1:] == (1, 0, 1)
 
 
+async def test_the_heaviest_subjects_of_the_store_are_known(decisions: Decisions) -> None:
+    for number in range(200):
+        await decisions.check("api", ["often"], 1)
+        await decisions.check("api", [f"once-{number}"], 1)
+        await decisions.check("api", ["looked at"], 1, peek=True)
+    found = decisions.heaviest("api", 1_000)
+    assert found[0].subject == "often"
+    assert 50 < found[0].checks < 400
+    assert "looked at" not in [each.subject for each in found]
+
+
 async def test_three_answers_take_the_budget_and_then_none_waits(
     autojump_clock: MockClock, decisions: Decisions, store: FakeStore
 ) -> None:
