@@ -2,4 +2,5 @@
 
 May import ``limiting.replication``, ``limiting.wire`` and ``srtm``. ``members`` has the list of nodes, ``mesh`` the
 links over TCP, ``group`` one contract on all nodes, ``decisions`` the groups beside the limiter of this process.
+``corrections`` changes afterwards what checks took.
 """

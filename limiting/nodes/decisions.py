@@ -11,11 +11,14 @@ from typing import NamedTuple
 import trio
 
 from limiting.checks import Checked, check, each_cost
+from limiting.nodes.corrections import Corrections
 from limiting.nodes.group import NODE_MODES, Clocks, Group, check_grouped
 from limiting.nodes.members import Members, read_members
 from limiting.nodes.mesh import Connect, Mesh
 from limiting.replication.exact import Asked
+from limiting.replication.messages import Corrected, Correction
 from limiting.replication.node import SECOND_NS
+from limiting.replication.node_grants import Grant
 from limiting.replication.refill import Verdict as Said
 from limiting.replication.replicated import NEVER_NS
 from limiting.store.rules import rules_of
@@ -94,6 +97,10 @@ class Decisions:
         self._removed: set[str] = set()
         self._runs = False  # a contract that is put while it runs is new: nothing was taken here before
         self._names = nodes.members.numbers if nodes is not None else {}
+        self._corrections = None
+        if nodes is not None:
+            own = nodes.members.own
+            self._corrections = Corrections(own, self._names, nodes.key, clocks, self._charge_granted, self._send)
         self._epoch = clocks()[1] // 1_000_000
         self._due: dict[bytes, int] = {}
         self._wakes = NEVER_NS
@@ -322,7 +329,10 @@ class Decisions:
         self._flush(group)
         if not isinstance(said, Said):
             said = await self._decided(group, place, cost, said)
-        return group.verdict(place, cost, said, self._clocks(), shared=shared, taken=True)
+        verdict = group.verdict(place, cost, said, self._clocks(), shared=shared, taken=True)
+        if not said.allowed or group.mode != "replicated" or self._corrections is None:
+            return verdict
+        return verdict._replace(grant=self._corrections.made(group.tag, place, cost))
 
     async def _decided(self, group: Group, place: bytes, cost: int, said: Said | Asked | None) -> Said:
         """Wait for the owner's answer, and ask again where there is none. Raises Unavailable."""
@@ -353,11 +363,24 @@ class Decisions:
 
     async def correct(self, grant: bytes, cost: int) -> None:
         """Replace the cost of a check by what it came to. Raises BadInput, NotFound, Unavailable."""
-        if self._store is None or not await self._store.correct(grant, checked_cost(cost)):
+        checked_cost(cost)
+        granted = None if self._corrections is None else self._corrections.read(grant)
+        if granted is not None and self._corrections is not None:
+            if granted.group not in self._tags:
+                raise NotFound("contract", "of this grant")
+            await self._corrections.correct(grant, granted, cost)
+        elif self._store is None or not await self._store.correct(grant, cost):
             self.limiter.correct(grant, cost)
+
+    def _charge_granted(self, grant: Grant, more: int) -> None:
+        group = self._tags[grant.group]
+        group.charge(grant.subject, more, self._clocks())
+        self._flush(group)
 
     async def release(self, grant: bytes) -> None:
         """End an open request of policies of kind ``concurrency``. Raises BadInput, NotFound, Unavailable."""
+        if self._corrections is not None and self._corrections.read(grant) is not None:
+            raise BadInput("grant", "(not shown)", "is of no policy of kind concurrency: there is nothing to release")
         if self._store is None or not await self._store.release(grant):
             self.limiter.release(grant)
 
@@ -486,14 +509,24 @@ class Decisions:
         group = self._tags.get(message[:TAG_BYTES])
         if group is None:
             return  # of a contract that is not here yet: the peer repeats it
-        group.receive(decode(message[TAG_BYTES:], number_of(name)), self._clocks())
+        frame = decode(message[TAG_BYTES:], number_of(name))
+        if self._corrections is not None and isinstance(frame, Correction | Corrected):
+            self._corrections.heard(group.tag, frame)
+            return
+        group.receive(frame, self._clocks())
         self._flush(group)
+
+    def _send(self, peer: int, tag: bytes, frame: object) -> bool:
+        """Send a frame to a node, if it can be reached."""
+        if self.mesh is None or not self.mesh.is_up(self._names[peer]):
+            return False
+        self.mesh.send(self._names[peer], tag + encode(frame))
+        return True
 
     def _flush(self, group: Group) -> None:
         """Send what the group has to say, hand over answers, and wake its tick."""
         for peer, frame in group.outbox():
-            if self.mesh is not None and self.mesh.is_up(self._names[peer]):
-                self.mesh.send(self._names[peer], group.tag + encode(frame))
+            self._send(peer, group.tag, frame)
         for ticket, said in group.answers().items():
             event = self._asked.get((group.tag, ticket))
             if event is not None:

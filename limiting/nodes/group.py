@@ -165,17 +165,16 @@ class Group:
         machine = self._charging()
         looks = machine.look(subject, self._at(clocks))
         owing = zip(looks, self.contract.policies, strict=True)
-        most = min(
+        most = [
             look.left + policy.max_debt_micro * UNITS_PER_MICRO for look, policy in owing if isinstance(policy, Bucket)
-        )
-        machine.debit(subject, min(cost * TOKEN, max(0, most)), self._at(clocks))
+        ]
+        machine.debit(subject, [min(cost * TOKEN, max(0, each)) for each in most], self._at(clocks))
 
     def reset(self, subject: Subject, clocks: Clocks) -> None:
         """Give back all that is taken. Raises BadInput in modes that cannot."""
         machine = self._charging()
         looks = machine.look(subject, self._at(clocks))
-        used = max(look.burst - look.left for look in looks)
-        machine.debit(subject, -used, self._at(clocks))
+        machine.debit(subject, [look.left - look.burst for look in looks], self._at(clocks))
 
     def _charging(self) -> Replicated:
         if not isinstance(self.machine, Replicated):

@@ -83,4 +83,23 @@ class Answer:
     verdict: Verdict
 
 
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """``origin`` asks the node that decided to replace the cost of a sealed grant, 48 bytes, by ``cost``."""
+
+    origin: int
+    ticket: int
+    grant: bytes
+    cost: int
+
+
+@dataclass(frozen=True, slots=True)
+class Corrected:
+    """To a ``Correction``. ``outcome``: of ``limiting.replication.node_grants``."""
+
+    origin: int
+    ticket: int
+    outcome: int
+
+
 Frame = Increments | Ack | Hello | SnapshotAsk | Snapshot | Ask | Answer

@@ -102,11 +102,14 @@ class Replicated(Node):
             self._take(key, slot, units, at_ns)
         return ALLOWED
 
-    def debit(self, subject: Subject, units: int, at_ns: int) -> None:
-        """Correct a take afterwards: take ``units`` without a test; below 0 give back as much of what is taken."""
-        for policy in range(len(self.levels.refills)):
+    def debit(self, subject: Subject, units: Sequence[int], at_ns: int) -> None:
+        """Correct a take afterwards: take ``units`` of each policy without a test; below 0 give back, at most what this
+        node knows to be taken."""
+        for policy, more in enumerate(units):
             key = (subject, policy)
-            self._take(key, self.levels.slot(key, at_ns), units, at_ns)
+            slot = self.levels.slot(key, at_ns)
+            if more := max(more, -slot.level):
+                self._take(key, slot, more, at_ns)
 
     def tick(self, at_ns: int) -> None:
         """Send what has waited long enough."""

@@ -23,6 +23,7 @@ class ClusterKey:
                 f"must hold {LEAST_BYTES} to {MOST_BYTES} bytes: write 32 random ones as text, once for all nodes",
             )
         self.links = hmac.digest(text, b"links", "sha256")
+        self.grants = hmac.digest(text, b"grants", "sha256")
         self._subjects = hmac.digest(text, b"subjects", "sha256")
 
     def subject(self, namespace: str, name: str) -> Subject:

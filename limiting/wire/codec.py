@@ -11,9 +11,21 @@ from typing import Any, NamedTuple
 from limiting.replication.auto import Confirmed, Demand, Part, Shares
 from limiting.replication.gossiped.counter import CounterBucket
 from limiting.replication.gossiped.gossip import Delta
-from limiting.replication.messages import Ack, Answer, Ask, Entry, Hello, Increments, Snapshot, SnapshotAsk
+from limiting.replication.messages import (
+    Ack,
+    Answer,
+    Ask,
+    Corrected,
+    Correction,
+    Entry,
+    Hello,
+    Increments,
+    Snapshot,
+    SnapshotAsk,
+)
 from limiting.replication.refill import Subject, Verdict
 from limiting.wire.bits import Reader, Writer
+from limiting.wire.sealed_grants import GRANT_BYTES
 from srtm.errors import PeerError
 
 SUBJECT_BYTES = 16
@@ -171,6 +183,7 @@ def _read_queues(reader: Reader) -> dict[Subject, list[tuple[int, int]]]:
 _UINT = _Field(Writer.uint, Reader.uint)
 _SUBJECT = _Field(_write_subject, _read_subject)
 _ENTRIES = _Field(_write_entries, _read_entries)
+_GRANT = _Field(Writer.raw, lambda reader: reader.raw(GRANT_BYTES))
 _VERDICT = _Field(_write_verdict, _read_verdict)
 _COUNTERS, _QUEUES = 11, 12
 
@@ -192,5 +205,7 @@ _KINDS = {
     10: _Kind(Confirmed, (("subject", _SUBJECT), *_numbers("version"))),
     _COUNTERS: _Kind(Delta, (("users", _Field(_write_counters, _read_counters)),)),
     _QUEUES: _Kind(Delta, (("users", _Field(_write_queues, _read_queues)),)),
+    13: _Kind(Correction, (*_numbers("ticket"), ("grant", _GRANT), *_numbers("cost"))),
+    14: _Kind(Corrected, _numbers("ticket", "outcome")),
 }
 _NUMBERS = {kind.made: number for number, kind in _KINDS.items() if kind.made is not Delta}

@@ -486,9 +486,9 @@ def test_several_policies_are_taken_together_or_not_at_all():
 
 def test_a_correction_may_go_below_zero_and_gives_back():
     node = Replicated(0, [], [refill(1, 2)], 0)
-    node.debit(SUBJECT, 5 * TOKEN, 0)
+    node.debit(SUBJECT, [5 * TOKEN], 0)
     assert node.take(SUBJECT, 1, 0) == Verdict(allowed=False, wait_ns=4 * SECOND)
-    node.debit(SUBJECT, -9 * TOKEN, 0)
+    node.debit(SUBJECT, [-9 * TOKEN], 0)
     assert node.levels.level(KEY, 0) == 0
 
 

@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 from limiting.replication.auto import Confirmed, Demand, Shares
 from limiting.replication.gossiped.counter import CounterBucket
 from limiting.replication.gossiped.gossip import Delta
-from limiting.replication.messages import Ack, Answer, Ask, Hello, Increments, Snapshot, SnapshotAsk
+from limiting.replication.messages import (
+    Ack,
+    Answer,
+    Ask,
+    Corrected,
+    Correction,
+    Hello,
+    Increments,
+    Snapshot,
+    SnapshotAsk,
+)
 from limiting.replication.refill import Verdict
 from limiting.wire.bits import LONGEST_VARINT, Reader
 from limiting.wire.codec import decode, encode
@@ -37,6 +47,8 @@ FRAMES = st.one_of(
     st.builds(Confirmed, number, subject, number),
     st.builds(Delta, number, st.dictionaries(subject, bucket, max_size=3)),
     st.builds(Delta, number, st.dictionaries(subject, queue, max_size=3)),
+    st.builds(Correction, number, number, st.binary(min_size=48, max_size=48), number),
+    st.builds(Corrected, number, number, number),
 )
 
 

@@ -1,0 +1,108 @@
+"""Corrections in mode ``replicated``: the node that decided takes each, once, and the others ask it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import trio
+
+from limiting.nodes.group import Clocks
+from limiting.replication.messages import Corrected, Correction
+from limiting.replication.node_grants import Grant, Grants, Outcome
+from limiting.replication.refill import Subject
+from limiting.wire.cluster_key import ClusterKey, number_of
+from limiting.wire.sealed_grants import read_grant, sealed
+from srtm.errors import BadInput, PeerError, Unavailable
+
+ANSWERED_WITHIN_S = 1.0
+_NO = {
+    Outcome.USED: "was used before",
+    Outcome.OLD: "is older than 60 s",
+    Outcome.FORGOTTEN: "is of an earlier start of node {}, which no longer knows which grants were used",
+}
+
+
+class Corrections:
+    """``names``: of the other nodes, by number. ``charge``: takes (below 0: gives back) what a grant's request came to
+    besides its cost. ``send``: sends a frame about a contract, by its tag, to a node; False: it cannot be reached."""
+
+    def __init__(
+        self,
+        own: str,
+        names: Mapping[int, str],
+        key: ClusterKey,
+        clocks: Callable[[], Clocks],
+        charge: Callable[[Grant, int], None],
+        send: Callable[[int, bytes, object], bool],
+    ) -> None:
+        self._own, self._number, self._names = own, number_of(own), names
+        self._key, self._clocks = key, clocks
+        self._charge, self._send = charge, send
+        self._grants = Grants(self._number, *clocks())
+        self._asked: dict[int, tuple[int, trio.Event]] = {}  # node and event, by ticket
+        self._said: dict[int, Outcome] = {}
+        self._ticket = 0
+
+    def made(self, group: bytes, subject: Subject, cost: int) -> bytes:
+        """The grant of a take at this node."""
+        return sealed(self._grants.made(group, subject, cost, self._clocks()[0]), self._key)
+
+    def read(self, content: bytes) -> Grant | None:
+        """Read a grant of any node. None: it is none of this cluster."""
+        return read_grant(content, self._key)
+
+    async def correct(self, content: bytes, grant: Grant, cost: int) -> None:
+        """Replace the cost of a grant. Raises BadInput, Unavailable (the node that decided does not answer)."""
+        here = grant.node == self._number
+        outcome = self._take(grant, cost) if here else await self._ask(content, grant, cost)
+        name = self._name_of(grant.node)
+        if outcome is Outcome.FULL:
+            raise Unavailable(f"node {name} has taken as many corrections in a minute as it remembers", 1.0)
+        if outcome is not Outcome.TAKEN:
+            raise BadInput("grant", "(not shown)", _NO[outcome].format(name))
+
+    def _name_of(self, number: int) -> str:
+        if number == self._number:
+            return self._own
+        if number not in self._names:
+            raise BadInput("grant", "(not shown)", "is of a node that is not in this node's list of peers")
+        return self._names[number]
+
+    def _take(self, grant: Grant, cost: int) -> Outcome:
+        outcome = self._grants.use(grant, self._clocks()[0])
+        if outcome is Outcome.TAKEN:
+            self._charge(grant, cost - grant.cost)
+        return outcome
+
+    async def _ask(self, content: bytes, grant: Grant, cost: int) -> Outcome:
+        name = self._name_of(grant.node)
+        self._ticket += 1
+        ticket, event = self._ticket, trio.Event()
+        self._asked[ticket] = grant.node, event
+        try:
+            why = "cannot be reached"
+            if self._send(grant.node, grant.group, Correction(self._number, ticket, content, cost)):
+                why = f"has not answered within {ANSWERED_WITHIN_S:g} s"
+                with trio.move_on_after(ANSWERED_WITHIN_S):
+                    await event.wait()
+                    return self._said[ticket]
+        finally:
+            del self._asked[ticket]
+            self._said.pop(ticket, None)
+        raise Unavailable(f"node {name}, which decided the check, alone takes its correction, and {why}", 1.0)
+
+    def heard(self, group: bytes, frame: Correction | Corrected) -> None:
+        """Take in what a peer asks about a contract, or answers. Raises PeerError for what cannot be."""
+        if isinstance(frame, Correction):
+            grant = self.read(frame.grant)
+            if grant is None or (grant.node, grant.group) != (self._number, group):
+                raise PeerError(f"node {frame.origin} asks for a correction by a grant that is none of this node")
+            outcome = self._take(grant, frame.cost)
+            self._send(frame.origin, group, Corrected(self._number, frame.ticket, outcome))
+            return
+        if frame.outcome not in tuple(Outcome):
+            raise PeerError(f"a correction has the outcome {frame.outcome}, which there is not")
+        node, event = self._asked.get(frame.ticket, (None, None))
+        if event is not None and node == frame.origin:
+            self._said[frame.ticket] = Outcome(frame.outcome)
+            event.set()
