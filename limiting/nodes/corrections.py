@@ -39,7 +39,7 @@ class Corrections:
         self._key, self._clocks = key, clocks
         self._charge, self._send = charge, send
         self._grants = Grants(self._number, *clocks())
-        self._asked: dict[int, tuple[int, trio.Event]] = {}  # node and event, by ticket
+        self._asked: dict[int, trio.Event] = {}  # by ticket
         self._said: dict[int, Outcome] = {}
         self._ticket = 0
 
@@ -77,8 +77,8 @@ class Corrections:
     async def _ask(self, content: bytes, grant: Grant, cost: int) -> Outcome:
         name = self._name_of(grant.node)
         self._ticket += 1
-        ticket, event = self._ticket, trio.Event()
-        self._asked[ticket] = grant.node, event
+        ticket = self._ticket
+        event = self._asked[ticket] = trio.Event()
         try:
             why = "cannot be reached"
             if self._send(grant.node, grant.group, Correction(self._number, ticket, content, cost)):
@@ -102,7 +102,6 @@ class Corrections:
             return
         if frame.outcome not in tuple(Outcome):
             raise PeerError(f"a correction has the outcome {frame.outcome}, which there is not")
-        node, event = self._asked.get(frame.ticket, (None, None))
-        if event is not None and node == frame.origin:
+        if frame.ticket in self._asked:
             self._said[frame.ticket] = Outcome(frame.outcome)
-            event.set()
+            self._asked[frame.ticket].set()
