@@ -77,7 +77,7 @@ pub(crate) struct Corrected {
 impl Corrected {
     /// Notes a correction. False: it was corrected before, or there is no room to remember it.
     pub fn note(&mut self, number: u64, now: Nanos) -> bool {
-        while let Some(&(_, old)) = self.by_age.front().filter(|(until, _)| *until <= now) {
+        while let Some(&(_, old)) = self.by_age.front().filter(|(until, _)| *until < now) {
             self.by_age.pop_front();
             self.numbers.remove(&old);
         }
@@ -112,8 +112,8 @@ mod tests {
     fn a_grant_is_corrected_once() {
         let mut corrected = Corrected::default();
         assert!(corrected.note(1, 0));
-        assert!(!corrected.note(1, CORRECT_WITHIN_NS - 1));
-        assert!(corrected.note(2, CORRECT_WITHIN_NS));
+        assert!(!corrected.note(1, CORRECT_WITHIN_NS), "as long as it may be corrected");
+        assert!(corrected.note(2, CORRECT_WITHIN_NS + 1));
         assert_eq!(corrected.numbers.len(), 1, "what is too old for a correction is forgotten");
     }
 }
