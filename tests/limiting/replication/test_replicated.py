@@ -175,6 +175,39 @@ def test_l2_all_views_are_the_truth_once_everything_has_come(seed, count):
         assert truth <= node.levels.level(KEY, network.now_ns) <= truth + asked.rate_micro * latest_ns
 
 
+@pytest.mark.parametrize("longest_ns", [0, 50 * MS])
+@settings(max_examples=25)
+@given(st.integers(0, 1_000), st.integers(2, 3))
+def test_l2_corrections_come_to_the_same_at_all_nodes_and_no_view_is_below_the_truth(longest_ns, seed, count):
+    chance = Random(seed)
+    network = Network(lambda: chance.randint(0, longest_ns), seed=seed)
+    cluster(network, count, refill(0, 60))  # what nothing drains from shows every token that is lost or made
+    taken, given_back, grants = 0, 0, []
+    for _ in range(30):
+        network.run(network.now_ns + 10 * MS)
+        name = chance.randrange(count)
+        node, cost = network.nodes[name], chance.randint(1, 5)
+        if take(network, name, cost).allowed:
+            taken += cost * TOKEN
+            grants.append((name, cost))
+        if grants and chance.random() < 0.4:
+            name, cost = grants.pop(chance.randrange(len(grants)))
+            node, at_ns = network.nodes[name], network.clock_ns(name)
+            before = node.levels.level(KEY, at_ns)
+            node.debit(SUBJECT, [(chance.randint(0, 8) - cost) * TOKEN], at_ns)
+            network.pump(name)
+            more = node.levels.level(KEY, at_ns) - before
+            taken, given_back = taken + more, given_back - min(0, more)
+        network.run(network.now_ns)
+    while not all(node.told for node in network.nodes.values()):
+        network.run(network.now_ns + 10 * SECOND)
+        for name in network.nodes:
+            network.tick(name)
+    for node in network.nodes.values():
+        assert taken <= node.levels.level(KEY, network.now_ns) <= taken + given_back
+    assert longest_ns or {node.levels.level(KEY, network.now_ns) for node in network.nodes.values()} == {taken}
+
+
 # L3
 
 configurations = st.fixed_dictionaries(
