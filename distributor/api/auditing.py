@@ -1,4 +1,4 @@
-"""Notes every change that comes by HTTP in the audit log, before its answer goes out, and serves the log."""
+"""What the audit log has of requests: what they are about, before and after. And the route that serves the log."""
 
 from __future__ import annotations
 
@@ -7,72 +7,67 @@ import re
 from typing import Any
 
 import msgspec
-from fastapi import FastAPI, Query, Request, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+import trio
+from fastapi import FastAPI, Query, Response
+from starlette.types import Scope
 
 from distributor.registry.registry import Registry
-from distributor.storage.audit_log import KEPT, AuditEntry
+from distributor.storage.audit_log import KEPT
 from distributor.storage.topic_rows import NO_PUBLISHERS
-from srtm.errors import BadInput, SrtmError
+from distributor.views.publisher_changes import publisher_changes
+from srtm.errors import BadInput
 from srtm.log import Log
+from srtm.topics.publishers import Publishers
+from srtm.web.audit_entry import Change
+from srtm.web.auditing import Auditing, Changes
 from srtm.web.bodies import json_answer
-from srtm.web.browser import authorization
 
 _CHANGING = ("POST", "PUT", "PATCH", "DELETE")
 # What brokers and adaptors say by the second, and what changes nothing.
 _NO_CHANGE = re.compile(
-    r"/v1/brokers/[^/]+/(sync|history|measurements/.*)|/v1/shares|/v1/plan|/v1/topics/[^/]+/plan|/v1/topic-files"
+    r"/v1/brokers/[^/]+/(sync|history|measurements/.*)|/v1/shares|/v1/plan|/v1/topics/[^/]+/plan|/v1/(topic|contract)-files"
     r"|/v1/limit-nodes/[^/]+/[^/]+"
 )
 _SUBJECT = re.compile(r"/v1/(topic|broker)s/([^/]+)(/.*)?")
 _SESSION = "/mqtt/session"  # the query names the client, and nothing that is shown of the broker changes
+_CONTRACTS = "/v1/contracts"
 _CONTRACT = re.compile(r"/v1/contracts/([^/]+)/(.+)")
-ANYBODY = "anybody"  # where no token is needed
 
 
-class Auditing:
-    """Middleware. A change whose note cannot be stored has been made all the same: the log of the service has it."""
+class Looks:
+    """Looks at what a request is about before and after it is served."""
 
-    def __init__(self, app: ASGIApp, registry: Registry) -> None:
-        self._app = app
+    def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._log = Log("distributor")
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not _is_change(scope["method"], scope["path"]):
-            return await self._app(scope, receive, send)
+    def begin(self, scope: Scope) -> Changes | None:
+        """Look before a request; the result looks afterwards. None: the request is none that the log has."""
+        if not _is_change(scope["method"], scope["path"]):
+            return _nothing
+        if scope["path"] == _CONTRACTS:
+            return None  # its handler says which
         subject = _subject(scope)
-        before = self._shown(subject)
+        before, publishers = self._shown(subject), self._publishers(subject)
 
-        async def note_then_send(message: Message) -> None:
-            if message["type"] == "http.response.start" and message["status"] < 300:
-                await self._note(scope, before)
-            await send(message)
+        async def changed() -> list[Change]:
+            subject = _subject(scope)  # a topic that is created is named once it is there
+            after = self._shown(subject)
+            if before == after and subject is not None and not scope["path"].endswith(_SESSION):
+                return []  # the same document again
+            moved = None
+            present = self._publishers(subject)
+            if publishers is not None and present is not None and present is not publishers:
+                moved = await trio.to_thread.run_sync(publisher_changes, publishers, present)
+            name = "" if subject is None else " ".join(subject)
+            return [Change(subject=name, before=before, after=after, publishers=moved)]
 
-        return await self._app(scope, receive, note_then_send)
+        return changed
 
-    async def _note(self, scope: Scope, before: Any) -> None:
-        subject = _subject(scope)
-        after = self._shown(subject)
-        ends_session = scope["path"].endswith(_SESSION)
-        if before == after and subject is not None and not ends_session:  # the same document again
-            return
-        entry = AuditEntry(
-            who=self._holder(scope),
-            what=f"{scope['method']} {scope['path']}{_query(scope) if ends_session else ''}",
-            source=":".join(str(part) for part in scope.get("client") or ()),
-            subject="" if subject is None else " ".join(subject),
-            before=before,
-            after=after,
-        )
-        try:
-            await self._registry.audit.note(entry)
-        except SrtmError as error:
-            self._log.failure("a change is not in the audit log", why=error, entry=msgspec.json.encode(entry).decode())
-
-    def _holder(self, scope: Scope) -> str:
-        tokens = self._registry.config.tokens
-        return ANYBODY if tokens is None else tokens.holder_name(authorization(Request(scope)) or "")
+    def _publishers(self, subject: tuple[str, str] | None) -> Publishers | None:
+        """Those of a topic that is there."""
+        kind, name = subject or ("", "")
+        topic = self._registry.topics.get(name) if kind == "topic" else None
+        return None if topic is None or topic.removed else topic.spec.publishers
 
     def _shown(self, subject: tuple[str, str] | None) -> Any:
         """What the log says of a topic, broker or contract; None: it is not there."""
@@ -100,6 +95,7 @@ class Auditing:
 
 def add_audit(app: FastAPI, registry: Registry) -> None:
     """Add the middleware and ``GET /v1/audit``."""
+    log, tokens = registry.audit, registry.config.tokens
 
     @app.get("/v1/audit")
     async def audit(limit: int = Query(100), topic: str | None = None, broker: str | None = None) -> Response:
@@ -110,18 +106,18 @@ def add_audit(app: FastAPI, registry: Registry) -> None:
         if topic is not None and broker is not None:
             raise BadInput("broker", broker, "must not be given together with topic")
         subject = f"topic {topic}" if topic is not None else f"broker {broker}" if broker is not None else None
-        return json_answer(await registry.audit.latest(limit, subject))
+        return json_answer(await log.latest(limit, subject))
 
-    app.add_middleware(Auditing, registry=registry)
+    app.add_middleware(Auditing, tokens=tokens, log=Log("distributor"), store=log.note, begin=Looks(registry).begin)
+
+
+async def _nothing() -> list[Change]:
+    return []
 
 
 def _is_change(method: str, path: str) -> bool:
     """Whether a request is one that the log has. nsqlookupd's routes change a list in memory alone."""
     return method in _CHANGING and path.startswith("/v1/") and _NO_CHANGE.fullmatch(path) is None
-
-
-def _query(scope: Scope) -> str:
-    return f"?{scope['query_string'].decode('latin-1')}"
 
 
 def _subject(scope: Scope) -> tuple[str, str] | None:

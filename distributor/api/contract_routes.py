@@ -14,6 +14,7 @@ from distributor.views.contract_view import contract_view
 from srtm.contracts.contract import read_contract, read_contracts
 from srtm.contracts.versioned import Versioned
 from srtm.errors import BadInput
+from srtm.web.auditing import note_change
 from srtm.web.bodies import documented, in_portions, json_answer
 
 _Match = Annotated[str | None, Header(description="The contract's ETag: 409 if it was changed since.")]
@@ -40,7 +41,9 @@ def add_contract_routes(app: FastAPI, registry: Registry, syncing: SyncService) 
     async def submit_contracts(request: Request) -> Response:
         """Put several contracts in force, all or none. Others stay."""
         contracts = read_contracts((await read_document(request, config, ContractFile)).contracts)
-        await registry.put_contracts(contracts)
+        for before, after in await registry.put_contracts(contracts):
+            key = " ".join(after.key)
+            note_change(f"contract {key}", None if before is None else before.to_json(), after.to_json())
         return await listed([registry.contracts.get(*each.key) for each in contracts])
 
     @app.get("/v1/contracts/{namespace}/{pattern:path}")

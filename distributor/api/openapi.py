@@ -15,12 +15,12 @@ from distributor.api.bodies import ContractFile, TopicFile
 from distributor.page.latency_history import HistoryView
 from distributor.page.mqtt_sessions import MqttSessionRows
 from distributor.page.rows import BrokerRows, TopicRows
-from distributor.storage.audit_log import AuditEntry
 from distributor.verdict.why import Why
 from distributor.views import broker_view, nsqlookupd, topic_view
 from distributor.views.contract_view import ContractView
 from srtm import control
 from srtm.topics import json_schema as shapes
+from srtm.web.audit_entry import AuditEntry
 
 PROBLEM = "application/problem+json"
 _JSON = "application/json"

@@ -21,10 +21,14 @@ class ContractRequests:
     def __init__(self, state: ClusterState) -> None:
         self._state = state
 
-    async def put(self, contracts: Iterable[Contract]) -> None:
-        """Put several in force, all or none. The same ones again change nothing. Raises BadInput, Unavailable."""
+    async def put(self, contracts: Iterable[Contract]) -> list[tuple[Contract | None, Contract]]:
+        """Put several in force, all or none. Returns those that changed, before (None: not there) and after.
+
+        Raises BadInput, Unavailable.
+        """
         async with self._state.writing:
-            await self._put(contracts)
+            before = self._state.contracts.in_force
+            return [(before.get(each.key), each) for each in await self._put(contracts)]
 
     async def put_one(self, contract: Contract, expected: str | None) -> Versioned:
         """Put one in force. ``expected``: see ``Contracts.check_tag``. Raises BadInput, Conflict, Unavailable."""
@@ -45,13 +49,14 @@ class ContractRequests:
                     raise Conflict("contract", name, rule)
             await state.commit(StateChange(contracts=after))
 
-    async def _put(self, contracts: Iterable[Contract]) -> None:
+    async def _put(self, contracts: Iterable[Contract]) -> list[Contract]:
         state = self._state
         changed = state.contracts.news(contracts)
         for contract in changed:
             check_for_brokers(contract)
         if changed:
             await state.commit(StateChange(contracts=state.contracts.put(changed, state.version + 1, MOST_CONTRACTS)))
+        return changed
 
 
 def check_contracts(spec: TopicSpec, contracts: Contracts) -> None:

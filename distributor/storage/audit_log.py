@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import msgspec
 import trio
 from sqlalchemy import Connection, func, select
 
 from distributor.storage.store import Replace, Store, audit
+from srtm.web.audit_entry import AuditEntry
 
 KEPT = 10_000  # entries; some 10 MB: a year of 27 changes a day
-
-
-class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One change. ``number`` counts up without a gap."""
-
-    number: int = 0
-    at: float = 0.0  # unix time, s
-    who: str  # the name of the token; "anybody": none was needed
-    what: str  # method and path
-    source: str  # address of the caller
-    subject: str  # "topic NAME", "broker NAME"; "": neither
-    before: Any = None  # null: it was not there
-    after: Any = None  # null: it is not there any more
 
 
 class AuditLog:
@@ -37,17 +24,17 @@ class AuditLog:
         self._writing = trio.Lock()
         self._next: int | None = None  # number; None: not read yet
 
-    async def note(self, entry: AuditEntry) -> AuditEntry:
-        """Store a change with its number and instant, and return it so. Raises Unavailable, NotLeader."""
+    async def note(self, entries: Sequence[AuditEntry]) -> None:
+        """Store changes of one instant, each with its number, all or none. Raises Unavailable, NotLeader."""
         async with self._writing:
             if self._next is None:
                 self._next = await self._store.read(_latest) + 1
-            numbered = msgspec.structs.replace(entry, number=self._next, at=self._wall_ns() / 1e9)
-            slot = numbered.number % KEPT
-            row = {"slot": slot, "number": numbered.number, "entry": msgspec.json.encode(numbered).decode()}
-            await self._store.apply([Replace(audit, {"slot": slot}, [row])])
-            self._next += 1
-            return numbered
+            at = self._wall_ns() / 1e9
+            numbered = [
+                msgspec.structs.replace(entry, number=number, at=at) for number, entry in enumerate(entries, self._next)
+            ]
+            await self._store.apply([_row(entry) for entry in numbered])
+            self._next += len(numbered)
 
     async def latest(self, most: int, subject: str | None = None) -> list[AuditEntry]:
         """Return at most ``most`` entries, newest first; of one ``subject``, if it is named. Raises Unavailable."""
@@ -63,6 +50,12 @@ class AuditLog:
             return found
 
         return await self._store.read(read)
+
+
+def _row(entry: AuditEntry) -> Replace:
+    slot = entry.number % KEPT
+    row = {"slot": slot, "number": entry.number, "entry": msgspec.json.encode(entry).decode()}
+    return Replace(audit, {"slot": slot}, [row])
 
 
 def _latest(connection: Connection) -> int:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
+
+from srtm.text import figure
+
 _SHOWN = 20  # publishers of one kind
 
 _COLUMNS = {
@@ -22,7 +26,12 @@ _Publisher = tuple[float, str, str, int, str, float | None, float | None]
 
 def differences(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
     """Lines that say how ``then`` differs from ``now``, both as ``TopicSpec.to_json``. None: it is the same topic."""
-    return [*_settings("", now, then), *_publishers(_by_id(now), _by_id(then))]
+    return [*settings(now, then), *_publishers(_by_id(now), _by_id(then))]
+
+
+def settings(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
+    """Lines for the values that differ, without publishers, which ``publisher_lines`` has."""
+    return list(_settings("", now, then))
 
 
 def _settings(place: str, now: Mapping[str, Any], then: Mapping[str, Any]) -> Iterator[str]:
@@ -37,7 +46,9 @@ def _settings(place: str, now: Mapping[str, Any], then: Mapping[str, Any]) -> It
 
 
 def _shown(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "-" if value is None else value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return figure(value, 6)
 
 
 def _by_id(document: Mapping[str, Any]) -> dict[str, _Publisher]:
@@ -54,8 +65,8 @@ def _column(value: Any, length: int) -> list[Any]:
 
 
 def _publishers(now: Mapping[str, _Publisher], then: Mapping[str, _Publisher]) -> Iterator[str]:
-    added = [f"+ {one}, {then[one][0]:g} msg/s" for one in then if one not in now]
-    removed = [f"- {one}, {now[one][0]:g} msg/s" for one in now if one not in then]
+    added = [f"+ {one}, {_rate(then[one][0])}" for one in then if one not in now]
+    removed = [f"- {one}, {_rate(now[one][0])}" for one in now if one not in then]
     changed = [
         f"~ {one}: {_described(now[one])} -> {_described(then[one])}"
         for one in now
@@ -67,9 +78,38 @@ def _publishers(now: Mapping[str, _Publisher], then: Mapping[str, _Publisher]) -
             yield f"  and {len(lines) - _SHOWN:,} more"
 
 
+def publisher_lines(changes: Mapping[str, Any]) -> list[str]:
+    """Lines on changed publishers, given as ``srtm.web.audit_entry.PublisherChanges`` in JSON."""
+    kinds: dict[str, list[str]] = {"removed": [], "added": [], "changed": []}
+    for one in changes["first"]:
+        before, after = one["before"], one["after"]
+        if before is None:
+            kinds["added"].append(f"+ {one['id']}, {_described(_of_json(after))}")
+        elif after is None:
+            kinds["removed"].append(f"- {one['id']}, {_described(_of_json(before))}")
+        else:
+            was, now = (_described(_of_json(each)) for each in (before, after))
+            kinds["changed"].append(f"~ {one['id']}: {was} -> {now}")
+    found = []
+    for kind, lines in kinds.items():
+        rest = changes[kind] - len(lines)
+        found += [*lines, *([f"  and {rest:,} more {kind}"] if rest else [])]
+    return found
+
+
+def _of_json(one: Mapping[str, Any]) -> _Publisher:
+    north, east = one.get("latitude"), one.get("longitude")
+    names = one.get("correlation_group", ""), one.get("process", "poisson")
+    return one["rate"], *names, one.get("batch", 1), one.get("contract", ""), north, east
+
+
+def _rate(rate: float) -> str:
+    return f"{figure(rate, 6)} msg/s"
+
+
 def _described(publisher: _Publisher) -> str:
     rate, group, process, batch, contract, north, east = publisher
-    parts = [f"{rate:g} msg/s", group and f"group {group}", process, f"{batch} at once" if batch != 1 else ""]
+    parts = [_rate(rate), group and f"group {group}", process, f"{batch} at once" if batch != 1 else ""]
     parts.append(contract and f"contract {contract}")
     parts.append("" if north is None else f"at {north:g}, {east:g}")
     return ", ".join(part for part in parts if part)

@@ -94,7 +94,7 @@ ARROWS = {
     "distributor": "",
     "distributor.model": "srtm.contracts srtm.token_bucket srtm.topics",
     "distributor.placement": "distributor.model srtm.control srtm.token_bucket srtm.topics",
-    "distributor.storage": "distributor.model srtm.contracts srtm.topics",
+    "distributor.storage": "distributor.model srtm.contracts srtm.topics srtm.web",
     "distributor.prediction": "distributor.model distributor.placement srtm.token_bucket srtm.topics",
     "distributor.fitting": (
         "distributor.model distributor.placement distributor.prediction srtm.token_bucket srtm.topics"

@@ -11,10 +11,12 @@ import pytest
 
 from distributor.api.app import make_app
 from distributor.storage import audit_log
-from distributor.storage.audit_log import AuditEntry, AuditLog
+from distributor.storage.audit_log import AuditLog
 from distributor.storage.store import Store
 from srtm.errors import Unavailable
 from srtm.net.tokens import Tokens
+from srtm.web import auditing
+from srtm.web.audit_entry import AuditEntry
 from tests.support.distributor_in_process import Distributor
 
 TOPIC = {"name": "roads", "rate": 100.0, "burst": 5.0, "mode": "static", "slo": {"percentile": 99, "latency_ms": 5}}
@@ -52,13 +54,66 @@ async def test_a_change_of_a_contract_has_what_it_was_and_is(opened: Distributor
             assert answer.status_code == 200
         assert (await ann.delete("/v1/contracts/sensors/road:*")).status_code == 204
         removed, _, changed, submitted = await entries(ann)
-    assert submitted["what"] == "POST /v1/contracts"
+    assert (submitted["what"], submitted["subject"]) == ("POST /v1/contracts", "contract sensors road:*")
+    assert (submitted["before"], submitted["after"]["policies"][0]["burst"]) == (None, 5)
     assert (changed["subject"], changed["before"]["shadow"], changed["after"]["shadow"]) == (
         "contract sensors road:*",
         False,
         True,
     )
     assert (removed["before"]["shadow"], removed["after"]) == (False, None)
+
+
+async def test_contracts_that_come_together_have_an_entry_each_unless_they_are_the_same(
+    opened: Distributor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def document(name: str, burst: int) -> dict[str, Any]:
+        return {"namespace": "sensors", "subject": name, "policies": [{"name": "b", "rate": 10, "burst": burst}]}
+
+    async with client(opened, "o") as ann:
+        for bursts in ((1, 1, 1), (1, 2, 2), (1, 2, 2)):
+            contracts = [document(name, burst) for name, burst in zip("abc", bursts, strict=True)]
+            assert (await ann.post("/v1/contracts", json={"contracts": contracts})).status_code == 200
+        c, b, *made = await entries(ann)
+        assert [one["subject"] for one in made] == [f"contract sensors {name}" for name in "cba"]
+        assert [(one["before"]["policies"][0]["burst"], one["after"]["policies"][0]["burst"]) for one in (b, c)] == [
+            (1, 2),
+            (1, 2),
+        ]
+        assert b["at"] == c["at"]
+        monkeypatch.setattr(auditing, "MOST_LISTED", 2)
+        contracts = [document(str(number), 1) for number in range(5)]
+        assert (await ann.post("/v1/contracts", json={"contracts": contracts})).status_code == 200
+        assert [one["subject"] for one in await entries(ann, "?limit=3")] == [
+            "3 more",
+            "contract sensors 1",
+            "contract sensors 0",
+        ]
+
+
+async def test_a_change_of_publishers_says_which(opened: Distributor) -> None:
+    async with client(opened, "o") as ann:
+        await ann.post("/v1/topics", json={**TOPIC, "publishers": [{"ids": ["a", "b"], "rates": [1, 1]}]})
+        change = {"add": [{"id": "c", "rate": 2, "correlation_group": "g"}], "remove": ["a"]}
+        assert (await ann.patch("/v1/topics/roads/publishers", json=change)).status_code == 200
+        other = [{"ids": ["b", "c"], "rates": [3, 2]}]
+        assert (await ann.put("/v1/topics/roads", json={**TOPIC, "publishers": other})).status_code == 200
+        assert (await ann.put("/v1/topics/roads", json={**TOPIC, "rate": 90.0, "publishers": other})).status_code == 200
+        rated, put, patched, created = await entries(ann)
+    assert (created["publishers"], rated["publishers"]) == (None, None)
+    assert patched["publishers"] == {
+        "added": 1,
+        "removed": 1,
+        "changed": 0,
+        "first": [
+            {"id": "a", "before": {"rate": 1.0}, "after": None},
+            {"id": "c", "before": None, "after": {"rate": 2.0, "correlation_group": "g"}},
+        ],
+    }
+    assert put["publishers"]["first"] == [
+        {"id": "b", "before": {"rate": 1.0}, "after": {"rate": 3.0}},
+        {"id": "c", "before": {"rate": 2.0, "correlation_group": "g"}, "after": {"rate": 2.0}},
+    ]
 
 
 async def test_every_change_is_there_with_who_what_from_where_before_and_after(opened: Distributor) -> None:
@@ -108,7 +163,7 @@ async def test_what_is_refused_or_changes_nothing_is_not_there(opened: Distribut
 async def test_a_change_that_cannot_be_noted_is_in_the_log_of_the_service(
     opened: Distributor, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def fail(_log: AuditLog, _entry: AuditEntry) -> AuditEntry:
+    async def fail(_log: AuditLog, _entries: list[AuditEntry]) -> None:
         raise Unavailable("store: away")
 
     monkeypatch.setattr(AuditLog, "note", fail)
@@ -125,7 +180,7 @@ async def test_the_oldest_go_and_numbers_go_on_after_a_restart(tmp_path: Path, m
         store = await Store.open(f"sqlite:///{tmp_path / 's.sqlite3'}")
         log = AuditLog(store, lambda: 10**18)
         for _ in range(2):
-            await log.note(AuditEntry(who="ann", what="PUT /", source="", subject=""))
+            await log.note([AuditEntry(who="ann", what="PUT /", source="", subject="")])
         latest = await log.latest(10)
         await store.aclose()
     assert [one.number for one in latest] == [4, 3, 2]

@@ -72,7 +72,7 @@ def test_differences_name_settings_and_publishers() -> None:
     then = parse_topic_json(document([("a", 1.0, "g", 1), ("c", 3.0, "", 1)], rate=1100, slo=slo)).to_json()
     assert differences(now, now) == []
     assert differences(now, then) == [
-        "rate: 1000 -> 1100",
+        "rate: 1,000 -> 1,100",
         "slo.latency_ms: 5 -> 1",
         "- b, 2 msg/s",
         "+ c, 3 msg/s",
