@@ -12,6 +12,7 @@ from limiting.nodes.decisions import Decisions
 from srtm.contracts.contract import Contract, read_contracts
 from srtm.contracts.versioned import Versioned, check_tag
 from srtm.errors import BadInput, NotFound
+from srtm.web.auditing import note_change
 from srtm.web.bodies import decoded, in_portions
 
 MOST_CONTRACTS = 100_000
@@ -27,6 +28,10 @@ class Kept(Versioned, frozen=True, gc=False):
 
 def _with_document(contract: Contract, version: int) -> Kept:
     return Kept(contract, version, msgspec.Raw(msgspec.json.encode(contract.to_json())))
+
+
+def _named(namespace: str, pattern: str) -> str:
+    return f"contract {namespace} {pattern}"
 
 
 class ContractStore:
@@ -158,7 +163,10 @@ class ContractStore:
             raise BadInput("contracts", after, f"must be at most {MOST_CONTRACTS} in all")
 
     def _note_one(self, made: Kept) -> None:
-        self._kept[made.contract.key] = made
+        key = made.contract.key
+        before = self._kept.get(key)
+        note_change(_named(*key), None if before is None else before.document, made.document)
+        self._kept[key] = made
 
     async def remove(self, namespace: str, pattern: str, expected: str | None = None) -> None:
         """Remove a contract and its subjects. Raises NotFound, Conflict, Unavailable."""
@@ -171,6 +179,7 @@ class ContractStore:
             if self._database is not None:
                 await trio.to_thread.run_sync(self._database.remove, namespace, pattern, self._version + 1)
             del self._kept[key]
+            note_change(_named(*key), known.document, None)
             self._version += 1
             if self._all.pop(key, None) is not None:
                 self._decisions.remove(namespace, pattern)

@@ -1,4 +1,4 @@
-"""What a limit service keeps on disk: its contracts, and what subjects have used of policies with ``persist``.
+"""What a limit service keeps on disk: contracts, who changed what, and what subjects used of policies with ``persist``.
 
 It is a file of SQLite, so that a change costs by its size, and is whole or not there. Methods wait for the disk. Any
 thread may call them.
@@ -21,6 +21,7 @@ from srtm.errors import BadInput, Unavailable
 from srtm.net.json_file import read_json
 
 FILE = "limits.sqlite3"
+KEPT_CHANGES = 10_000  # of the audit log; some 10 MB
 _BEFORE = "contracts.json"  # what services wrote that had no database
 _WHAT = "the contracts of a limit service"
 _SCHEMA = """
@@ -36,6 +37,9 @@ create table if not exists used (
     primary key (namespace, pattern, subject)
 ) without rowid;
 create table if not exists secret (key blob not null);
+create table if not exists audit (
+    slot integer primary key, number integer not null, subject text not null, entry blob not null
+);
 """
 
 
@@ -58,6 +62,14 @@ class UsedRow(NamedTuple):
     words: bytes | None
     mono_ns: int
     wall_ns: int
+
+
+class ChangeRow(NamedTuple):
+    """An entry of the audit log: its number, what it is about, and itself as JSON."""
+
+    number: int
+    subject: str
+    entry: bytes
 
 
 class _Before(msgspec.Struct):
@@ -150,6 +162,31 @@ class Database:
                     self._database.execute(f"delete from used {where}", row[:3])
                 else:
                     self._database.execute("insert or replace into used values (?, ?, ?, ?, ?, ?, ?)", row)
+
+    def latest_change(self) -> int:
+        """The number of the latest entry of the audit log; 0: it has none. Raises BadInput."""
+        try:
+            ((number,),) = self._database.execute("select coalesce(max(number), 0) from audit")
+        except sqlite3.Error as error:
+            raise self._unreadable(error) from error
+        return int(number)
+
+    def changes(self, most: int, subject: str | None) -> list[ChangeRow]:
+        """At most ``most`` entries of the audit log, newest first; of one ``subject``, if named. Raises Unavailable."""
+        where = "" if subject is None else "where subject = ?"
+        query = f"select number, subject, entry from audit {where} order by number desc limit ?"
+        try:
+            with self._changing:
+                found = self._database.execute(query, (*([] if subject is None else [subject]), most)).fetchall()
+        except sqlite3.Error as error:
+            raise Unavailable(f"{self._path}: changes cannot be read ({error})") from error
+        return [ChangeRow(*row) for row in found]
+
+    def put_changes(self, rows: Iterable[ChangeRow]) -> None:
+        """Keep entries of the audit log in the places of the oldest. Raises Unavailable."""
+        placed = [(row.number % KEPT_CHANGES, *row) for row in rows]
+        with self._change():
+            self._database.executemany("insert or replace into audit values (?, ?, ?, ?)", placed)
 
     @contextmanager
     def _change(self) -> Iterator[None]:

@@ -16,6 +16,7 @@ import trio
 
 from limiting.api.app import make_app
 from limiting.api.parts import Parts
+from limiting.audit_log import AuditLog
 from limiting.config import LimitConfig
 from limiting.contract_store import ContractStore
 from limiting.database import Database
@@ -159,7 +160,7 @@ async def _serve(
             if usage is not None:
                 nursery.start_soon(usage.run)
             nursery.start_soon(_sweep, [limiter.sweep, redis.sweep])
-            app = make_app(Parts(decisions, contracts, config))
+            app = make_app(Parts(decisions, contracts, config, AuditLog(database)))
             _collect_seldom()
             ready = partial(_ready, BoundAddresses(http, resp, grpc), config, task_status)
             await serve_app(app, listener, certificate, Log("limit"), ready)

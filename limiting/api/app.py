@@ -12,7 +12,9 @@ from limiting.api.check_routes import add_check_routes
 from limiting.api.contract_routes import add_contract_routes
 from limiting.api.parts import Parts
 from limiting.api.subject_routes import add_subject_routes
+from srtm.log import Log
 from srtm.version import __version__
+from srtm.web.auditing import Auditing
 from srtm.web.browser import add_page, refuse_other_sites
 from srtm.web.refusals import CheckedFirst, add_refusals, refuse_two_lengths
 
@@ -24,6 +26,7 @@ def make_app(parts: Parts) -> FastAPI:
         add_routes(app, parts)
     add_page(app, Path(__file__).parent / "static", parts.config.tokens)
     add_refusals(app)
+    app.add_middleware(Auditing, tokens=parts.config.tokens, log=Log("limit"), store=parts.audit.note)
     if parts.config.tokens is not None:  # added later: runs earlier
         app.add_middleware(CheckedFirst, admit=Access(parts.config.tokens).check)
     app.add_middleware(CheckedFirst, admit=refuse_other_sites)

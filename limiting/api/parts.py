@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from fastapi import Request
 
+from limiting.audit_log import AuditLog
 from limiting.config import LimitConfig
 from limiting.contract_store import ContractStore
 from limiting.nodes.decisions import Decisions
@@ -16,13 +17,20 @@ _BODIES = 16  # of the largest size, that requests under way may hold together
 
 
 class Parts:
-    """What decides, its contracts and the settings of one service."""
+    """What decides, its contracts, settings and audit log, of one service."""
 
-    def __init__(self, decisions: Decisions, contracts: ContractStore, config: LimitConfig) -> None:
+    def __init__(
+        self,
+        decisions: Decisions,
+        contracts: ContractStore,
+        config: LimitConfig,
+        audit: AuditLog | None = None,
+    ) -> None:
         self.decisions = decisions
         self.limiter = decisions.limiter
         self.contracts = contracts
         self.config = config
+        self.audit = audit or AuditLog()
         self._budget = Budget(_BODIES * config.max_body_bytes, "bytes of bodies")
 
     async def body(self, request: Request, kind: type[_T]) -> _T:

@@ -13,9 +13,12 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from limiting.api.bodies import verdict_json
 from limiting.api.parts import Parts
 from limiting.contract_store import PORTION
+from limiting.database import KEPT_CHANGES
 from limiting.watching import Second
+from srtm.errors import SrtmError
 from srtm.limiting.limiter import PolicyCounts
 from srtm.version import __version__
+from srtm.web.auditing import note_change
 from srtm.web.bodies import in_portions, json_answer
 from srtm.web.exposition import family_text, left_out, service_metrics
 
@@ -62,13 +65,17 @@ def add_subject_routes(app: FastAPI, parts: Parts) -> None:
     @app.put("/limit/v1/subjects/{namespace}/{subject:path}")
     async def ban_subject(namespace: str, subject: str) -> Response:
         """Ban a subject: windows are full, and buckets owe their `max_debt`. Time pays it, or `DELETE`."""
+        before = await _left(parts, namespace, subject)
         await decisions.ban(namespace, subject)
+        note_change(f"subject {namespace} {subject}", before, await _left(parts, namespace, subject))
         return json_answer(verdict_json(subject, await decisions.peek(namespace, subject, 1)))
 
     @app.delete("/limit/v1/subjects/{namespace}/{subject:path}", status_code=204)
     async def reset_subject(namespace: str, subject: str) -> Response:
         """Make a subject a new one, with nothing used."""
+        before = await _left(parts, namespace, subject)
         await decisions.reset(namespace, subject)
+        note_change(f"subject {namespace} {subject}", before, await _left(parts, namespace, subject))
         return Response(status_code=204)
 
     @app.get("/limit/v1/nodes")
@@ -79,8 +86,16 @@ def add_subject_routes(app: FastAPI, parts: Parts) -> None:
     @app.delete("/limit/v1/nodes/{name}", status_code=204)
     async def remove_node(name: str) -> Response:
         """Go on without a node that has stopped: `exact` waits for it otherwise. It comes back when it connects."""
+        before = _node(parts, name)
         decisions.remove_node(name)
+        note_change(f"node {name}", before, _node(parts, name))
         return Response(status_code=204)
+
+    @app.get("/limit/v1/audit")
+    async def audit(most: Annotated[int, Query(ge=1, le=KEPT_CHANGES)] = 100, subject: str | None = None) -> Response:
+        """Who changed what, from where, and what it was before and after; newest first. At most `most` of the latest
+        10,000 changes; of one `subject`, such as `contract api *`, `subject api NAME` or `node NAME`."""
+        return json_answer(await parts.audit.latest(most, subject))
 
     @app.get("/limit/v1/usage")
     async def usage() -> Response:
@@ -98,6 +113,19 @@ def add_subject_routes(app: FastAPI, parts: Parts) -> None:
         return Response(
             metrics_text(parts, await in_portions(counts_of(parts), PORTION)), media_type=CONTENT_TYPE_LATEST
         )
+
+
+async def _left(parts: Parts, namespace: str, subject: str) -> dict[str, Any] | None:
+    """What the audit log says of a subject: what each policy has left. None: that cannot be told now."""
+    try:
+        verdict = await parts.decisions.peek(namespace, subject, 1)
+    except SrtmError:
+        return None
+    return {said["name"]: said["remaining"] for said in verdict_json(subject, verdict)["policies"]}
+
+
+def _node(parts: Parts, name: str) -> dict[str, Any] | None:
+    return next((state._asdict() for state in parts.decisions.states() if state.name == name), None)
 
 
 def _watched(subject: str, seconds: list[Second]) -> dict[str, Any]:

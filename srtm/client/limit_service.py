@@ -112,6 +112,11 @@ class LimitClient:
         """Watch a subject, or do not any more. Raises NotFound."""
         await self._call("DELETE" if stop else "PUT", _subject(namespace, subject, "watched"), Any)
 
+    async def audit(self, *, most: int = 100, subject: str | None = None) -> list[Json]:
+        """Return who changed what, newest first; of one ``subject``, such as ``contract api *``, if it is named."""
+        of_subject = "" if subject is None else f"&subject={path_part(subject)}"
+        return await self._call("GET", f"/limit/v1/audit?most={most}{of_subject}", list[Json])
+
     async def usage(self) -> list[Json]:
         """Return what was allowed and refused, by namespace."""
         return await self._call("GET", "/limit/v1/usage", list[Json])

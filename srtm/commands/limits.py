@@ -18,6 +18,7 @@ from srtm.console.distributor_call import ask_distributor
 from srtm.console.output import JsonOption, TokenOption, show, table
 from srtm.console.running import run_trio
 from srtm.errors import BadInput
+from srtm.operations.audit_list import print_changes
 from srtm.text import figure
 
 if TYPE_CHECKING:
@@ -130,6 +131,21 @@ def list_subjects(
     """List the most checked subjects of a namespace (by one check in 16), the watched, and those whose bans hold."""
     found = ask(url, token, lambda client: client.heaviest(namespace, most))
     show("limit subjects", found, json_file, partial(_show_heaviest, found))
+
+
+@app.command()
+def audit(
+    subject: Annotated[
+        str | None, typer.Option(metavar="TEXT", help='Of one thing: "contract NAMESPACE PATTERN", "node NAME".')
+    ] = None,
+    most: Annotated[int, typer.Option(min=1, max=10_000, metavar="N", help="The latest N.")] = 20,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    json_file: JsonOption = None,
+) -> None:
+    """List who changed which contract, banned or reset whom, removed which node; newest first."""
+    entries = ask(url, token, lambda client: client.audit(most=most, subject=subject))
+    show("limit audit", entries, json_file, partial(print_changes, entries))
 
 
 @app.command()

@@ -151,6 +151,7 @@ ARROWS = {
     "limiting.config": "limiting.store srtm.contracts srtm.limiting srtm.net",
     "limiting.checks": "srtm.contracts srtm.limiting",
     "limiting.database": "srtm.net",
+    "limiting.audit_log": "limiting.database srtm.web",
     "limiting.discovery": "limiting.config limiting.nodes srtm.client srtm.concurrency",
     "limiting.watching": "",
     "limiting.usage": "limiting.contract_store limiting.database srtm.concurrency srtm.limiting",
@@ -161,11 +162,12 @@ ARROWS = {
     "limiting.listeners": "srtm.net srtm.web",
     "limiting.redis_server": "srtm._native srtm.limiting srtm.net",
     "limiting.api": (
-        "limiting.checks limiting.config limiting.contract_store limiting.envoy limiting.envoy_checks limiting.nodes "
+        "limiting.audit_log limiting.checks limiting.config limiting.contract_store limiting.database limiting.envoy "
+        "limiting.envoy_checks limiting.nodes "
         "limiting.watching srtm.contracts srtm.limiting srtm.net srtm.web"
     ),
     "limiting.service": (
-        "limiting.api limiting.config limiting.contract_store limiting.database limiting.discovery "
+        "limiting.api limiting.audit_log limiting.config limiting.contract_store limiting.database limiting.discovery "
         "limiting.envoy limiting.envoy_checks "
         "limiting.grpc_server limiting.listeners limiting.nodes limiting.redis_server limiting.store limiting.usage "
         "srtm.client srtm.concurrency srtm.contracts srtm.limiting srtm.net srtm.web"

@@ -11,6 +11,7 @@ import trio
 from limiting.api.app import make_app
 from limiting.api.parts import Parts
 from limiting.config import LimitConfig
+from limiting.nodes.decisions import NodeState
 from srtm.contracts.contract import read_contract
 from srtm.errors import BadInput
 from srtm.net.tokens import Tokens
@@ -118,6 +119,7 @@ async def test_contracts_have_series_up_to_the_setting_the_busiest(parts: Parts)
         ("DELETE", PATH, 403),
         ("PUT", "/limit/v1/subjects/api/a", 403),
         ("GET", "/limit/v1/usage", 403),
+        ("GET", "/limit/v1/audit", 403),
     ],
 )
 async def test_clients_may_ask_and_operators_may_do_all(
@@ -160,3 +162,66 @@ async def test_another_sites_page_changes_nothing_and_a_cookie_is_as_good_as_a_t
         assert (await app.get("/limit/v1/contracts")).status_code == 403
         assert (await app.get("/")).status_code == 200
         assert (await app.get("/page/style.css")).status_code == 200
+
+
+async def entries(asking: httpx.AsyncClient, query: str = "") -> list[dict[str, Any]]:
+    answer = await asking.get(f"/limit/v1/audit{query}")
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    assert isinstance(found, list)
+    return found
+
+
+async def test_who_changed_a_contract_is_on_record_with_before_and_after(parts: Parts) -> None:
+    locked = Parts(parts.decisions, parts.contracts, LimitConfig(tokens=Tokens.parsed("tokens", "operator ann o\n")))
+    transport = httpx.ASGITransport(app=make_app(locked), client=("10.0.0.7", 5))
+    header = {"Authorization": "Bearer o"}
+    async with httpx.AsyncClient(transport=transport, base_url="http://limit", headers=header) as ann:
+        contract = {"namespace": "api", "subject": "user:*", "policies": [POLICY]}
+        other = {**contract, "subject": "x", "policies": [{**POLICY, "burst": 3}]}
+        for _ in range(2):  # the second time nothing changes
+            assert (await ann.post("/limit/v1/contracts", json={"contracts": [contract]})).status_code == 200
+        changed = {**contract, "shadow": True}
+        assert (await ann.post("/limit/v1/contracts", json={"contracts": [changed, other]})).status_code == 200
+        assert (await ann.put(PATH, json=contract)).status_code == 200
+        assert (await ann.put(PATH, json={"policies": []})).status_code == 400
+        assert (await ann.delete(PATH)).status_code == 204
+        found = await entries(ann)
+        of_it = await entries(ann, "?subject=contract%20api%20user:*&most=2")
+    assert [(one["number"], one["what"], one["subject"]) for one in found] == [
+        (5, f"DELETE {PATH}", "contract api user:*"),
+        (4, f"PUT {PATH}", "contract api user:*"),
+        (3, "POST /limit/v1/contracts", "contract api x"),
+        (2, "POST /limit/v1/contracts", "contract api user:*"),
+        (1, "POST /limit/v1/contracts", "contract api user:*"),
+    ]
+    assert {(one["who"], one["source"]) for one in found} == {("ann", "10.0.0.7:5")}
+    shadows = [tuple(one[key] and one[key]["shadow"] for key in ("before", "after")) for one in found]
+    assert shadows == [(False, None), (True, False), (None, False), (False, True), (None, False)]
+    assert [one["number"] for one in of_it] == [5, 4]
+
+
+async def test_bans_and_resets_are_on_record_and_checks_are_not(client: httpx.AsyncClient) -> None:
+    check = {"namespace": "api", "subject": "user/1"}
+    assert (await client.post("/limit/v1/check", json=check)).status_code == 200
+    for method in ("PUT", "DELETE"):
+        assert (await client.request(method, "/limit/v1/subjects/api/user%2F1")).status_code < 300
+    assert (await client.put("/limit/v1/subjects/none/x")).status_code == 404
+    assert (await client.put("/limit/v1/watched/api/x")).status_code == 204
+    found = [(one["who"], one["subject"], one["before"], one["after"]) for one in await entries(client)]
+    assert found == [
+        ("anybody", "subject api user/1", {"burst": 0}, {"burst": 2}),
+        ("anybody", "subject api user/1", {"burst": 1}, {"burst": 0}),
+    ]
+    assert (await client.get("/limit/v1/audit?most=0")).status_code == 400
+
+
+async def test_a_removed_node_is_on_record(
+    client: httpx.AsyncClient, parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed: set[str] = set()
+    monkeypatch.setattr(parts.decisions, "remove_node", removed.add)
+    monkeypatch.setattr(parts.decisions, "states", lambda: [NodeState("c", "h:1", False, "c" in removed)])
+    assert (await client.delete("/limit/v1/nodes/c")).status_code == 204
+    (entry,) = await entries(client, "?subject=node%20c")
+    assert (entry["before"]["removed"], entry["after"]["removed"]) == (False, True)

@@ -65,6 +65,22 @@ def test_values_of_a_contract_are_set(capsys: pytest.CaptureFixture[str]) -> Non
     assert result(capsys, "contract", "show") == []
 
 
+def test_who_changed_what_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["limit", "contract", "set", "api", "user:*", "shadow=true"]) == 0
+    assert main(["limit", "ban", "api", "user:1"]) == 0
+    capsys.readouterr()
+    assert main(["limit", "audit", "--most", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    heads, changes = lines[::2], lines[1::2]
+    assert [head.split("  ", 1)[1].split(": ", 1)[1] for head in heads] == [
+        "PUT /limit/v1/subjects/api/user:1 (subject api user:1)",
+        "PUT /limit/v1/contracts/api/user:* (contract api user:*)",
+    ]
+    assert changes == ["    burst: 2 -> 0", "    shadow: false -> true"]
+    (first,) = result(capsys, "audit", "--subject", "contract api user:*", "--most", "1")
+    assert (first["number"], first["who"]) == (2, "anybody")
+
+
 @pytest.mark.parametrize("change", ["shadow", "=1", "other.rate=1", "burst.rate=0", "burst.rat=1", "name=x"])
 def test_changes_that_cannot_be_are_refused(capsys: pytest.CaptureFixture[str], change: str) -> None:
     assert main(["limit", "contract", "set", "api", "user:*", change]) == 2
