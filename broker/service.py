@@ -239,6 +239,7 @@ class Broker:
             gdrl_rounds=lambda: self._agent.rounds,
             gdrl_invalid_messages=lambda: self._agent.invalid_messages,
             throttling=self._processors.throttling,
+            log=self._log,
             log_settings=self._log.settings,
             lookup_addresses=lambda: self._lookups.addresses,
             use_lookups=self._use_lookups,

@@ -93,8 +93,8 @@ class Engine:
         """Return an eventfd, readable while there are events or requests. ``drain_events`` resets it: call it first."""
     def drain_events(self) -> bytes:
         """Return the events since the last call as JSON (``broker.events``), oldest first. Resets the eventfd."""
-    def drain_requests(self) -> list[tuple[int, str, str, list[tuple[str, str]], bytes, bool]]:
-        """Return the HTTP requests for Python since the last call: (id, method, target, headers, body, over TLS).
+    def drain_requests(self) -> list[tuple[int, str, str, list[tuple[str, str]], bytes, str]]:
+        """Return the HTTP requests for Python since the last call: (id, method, target, headers, body, who asks).
 
         Header names are lower-case. Answer each by ``respond``; its connection waits until then.
         """

@@ -13,7 +13,7 @@ from broker.links.consuming_brokers import ConsumingBrokers
 from broker.nsqd.kept_buckets import KeptBuckets
 from broker.sync.drain import Drain
 from srtm.control import ContractNews, GdrlAnswer, GdrlMessage, Throttling
-from srtm.log import LogSettings
+from srtm.log import Log, LogSettings
 from srtm.net.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class AdminContext:
     gdrl_rounds: Callable[[], int]  # since the start
     gdrl_invalid_messages: Callable[[], int]  # offers, answers and credits that made no sense, since the start
     throttling: Callable[[], Throttling]  # of this process's processors
+    log: Log
     log_settings: LogSettings
     lookup_addresses: Callable[[], Sequence[str]]  # of the nsqlookupds in use
     use_lookups: Callable[[Sequence[str]], None]  # raises BadInput

@@ -58,8 +58,8 @@ class ForwardedRequests:
             async with trio.open_nursery() as nursery:
                 while not self._stopping:
                     await self.arrived.wait()
-                    for number, method, target, headers, body, _ in self._engine.drain_requests():
-                        nursery.start_soon(self._answer, number, request(method, target, headers, body))
+                    for number, *asked in self._engine.drain_requests():
+                        nursery.start_soon(self._answer, number, request(*asked))
 
     async def _answer(self, number: int, asked: Request) -> None:
         async with self._limit:
@@ -68,14 +68,14 @@ class ForwardedRequests:
             self._engine.respond(number, answer.status, answer_headers(answer), answer.body)
 
 
-def request(method: str, target: str, headers: list[tuple[str, str]], body: bytes) -> Request:
+def request(method: str, target: str, headers: list[tuple[str, str]], body: bytes, source: str = "") -> Request:
     async def read_body(limit_bytes: int) -> bytes:
         if len(body) > limit_bytes:
             raise BodyTooLarge(limit_bytes)
         return body
 
     path, _, query = target.partition("?")
-    return Request(method, path, query, tuple(headers), read_body)
+    return Request(method, path, query, tuple(headers), read_body, source)
 
 
 def answer_headers(answer: Response) -> list[tuple[str, str]]:

@@ -31,7 +31,7 @@ _OURS = ("/v1/", "/metrics", "/healthz", "/openapi.json")
 
 
 def admin_handler(context: AdminContext) -> Handler:
-    router = Router(context.tokens)
+    router = Router(context.tokens, context.log)
     add_nsqd_routes(router, context)
     add_option_routes(router, context)
     add_bucket_routes(router, context)

@@ -17,7 +17,7 @@ import msgspec
 from srtm.errors import BadInput, InternalError, NotFound, SrtmError, Unavailable
 from srtm.log import REQUEST_ID, Log
 from srtm.net.request_id import HEADER, request_id
-from srtm.net.tokens import Scope, Tokens
+from srtm.net.tokens import Scope, Tokens, who_asks
 
 _BAD_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
 
@@ -55,6 +55,7 @@ class Request:
     headers: tuple[tuple[str, str], ...] = ()
     read_body: ReadBody = field(default=lambda _limit: _no_body(), repr=False)
     """``await read_body(limit_bytes)`` returns the whole body. Raises BodyTooLarge."""
+    source: str = ""  # address of who asks
 
     @property
     def segments(self) -> list[str]:
@@ -145,12 +146,15 @@ _PROBLEM = "application/problem+json"
 class Router:
     """Finds the handler for a method and a path, by patterns such as ``/v1/topics/{name}/bucket``.
 
+    ``log``: has a line for each change that somebody makes by a route of operators alone.
+
     Raises NotFound, NoSuchMethod, Unauthorized, Forbidden. The caller turns them into responses.
     """
 
-    def __init__(self, tokens: Tokens | None) -> None:
+    def __init__(self, tokens: Tokens | None, log: Log | None = None) -> None:
         self._routes: list[tuple[list[str], dict[str, _Route]]] = []
         self._tokens = tokens
+        self._log = log
 
     def add(self, method: str, pattern: str, handler: RouteHandler, *, scopes: tuple[Scope, ...] = ()) -> None:
         """Register a handler. ``scopes``: the scopes of tokens that may use it, besides ``operator``."""
@@ -185,7 +189,12 @@ class Router:
         route = methods.get(request.method)
         if route is None:
             raise NoSuchMethod(request.method, allowed)
-        return await route.handler(request, **names)
+        response = await route.handler(request, **names)
+        if self._log is not None and request.method != "GET" and not route.scopes and response.status < 300:
+            target = f"{request.path}{'?' if request.query else ''}{request.query}"
+            who = who_asks(self._tokens, request.header("authorization"))
+            self._log.info("changed", who=who, source=request.source, request=f"{request.method} {target}")
+        return response
 
 
 def _match(parts: list[str], segments: list[str]) -> dict[str, str] | None:

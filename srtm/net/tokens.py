@@ -25,6 +25,8 @@ OPERATOR: Scope = "operator"
 BROKERS: tuple[Scope, ...] = ("broker",)
 SCOPES: tuple[Scope, ...] = ("operator", "broker", "client")
 
+ANYBODY = "anybody"  # who asks where no token is needed
+
 _HASHED = "sha256:"
 _TOKEN = re.compile(r"[!-~]+")
 _RULE = "must be ASCII letters, digits and punctuation, without a space"
@@ -163,6 +165,11 @@ class Tokens:
             if hmac.compare_digest(known, given):
                 found = holder
         return found
+
+
+def who_asks(tokens: Tokens | None, authorization: str | None) -> str:
+    """Return the name to note for a request that was admitted. ``tokens``: None if no token is needed."""
+    return ANYBODY if tokens is None else tokens.holder_name(authorization or "")
 
 
 def digest(token: str) -> bytes:

@@ -12,11 +12,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from srtm.errors import SrtmError
 from srtm.log import Log
-from srtm.net.tokens import Tokens
+from srtm.net.tokens import Tokens, who_asks
 from srtm.web.audit_entry import AuditEntry, Change
 from srtm.web.browser import authorization
 
-ANYBODY = "anybody"  # where no token is needed
 MOST_LISTED = 1_000  # changes of one request, with an entry each
 
 _noted: ContextVar[list[Change] | None] = ContextVar("changes", default=None)
@@ -83,7 +82,7 @@ class Auditing:
     def _entry(self, scope: Scope, change: Change) -> AuditEntry:
         query = scope["query_string"].decode("latin-1")
         return AuditEntry(
-            who=ANYBODY if self._tokens is None else self._tokens.holder_name(authorization(Request(scope)) or ""),
+            who=who_asks(self._tokens, authorization(Request(scope))),
             what=f"{scope['method']} {scope['path']}{'?' if query else ''}{query}",
             source=":".join(str(part) for part in scope.get("client") or ()),
             subject=change.subject,

@@ -22,6 +22,7 @@ class Admin:
         self.managed = set()
         self.changes = 0
         self.written = []
+        self.logged = []
         self.health = "OK"
         self.log_settings = LogSettings()
         self.lookups = ["a:4160"]
@@ -62,6 +63,7 @@ class Admin:
                 ),
                 "drain": Drain("b1", self.engine, Log("b1", lambda _line: None)),
                 "config": BrokerConfig(name="b1", max_memory_bytes=99),
+                "log": Log("b1", self.logged.append),
                 "log_settings": self.log_settings,
                 "lookup_addresses": lambda: self.lookups,
                 "use_lookups": self.use_lookups,
@@ -82,7 +84,7 @@ class Admin:
         self.changes += 1
 
     async def ask(self, method, target, body=b"", **headers):
-        asked = request(method, target, list(headers.items()), body)
+        asked = request(method, target, list(headers.items()), body, "10.0.0.7:50000")
         return await respond(self.handler, asked, Log("b1"))
 
     async def code(self, method, target, body=b""):

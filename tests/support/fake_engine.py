@@ -108,7 +108,7 @@ class FakeEngine:
     def ask(self, method: str, target: str, body: bytes = b"") -> int:
         """A request comes by HTTP; gives its id."""
         number = next(self._numbers)
-        self.asked.append((number, method, target, [("host", "h")], body, False))
+        self.asked.append((number, method, target, [("host", "h")], body, "10.0.0.7:5"))
         os.eventfd_write(self._eventfd, 1)
         return number
 

@@ -39,7 +39,7 @@ type Trace<'py> = (
 type Ports = (Option<u16>, Option<u16>, Option<u16>, Option<u16>, Option<u16>, Option<u16>, Option<u16>);
 
 /// Id, method, target, headers, body, and whether it came over TLS.
-type Request<'py> = (u64, String, String, Vec<(String, String)>, Bound<'py, PyBytes>, bool);
+type Request<'py> = (u64, String, String, Vec<(String, String)>, Bound<'py, PyBytes>, String);
 
 #[pyclass(frozen, module = "srtm._native")]
 pub struct Engine(Handle);
@@ -109,7 +109,7 @@ impl Engine {
     fn drain_requests<'py>(&self, py: Python<'py>) -> Vec<Request<'py>> {
         let requests = self.0.drain_requests().into_iter();
         let shown =
-            |r: srtm_engine::http::Handed| (r.id, r.method, r.target, r.headers, PyBytes::new(py, &r.body), r.over_tls);
+            |r: srtm_engine::http::Handed| (r.id, r.method, r.target, r.headers, PyBytes::new(py, &r.body), r.remote);
         requests.map(shown).collect()
     }
 

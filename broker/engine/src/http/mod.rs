@@ -75,6 +75,7 @@ pub struct Handed {
     pub headers: Vec<(String, String)>, // names in lower case
     pub body: Vec<u8>,
     pub over_tls: bool,
+    pub remote: String, // address of who asks
 }
 
 /// What a connection of the HTTP port has besides its two streams.

@@ -25,7 +25,9 @@ impl Engine {
         let charge = self.http.held.charge((head.len + body.len()) as u64);
         let id = self.http.next_id;
         self.http.next_id += 1;
-        let Some(http) = self.conns.get_mut(key).and_then(|conn| conn.http.as_mut()) else { return };
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        let remote = conn.remote.to_string();
+        let Some(http) = conn.http.as_mut() else { return };
         http.owed = Some((id, exchange));
         http.handed_charge = Some(charge);
         let over_tls = http.over_tls;
@@ -42,6 +44,7 @@ impl Engine {
                 .collect(),
             body: body.to_vec(),
             over_tls,
+            remote,
         });
         self.defer(key, WaitFor::Python);
     }

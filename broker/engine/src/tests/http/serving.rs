@@ -64,6 +64,7 @@ fn what_python_answers_is_handed_over_whole_and_answered_in_order() {
         [("host", "x"), ("x-odd", "\u{c3}\u{a9}"), ("content-length", "3")].map(|(a, b)| (a.into(), b.into()))
     );
     assert!(!request.over_tls);
+    assert_eq!(request.remote, pair.engine.conns.get(key).expect("it is connected").remote.as_ref());
     assert!(respond(&mut pair, request.id, "one"));
     assert_eq!(taken(&mut pair, key), [(200, "one".into()), published()]);
     let request = handed(&mut pair);
