@@ -13,6 +13,7 @@ from typing import NoReturn
 import msgspec
 
 from broker.config import ARRIVAL_CLOCKS, LIMITS, TLS_REQUIRED, TLS_VERSIONS, BrokerConfig, EngineConfig
+from broker.flag_help import FlagHelp
 from broker.mqtt_options import add_mqtt, mqtt_settings
 from srtm.errors import BadInput
 from srtm.log import FORMATS, LEVELS
@@ -146,7 +147,11 @@ def parse_duration_ms(field: str, text: str) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        "srtm broker", description="Run a broker: alone it is a small nsqd.", allow_abbrev=False
+        "srtm broker",
+        description="Run a broker: alone it is a small nsqd.",
+        allow_abbrev=False,
+        formatter_class=FlagHelp,
+        add_help=False,
     )
     parser.add_argument(
         "--config",
@@ -192,7 +197,7 @@ def _parser() -> argparse.ArgumentParser:
         help="an auth server, HOST:PORT or a URL; clients must AUTH then (by MQTT: their password); may be repeated",
     )  # fmt: skip
     parser.add_argument(
-        "--auth-http-request-method", default="get", metavar="METHOD", help="get or post (default: %(default)s)"
+        "--auth-http-request-method", default="get", metavar="get|post", help="how it is asked (default: %(default)s)"
     )
     parser.add_argument(
         "--topic-acl-file",
@@ -226,7 +231,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--trace-entries", default="1000000", metavar="N", help="length of a topic's trace (default: %(default)s)"
     )
-    for flag, words, what in (("--log-level", LEVELS, "lowest that is written"), ("--log-format", FORMATS, "of lines")):
+    for flag, words, what in (
+        ("--log-level", LEVELS, "lowest level of log lines that are written"),
+        ("--log-format", FORMATS, "log lines as text, or as JSON objects"),
+    ):
         default = getattr(BrokerConfig, flag[2:].replace("-", "_"))
         parser.add_argument(flag, default=default, metavar="|".join(words), help=f"{what} (default: %(default)s)")
     parser.add_argument(
@@ -261,6 +269,7 @@ def _parser() -> argparse.ArgumentParser:
         help="carry messages before all ordinary work of the machine (SCHED_FIFO), needs CAP_SYS_NICE",
     )
     _add_trust(parser)
+    parser.add_argument("-h", "--help", action="help", help="show this message and exit")
     return parser
 
 

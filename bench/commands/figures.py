@@ -85,7 +85,9 @@ RealOption = Annotated[bool, typer.Option("--real", help="On real brokers, where
 
 @app.command("figures")
 def bench_figures(
-    names: Annotated[list[str] | None, typer.Argument(metavar=f"[{'|'.join(EXPERIMENTS)}]...")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help=f"Of: {', '.join(EXPERIMENTS)}. Default: all.")
+    ] = None,
     quick: QuickOption = False,
     seconds: SecondsOption = None,
     repetitions: RepetitionsOption = None,

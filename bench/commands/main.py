@@ -135,7 +135,9 @@ def bench_topic(
 
 @app.command("nsqd")
 def bench_nsqd(
-    names: Annotated[list[str] | None, typer.Argument(metavar=f"[{'|'.join(NSQD.rows)}]...")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help=f"Of: {', '.join(NSQD.rows)}. Default: all.")
+    ] = None,
     pairs: PairsOption = RowOptions.pairs,
     seconds: RowSecondsOption = RowOptions.seconds,
     seed: SeedOption = RowOptions.seed,
@@ -154,7 +156,9 @@ def bench_nsqd(
 
 @app.command("mqtt")
 def bench_mqtt(
-    names: Annotated[list[str] | None, typer.Argument(metavar=f"[{'|'.join(MQTT.rows)}]...")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help=f"Of: {', '.join(MQTT.rows)}. Default: all.")
+    ] = None,
     pairs: PairsOption = RowOptions.pairs,
     seconds: RowSecondsOption = RowOptions.seconds,
     seed: SeedOption = RowOptions.seed,
@@ -241,7 +245,9 @@ def _groups(field: str, text: str) -> list[int]:
 
 @app.command("hostile")
 def bench_hostile(
-    names: Annotated[list[str] | None, typer.Argument(metavar=f"[{'|'.join(ATTACKS)}]...")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help=f"Of: {', '.join(ATTACKS)}. Default: all.")
+    ] = None,
     pairs: Annotated[
         int, typer.Option(min=1, help="Rounds: quiet, under attack, and beside the control.")
     ] = HostileOptions.pairs,

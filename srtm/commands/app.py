@@ -25,7 +25,7 @@ from srtm.commands import (
 from srtm.commands.mqtt import operator_commands as mqtt
 from srtm.console.log_options import add_log_options
 from srtm.console.options import add_trust
-from srtm.console.usage import usage_text
+from srtm.console.usage import command_of, usage_text
 from srtm.operations import audit_list, configs, doctor, stores, top, topic_documents, waiting
 from srtm.operations.completion import add_forwarded
 from srtm.operations.configs import add_config, with_service_file
@@ -82,7 +82,9 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def root(
-    _version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True)] = False,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
 ) -> None:
     """Options of ``srtm`` itself."""
 
@@ -93,7 +95,7 @@ def run(arguments: Sequence[str]) -> int:
     A usage error, such as an unknown option, is printed here and gives the status 2.
     """
     add_forwarded(app)
-    root = typer.main.get_command(app)
+    root = command_of(app)
     try:
         status = root.main(with_service_file(root, arguments), prog_name="srtm", standalone_mode=False)
     except typer.Abort:

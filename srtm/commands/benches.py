@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from srtm.client.distributor import DistributorClient
+from srtm.console.usage import command_of
 from srtm.errors import Unavailable
 from srtm.text import figure
 
@@ -78,5 +79,5 @@ async def measure_capacity(
 
 
 def _forward(app: typer.Typer, name: str, arguments: list[str]) -> int:
-    status = typer.main.get_command(app).main(arguments, prog_name=name, standalone_mode=False)
+    status = command_of(app).main(arguments, prog_name=name, standalone_mode=False)
     return status if isinstance(status, int) else 0

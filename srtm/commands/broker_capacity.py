@@ -26,7 +26,7 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A broker of t
 def bench(
     name: NameArgument,
     slo: Annotated[str, typer.Option(metavar="pP:MSms", help="The promise.")] = "p99:1ms",
-    process: Annotated[str, typer.Option(metavar="[poisson|periodic]")] = "poisson",
+    process: Annotated[str, typer.Option(metavar="<poisson|periodic>")] = "poisson",
     batch: Annotated[int, typer.Option(min=1, help="Messages sent at once.")] = 1,
     publishers: Annotated[int, typer.Option(min=1, max=20_000, help="Publishers that share the rate.")] = 100,
     seconds: Annotated[float, typer.Option(min=1.0, max=600.0, help="Seconds measured at each rate.")] = 4.0,

@@ -1,4 +1,4 @@
-"""Formats typer's errors like all others: the option, the value, the rule."""
+"""Formats typer's help and errors like all others: an option and what it takes; the option, the value, the rule."""
 
 from __future__ import annotations
 
@@ -7,6 +7,29 @@ from typing import Any
 import typer
 
 _VALUE = "Input should be "
+
+
+def command_of(app: typer.Typer) -> Any:
+    """Return the command of ``app``. Its help names the value of each option, where typer names a Python type."""
+    command = typer.main.get_command(app)
+    _name_values(command)
+    return command
+
+
+def _name_values(command: Any) -> None:
+    for parameter in command.params:
+        if parameter.type_descriptor.is_choice:
+            continue
+        if parameter.param_type_name == "argument":
+            parameter.display_type_rich = _nothing  # its name stands before it
+        elif parameter.metavar is None and not parameter.is_flag:
+            parameter.metavar = parameter.name.upper().replace("_", "-")
+    for each in getattr(command, "commands", {}).values():
+        _name_values(each)
+
+
+def _nothing(ctx: Any) -> None:
+    """No name of a type."""
 
 
 def usage_text(error: typer.TyperException) -> str:

@@ -87,7 +87,8 @@ ARROWS = {
     "broker.process": "broker.config broker.service srtm.net",
     "broker.mqtt_files": "broker.config srtm._native",
     "broker.mqtt_options": "broker.config broker.mqtt_files",
-    "broker.options": "broker.config broker.mqtt_options srtm.net srtm.settings",
+    "broker.flag_help": "",
+    "broker.options": "broker.config broker.flag_help broker.mqtt_options srtm.net srtm.settings",
     "broker.__main__": "broker.options broker.process",
     "broker.nsqd_main": "broker.nsqd broker.process",
     # distributor
