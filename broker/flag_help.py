@@ -25,7 +25,9 @@ class FlagHelp(argparse.HelpFormatter):
 
     def add_text(self, text: str | None) -> None:
         if text is not None and text is not argparse.SUPPRESS:
-            self._add_item(lambda: f"{textwrap.fill(text, self._width, **_INDENTED)}\n\n", [])
+            self._add_item(
+                lambda: f"{textwrap.fill(text, self._width, initial_indent='  ', subsequent_indent='  ')}\n\n", []
+            )
 
     def start_section(self, heading: str | None) -> None:
         super().start_section(heading and heading.capitalize())
@@ -48,6 +50,3 @@ class FlagHelp(argparse.HelpFormatter):
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(text, width, break_on_hyphens=False)
-
-
-_INDENTED = {"initial_indent": "  ", "subsequent_indent": "  "}

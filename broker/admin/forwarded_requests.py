@@ -58,8 +58,8 @@ class ForwardedRequests:
             async with trio.open_nursery() as nursery:
                 while not self._stopping:
                     await self.arrived.wait()
-                    for number, *asked in self._engine.drain_requests():
-                        nursery.start_soon(self._answer, number, request(*asked))
+                    for number, method, target, headers, body, source in self._engine.drain_requests():
+                        nursery.start_soon(self._answer, number, request(method, target, headers, body, source))
 
     async def _answer(self, number: int, asked: Request) -> None:
         async with self._limit:
