@@ -44,6 +44,7 @@ from distributor.fitting.watch import BREACH_NS, Lateness, Watch, is_clear, late
 from distributor.model.columns import NOWHERE
 from distributor.prediction.replay import Latency, Trace
 from distributor.prediction.sequential_test import Verdict
+from srtm.text import figure
 
 SECOND_NS = 1_000_000_000
 AT_MOST_NS = 30 * SECOND_NS  # that a layout is measured: then what was seen is taken, certain or not
@@ -369,7 +370,7 @@ class Search:
         self._note_round(now_ns)
         stopped = self._stop_all()
         self._machine.go(Trigger.WORSE, now_ns)
-        why = f"p{self._task.percentile:g} {worst_ns / 1e6:,.3g} ms, {before_ns / 1e6:,.3g} ms before"
+        why = f"p{self._task.percentile:g} {figure(worst_ns / 1e6)} ms, {figure(before_ns / 1e6)} ms before"
         return [*stopped, *self._place_back(now_ns, Outcome.TAKEN_BACK, f"it was worse: {why}")]
 
     def _abort(self, name: str, now_ns: int) -> list[Action]:

@@ -15,7 +15,7 @@ from distributor.fitting.events import Missing, Outcome, Report, RoundRecord
 from distributor.fitting.task import FittingOptions
 from distributor.prediction.replay import Latency
 from distributor.prediction.sequential_test import CONFIDENCE, Verdict
-from srtm.text import plural
+from srtm.text import figure, plural
 
 Json = dict[str, Any]
 WATCHING, WAITING, QUEUED, RUNNING, FAILED, OFF = "watching", "waiting", "queued", "running", "failed", "off"
@@ -90,9 +90,9 @@ def explanation(report: Report, target_ns: int) -> list[str]:
     for number, one in enumerate(report.rounds, start=1):
         late = [name for name, verdict in one.verdicts.items() if _is_late(verdict, one.latency[name], target_ns)]
         lines += [_why_lost(number, len(one.layout.brokers), name, one.latency[name], target_ns) for name in late]
-    lines += [f"{name} is full: it keeps {rate:,.6g} msg/s of this traffic" for name, rate in report.full.items()]
+    lines += [f"{name} is full: it keeps {figure(rate, 6)} msg/s of this traffic" for name, rate in report.full.items()]
     lines += [
-        f"{name}: {100 * part:.3g} % of the messages were not measured: no subscriber took them in time"
+        f"{name}: {figure(100 * part)} % of the messages were not measured: no subscriber took them in time"
         for name, part in report.unsent.items()
     ]
     if report.missing is not None:
@@ -104,8 +104,8 @@ def explanation(report: Report, target_ns: int) -> list[str]:
 
 def missing_text(missing: Missing) -> str:
     wanted = [f"{missing.brokers} more {plural(missing.brokers, 'broker')}"] if missing.brokers else []
-    wanted += [f"a burst of {missing.burst:,.6g} messages"] if missing.burst else []
-    wanted += [f"a broker that takes {missing.mcap:,.6g} msg/s: one publisher sends that"] if missing.mcap else []
+    wanted += [f"a burst of {figure(missing.burst, 6)} messages"] if missing.burst else []
+    wanted += [f"a broker that takes {figure(missing.mcap, 6)} msg/s: one publisher sends that"] if missing.mcap else []
     return ", ".join(wanted) or "nothing that is known: no number of brokers and no burst would do"
 
 
@@ -117,7 +117,7 @@ def _state(report: Report) -> str:
 
 def _how_it_ended(report: Report) -> str:
     count, took_s = len(report.layout.brokers), report.took_ns / 1e9
-    what = f"{len(report.rounds)} {plural(len(report.rounds), 'round')}, {took_s:.3g} s"
+    what = f"{len(report.rounds)} {plural(len(report.rounds), 'round')}, {figure(took_s)} s"
     if not report.heard:
         return f"not measured, {report.outcome.value} ({what}): the placement by rates stands"
     if not report.fits:
@@ -139,8 +139,8 @@ def _why_lost(number: int, brokers: int, name: str, latency: Latency, target_ns:
     else:
         why = "access and processing together take too long"
     where = f"round {number}, {brokers} {plural(brokers, 'broker')}: {name}"
-    parts = f"access {latency.access_ns / 1e6:.3g} ms, processing {latency.processing_ns / 1e6:.3g} ms"
-    return f"{where} {latency.total_ns / 1e6:.3g} ms ({parts}); {why}"
+    parts = f"access {figure(latency.access_ns / 1e6)} ms, processing {figure(latency.processing_ns / 1e6)} ms"
+    return f"{where} {figure(latency.total_ns / 1e6)} ms ({parts}); {why}"
 
 
 def _round(one: RoundRecord) -> Json:

@@ -46,7 +46,7 @@ from distributor.sync import measurement_messages as measured
 from srtm.concurrency.background import background_nursery
 from srtm.control import Promise
 from srtm.errors import Conflict, NotFound, Unavailable
-from srtm.text import plural
+from srtm.text import figure, plural
 
 IN_FORCE_WITHIN_S = 10.0  # then it is measured as it is: a broker or a plain NSQ client may never follow
 QUIET_S = 1.2  # every broker has reported once meanwhile
@@ -128,7 +128,8 @@ class LiveSearch:
     def _tell_of(self, number: int, one: RoundRecord) -> None:
         """What a round took, and how it ended on each broker."""
         ends = [
-            f"{name} {one.verdicts[name].value} at {part.total_ns / 1e6:.3g} ms" for name, part in one.latency.items()
+            f"{name} {one.verdicts[name].value} at {figure(part.total_ns / 1e6)} ms"
+            for name, part in one.latency.items()
         ]
         self._around.log.info(
             "a round ended",
@@ -167,7 +168,7 @@ class LiveSearch:
         moves = moves_between(self._topic.placement, placement)
         if not moves:
             return 0
-        missing = "" if placement.state == "placed" else f", {placement.missing:,.6g} msg/s still to come"
+        missing = "" if placement.state == "placed" else f", {figure(placement.missing, 6)} msg/s still to come"
         what = f"fitting: {moves:,} {plural(moves, 'publisher')} to move, {len(placement.brokers)} brokers{missing}"
         expected, found = self._topic.assignment_version, self.caps(self._fitting.full)
         self._arranging = True

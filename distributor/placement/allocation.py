@@ -22,6 +22,7 @@ import numpy as np
 from distributor.model.columns import ALONE, NOWHERE, ROUNDING, Bools, Floats, Ints
 from distributor.placement.quotas import fill, pack, whole_publishers
 from distributor.placement.rebalance import even_out
+from srtm.text import figure
 
 _BULK_EXCESS = 100  # times the largest rate: a broker that exceeds its quota by more gives the excess up in one step
 _MAX_SINGLE = 10_000  # publishers without a broker that are placed one by one; more are placed together
@@ -321,8 +322,8 @@ def _outcome(
     renumbered[kept] = np.arange(len(kept))
     reasons = [_why_so_many(demand, offered, len(kept)), *_shortage(demand, offered, missing)]
     reasons += [
-        f"{used[at].name}: {heads[at]:,} publishers, {assigned[at]:,.6g} msg/s "
-        f"(quota {quotas[at]:,.6g}, free {used[at].rcap:,.6g})"
+        f"{used[at].name}: {heads[at]:,} publishers, {figure(assigned[at], 6)} msg/s "
+        f"(quota {figure(quotas[at], 6)}, free {figure(used[at].rcap, 6)})"
         for at in kept
     ]
     reasons += _cost_of_balance(demand, len(offered), assigned[kept])
@@ -339,7 +340,7 @@ def _outcome(
 
 def _why_so_many(demand: Demand, offered: Sequence[BrokerCapacity], k: int) -> str:
     load = float(demand.rates.sum())
-    return f"{len(demand.rates):,} publishers send {load:,.6g} msg/s: placed on {k} of {len(offered)} brokers"
+    return f"{len(demand.rates):,} publishers send {figure(load, 6)} msg/s: placed on {k} of {len(offered)} brokers"
 
 
 def _shortage(demand: Demand, offered: Sequence[BrokerCapacity], missing: float) -> list[str]:
@@ -348,10 +349,10 @@ def _shortage(demand: Demand, offered: Sequence[BrokerCapacity], missing: float)
     free = sum(broker.rcap for broker in offered)
     limit = math.floor(demand.burst)
     have = "the only broker has" if len(offered) == 1 else f"the {len(offered)} brokers have"
-    why = f"{have} {free:,.6g} msg/s free" if offered else "there is no broker yet"
+    why = f"{have} {figure(free, 6)} msg/s free" if offered else "there is no broker yet"
     if limit < len(offered):
-        why += f", and a burst of {demand.burst:,.6g} allows {limit} brokers (a share needs one token)"
-    return [f"missing {missing:,.6g} msg/s of capacity: {why}"]
+        why += f", and a burst of {figure(demand.burst, 6)} allows {limit} brokers (a share needs one token)"
+    return [f"missing {figure(missing, 6)} msg/s of capacity: {why}"]
 
 
 def _cost_of_balance(demand: Demand, brokers: int, assigned: Floats) -> list[str]:
@@ -361,7 +362,7 @@ def _cost_of_balance(demand: Demand, brokers: int, assigned: Floats) -> list[str
     part = float(assigned.min() / assigned.sum())
     here, even = demand.rate * part, demand.rate / brokers
     return [
-        f"spread evenly over all {brokers} brokers the smallest bucket would be {even:,.6g} msg/s with "
-        f"{demand.burst / brokers:,.4g} tokens instead of {here:,.6g} msg/s with {demand.burst * part:,.4g}: "
-        f"a message that lacks one token would wait {1e3 / even:.3g} ms there, not {1e3 / here:.3g} ms"
+        f"spread evenly over all {brokers} brokers the smallest bucket would be {figure(even)} msg/s with "
+        f"{figure(demand.burst / brokers)} tokens instead of {figure(here)} msg/s with {figure(demand.burst * part)}: "
+        f"a message that lacks one token would wait {figure(1e3 / even)} ms there, not {figure(1e3 / here)} ms"
     ]

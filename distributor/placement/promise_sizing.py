@@ -16,6 +16,7 @@ from distributor.model.cluster import Placement
 from distributor.model.leases import MICRO, Amount
 from distributor.placement.share_targets import ShareDemand, target_shares
 from srtm.errors import BadInput
+from srtm.text import figure
 from srtm.token_bucket.assumed_capacity import SERVICE_NS
 from srtm.token_bucket.kept_minutes import (
     MINUTE_S,
@@ -199,5 +200,5 @@ def auto_burst(spec: TopicSpec, placement: Placement, brokers: int = 1) -> float
         return max(float(needed), min(float(brokers), most))
     rate = sizing.smallest_rate(lambda rate: most_burst(spec, rate))
     wanted = "more than any" if needed is None else f"{needed:,}"
-    rule = f"needs {wanted} messages, but max_burst_s = {spec.max_burst_s:g} allows {most:,.6g}"
+    rule = f"needs {wanted} messages, but max_burst_s = {figure(spec.max_burst_s, 6)} allows {figure(most, 6)}"
     raise BadInput("burst", "auto", rule if rate is None else f"{rule}; with rate = {rate:.6g} it does")

@@ -14,6 +14,7 @@ from distributor.model.leases import MICRO, Amount, Leases
 from distributor.placement.share_targets import assignable_envelope
 from srtm.control import BrokerTraits, ShareProposal, TopicTraits
 from srtm.errors import BadInput, Conflict
+from srtm.text import figure
 from srtm.topics.adaptation import ADAPTED
 from srtm.topics.spec import TopicSpec
 from srtm.units import LARGEST
@@ -50,12 +51,13 @@ def checked_target(topic: Topic, proposal: ShareProposal, max_rate: MaxRate) -> 
     total = sum(target.values(), start=Amount(0, 0))
     envelope = assignable_envelope(topic)
     if not total <= envelope:
-        rule = f"must sum to at most {envelope.rate / MICRO:g} msg/s and {envelope.burst / MICRO:g} messages"
-        raise BadInput("shares", f"{total.rate / MICRO:g} msg/s, {total.burst / MICRO:g} messages", rule)
+        most, asked = ((figure(each.rate / MICRO, 6), figure(each.burst / MICRO, 6)) for each in (envelope, total))
+        rule = f"must sum to at most {most[0]} msg/s and {most[1]} messages"
+        raise BadInput("shares", f"{asked[0]} msg/s, {asked[1]} messages", rule)
     for name, amount in target.items():
         limit = max_rate(topic, name)
         if limit is not None and amount.rate > round(limit * MICRO):
-            rule = f"must be at most {limit:g} msg/s: what {name} can process of this topic beside all others"
+            rule = f"must be at most {figure(limit, 6)} msg/s: what {name} can process of this topic beside all others"
             raise BadInput(f"shares.{name}.rate", amount.rate / MICRO, rule)
     return target
 

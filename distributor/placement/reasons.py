@@ -9,6 +9,7 @@ import numpy as np
 from distributor.model.cluster import Placement
 from distributor.model.leases import MICRO, Amount
 from srtm.errors import BadInput
+from srtm.text import figure
 from srtm.topics.spec import TopicSpec
 
 SEVERAL_TOPICS = "clients of several topics: "  # begins the line of ``joint``
@@ -21,13 +22,15 @@ def reasons_after_move(reasons: Sequence[str], placement: Placement, before: Pla
     stale = (*about_brokers, "warning: ", SEVERAL_TOPICS)
     kept = [_placed(placement) if ": placed on " in line else line for line in reasons if not line.startswith(stale)]
     heads = {name: len(ids) for name, ids in placement.ids_of.items()}
-    lines = [f"{name}: {heads[name]:,} publishers, {rate:,.6g} msg/s" for name, rate in placement.assigned.items()]
+    lines = [
+        f"{name}: {heads[name]:,} publishers, {figure(rate, 6)} msg/s" for name, rate in placement.assigned.items()
+    ]
     return (*kept, *lines)
 
 
 def _placed(placement: Placement) -> str:
     count, load = len(placement.publishers), placement.publishers.load
-    return f"{count:,} publishers send {load:,.6g} msg/s: placed on {len(placement.brokers)} brokers"
+    return f"{count:,} publishers send {figure(load, 6)} msg/s: placed on {len(placement.brokers)} brokers"
 
 
 def reasons_after_fitting_step(
@@ -38,14 +41,19 @@ def reasons_after_fitting_step(
     kept = tuple(line for line in lines if not line.startswith("missing"))
     if placement.missing == 0:
         return kept
-    full = [f"{name} keeps {rate:,.6g} msg/s of such traffic beside its other topics" for name, rate in limits.items()]
+    full = [
+        f"{name} keeps {figure(rate, 6)} msg/s of such traffic beside its other topics" for name, rate in limits.items()
+    ]
     why = "; ".join(full) or "publishers are let in step by step"
-    return (*kept, f"missing {placement.missing:,.6g} msg/s: {why}")
+    return (*kept, f"missing {figure(placement.missing, 6)} msg/s: {why}")
 
 
 def share_lines(target: Mapping[str, Amount]) -> list[str]:
     """One line for each share."""
-    return [f"{name}: share {one.rate / MICRO:g} msg/s, {one.burst / MICRO:g} messages" for name, one in target.items()]
+    return [
+        f"{name}: share {figure(one.rate / MICRO, 6)} msg/s, {figure(one.burst / MICRO, 6)} messages"
+        for name, one in target.items()
+    ]
 
 
 def oversized_batches(spec: TopicSpec, placement: Placement, target: Mapping[str, Amount]) -> list[BadInput]:
@@ -62,7 +70,7 @@ def oversized_batches(spec: TopicSpec, placement: Placement, target: Mapping[str
         worst = int(here[np.argmax(batches[here])])
         burst = target[name].burst / MICRO
         if batches[worst] > burst:
-            rule = f"must be at most {burst:g} messages, the burst of its share on {name}, to pass in one go"
+            rule = f"must be at most {figure(burst, 6)} messages, the burst of its share on {name}, to pass in one go"
             found.append(BadInput(f"batch of publisher {spec.publishers.ids[worst]}", int(batches[worst]), rule))
     return found
 
@@ -71,6 +79,6 @@ def no_room_for(lacking: Mapping[str, float]) -> str:
     """The text of a refusal. ``lacking``: {topic: msg/s for which other brokers have no room}."""
     worst = sorted(lacking, key=lambda topic: -lacking[topic])
     named, rest = worst[:_MAX_TOPICS_IN_ERROR], worst[_MAX_TOPICS_IN_ERROR:]
-    parts = [f"{topic} {lacking[topic]:,.6g} msg/s" for topic in named]
-    parts += [f"{len(rest):,} more topics {sum(lacking[topic] for topic in rest):,.6g} msg/s"] if rest else []
+    parts = [f"{topic} {figure(lacking[topic], 6)} msg/s" for topic in named]
+    parts += [f"{len(rest):,} more topics {figure(sum(lacking[topic] for topic in rest), 6)} msg/s"] if rest else []
     return f"the other brokers have no room for: {', '.join(parts)}"

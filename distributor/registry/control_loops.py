@@ -19,6 +19,7 @@ from distributor.registry.state import ClusterState
 from distributor.registry.topic_change import TopicChange, apply_topic_change
 from srtm.control import ProposalResult, ProposalResults, ShareProposal
 from srtm.errors import Conflict, SrtmError
+from srtm.text import figure
 
 
 class ControlLoops:
@@ -163,7 +164,7 @@ class ControlLoops:
             is_known = misplaced == topic.misplaced
             if topic.removed or is_known or (homes and not has_token_for(topic, broker)):
                 return
-            why = f"{broker}: {sum(homes.values()):,.6g} msg/s of publishers that belong elsewhere count there"
+            why = f"{broker}: {figure(sum(homes.values()), 6)} msg/s of publishers that belong elsewhere count there"
             why = why if homes else f"{broker}: those who moved away have gone"
             extra = [one for one in topic.extra_brokers if one not in misplaced]
             await self._split_again(replace(topic, misplaced=misplaced), why, extra_brokers=extra, keep_adapted=True)

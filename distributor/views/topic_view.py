@@ -23,6 +23,7 @@ from distributor.verdict.kept import Judged, Verdict
 from distributor.views.broker_view import BrokerWord, broker_word, is_away
 from srtm.control import Assignment, ProposedShare, Throttling, TopicReport
 from srtm.errors import NotLeader, Unavailable
+from srtm.text import figure
 from srtm.topics.adaptation import Adaptation
 from srtm.topics.mqtt_names import MqttNames
 from srtm.topics.publishers import coordinates
@@ -186,7 +187,7 @@ def _reason(topic: Topic, registry: Registry, syncing: SyncService) -> str:
         if placement.ids_of.get(name) and is_away(name, registry)
     ]
     urgent = [*away, *urgent_reasons(topic.reasons)]
-    placed = f"{len(topic.spec.publishers):,} publishers send {topic.spec.publishers.load:,.6g} msg/s: placed on "
+    placed = f"{len(topic.spec.publishers):,} publishers send {figure(topic.spec.publishers.load, 6)} msg/s: placed on "
     return "; ".join(urgent) or f"{placed}{len(placement.brokers)} of {len(registry.brokers)} brokers"
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from srtm.analysis.arrivals import Arrivals
 from srtm.errors import BadInput
+from srtm.text import figure
 from srtm.token_bucket.burst_sizing import LONGEST_S, tokens_needed
 from srtm.token_bucket.poisson import mean_delay_s, poisson_burst
 from srtm.token_bucket.replay import Server
@@ -68,7 +69,9 @@ def sized(arrivals: Arrivals, percentile: float, rates: Sequence[float] = ()) ->
     for rate in rates or [load * times for times in TIMES_THE_LOAD]:
         micro = to_micro(rate, "rate")
         if from_micro(micro) < load * _LEAST:
-            raise BadInput("rate", rate, f"must be at least {_LEAST:g} times the trace's mean rate, {load:,.6g} msg/s")
+            raise BadInput(
+                "rate", rate, f"must be at least {_LEAST:g} times the trace's mean rate, {figure(load, 6)} msg/s"
+            )
         sizes.append(_size(arrivals.arrival_ns, micro, load, percentile))
     return Sizing(messages=len(arrivals), seconds=arrivals.seconds, load=load, percentile=percentile, sizes=sizes)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from enum import Enum
@@ -23,7 +22,7 @@ from srtm.commands.fitting import Fitting, ScalerKind
 from srtm.console.options import TokenFileOption
 from srtm.console.output import DistributorOption, JsonOption, TokenOption, show
 from srtm.console.running import run_service
-from srtm.log import PROCESS, Log
+from srtm.log import Log
 from srtm.net.failover import connected
 from srtm.net.renewals import Renewals
 from srtm.net.tls_trust import ca_file, trusting
@@ -376,7 +375,7 @@ def up(
         mqtt=mqtt,
         tokens=tokens,
         distributor_options=options,
-        tell=_tell,
+        tell=Log("up").warning,
     )
     return run_service(partial(_up, run, None if ready_file is None else ReadyFile(ready_file), json_file))
 
@@ -388,13 +387,6 @@ async def _up(
         with nullcontext() if ready_file is None else ready_file.present(running.file):
             show("up", msgspec.to_builtins(running.file), json_file, partial(_announce, running.file))
             await trio.sleep_forever()
-
-
-def _tell(line: str) -> None:
-    if PROCESS.format == "json":
-        Log("up").warning(line)
-    else:
-        print(f"srtm up: {line}", file=sys.stderr, flush=True)
 
 
 def _announce(state: ClusterFile, console: Console) -> None:

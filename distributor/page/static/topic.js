@@ -286,6 +286,7 @@ export function planLines(answer) {
 
 function promised({ predicted, kept, confidence }) {
   if (!kept) return predicted ? "The promise: nobody publishes yet." : "The promise: nobody has a place.";
-  const minutes = `${number(100 * kept.chance)} of 100 minutes (${number(100 * kept.low)} to ${number(100 * kept.high)})`;
+  const [chance, low, high] = [kept.chance, kept.low, kept.high].map((part) => number(Math.round(100 * part)));
+  const minutes = `${chance} of 100 minutes (${low} to ${high})`;
   return `The promise is kept in ${minutes}${predicted ? "." : `: fewer than the ${number(confidence)} asked for.`}`;
 }

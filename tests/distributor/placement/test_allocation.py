@@ -180,7 +180,7 @@ def test_without_brokers_the_topic_waits_and_says_what_is_missing():
 def test_the_reasons_name_the_cost_of_spreading_evenly():
     made = plan(demand([10.0] * 100, burst=30.0), brokers(1000, 1000, 1000), "srtm")
     assert heads(made) == {"b0": 100}
-    assert "366.667 msg/s with 10 tokens instead of 1,100 msg/s with 30" in made.reasons[-1]
+    assert "367 msg/s with 10 tokens instead of 1,100 msg/s with 30" in made.reasons[-1]
     assert "2.73 ms there, not 0.909 ms" in made.reasons[-1]
 
 

@@ -83,7 +83,7 @@ async def test_a_stale_proposal_is_refused_and_the_others_are_taken(tmp_path: Pa
 @pytest.mark.parametrize(
     ("shares", "changes", "problem"),
     [
-        ({"b1": (600.0, 15.0), "b2": (600.0, 15.0)}, {}, "must sum to at most 1100 msg/s and 30 messages"),
+        ({"b1": (600.0, 15.0), "b2": (600.0, 15.0)}, {}, "must sum to at most 1,100 msg/s and 30 messages"),
         ({"b1": (500.0, 16.0), "b2": (600.0, 15.0)}, {}, "must sum to at most"),
         ({"b1": (500.0, 0.5), "b2": (600.0, 15.0)}, {}, "a burst of at least one message"),
         ({"b1": (-1.0, 5.0), "b2": (600.0, 15.0)}, {}, "must be a rate above 0"),
