@@ -18,6 +18,7 @@ from srtm.text import figure
 from srtm.version import __version__
 
 SCHEMA = 2  # version of the JSON documents; it grows with every incompatible change
+_NOTHING_IF_EMPTY = {"mqtt_address", "phase", "reason"}
 _PIPE_COLUMNS = 80  # characters
 
 
@@ -98,14 +99,14 @@ def write_json(command: str, result: object, json_file: str) -> None:
 
 
 def _known(value: Any) -> Any:
-    """Return ``value`` with null for the figures of nothing: those beside a ``count`` of 0."""
+    """Return ``value`` with null for what is not known: figures beside a ``count`` of 0, and texts that are empty."""
     if isinstance(value, list):
         return [_known(each) for each in value]
     if not isinstance(value, dict):
         return value
     if value.get("count") == 0:
         return {key: None if isinstance(each, float) else each for key, each in value.items()}
-    return {key: _known(each) for key, each in value.items()}
+    return {key: None if each == "" and key in _NOTHING_IF_EMPTY else _known(each) for key, each in value.items()}
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, left: int = 1) -> PeopleTable:

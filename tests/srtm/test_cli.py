@@ -17,7 +17,11 @@ from tests.support.played_distributor import BROKER, FITTING, VIEW, Distributor
 # The view as JSON shows it: of a delay that no message had nothing is known.
 NO_MESSAGES = {"count": 0, "p99_ms": None}
 LAST_60S = {"access": {"count": 5, "p99_ms": 0.25}, "processing": NO_MESSAGES}
-KNOWN = {**VIEW, "brokers": [{**VIEW["brokers"][0], "report": {"received": 12_345, "last_60s": LAST_60S}}]}  # type: ignore[index]
+KNOWN = {
+    **VIEW,
+    "reason": None,
+    "brokers": [{**VIEW["brokers"][0], "report": {"received": 12_345, "last_60s": LAST_60S}}],
+}  # type: ignore[index]
 
 
 def test_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,7 +55,7 @@ def test_whoever_lacks_the_extension_or_a_library_is_told_what_to_do(
     ("command", "name", "result"),
     [
         (["topic", "list"], "topic list", [KNOWN]),
-        (["topic", "show", "roads"], "topic show", {**KNOWN, "fitting": FITTING}),
+        (["topic", "show", "roads"], "topic show", {**KNOWN, "fitting": {**FITTING, "reason": None}}),
         (["topic", "remove", "roads", "--purge"], "topic remove", {"removed": "roads", "purged": True}),
         (["status"], "status", {"brokers": [BROKER], "topics": [KNOWN]}),
     ],
