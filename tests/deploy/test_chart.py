@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -20,6 +21,8 @@ from tests.support.deployed_commands import unknown_words
 
 CHART = Path(__file__).resolve().parents[2] / "deploy" / "helm" / "srtm"
 TEMPLATES = sorted((CHART / "templates").iterdir())
+KUBERNETES = "1.31.0"
+KUBECONFORM = os.environ.get("KUBECONFORM") or shutil.which("kubeconform")
 HELM = os.environ.get("HELM") or shutil.which("helm")
 FULL = ("--set", "limit.enabled=true", "--set", "broker.extraArgs={--realtime}")
 needs_helm = pytest.mark.skipif(HELM is None, reason="helm is not installed here ($HELM names one)")
@@ -56,7 +59,7 @@ def test_blocks_of_a_template_are_closed(file: Path) -> None:
 
 def rendered(*options: str) -> list[dict[str, Any]]:
     assert HELM is not None
-    command = [HELM, "template", "it", str(CHART), "--kube-version", "1.31.0", *options]
+    command = [HELM, "template", "it", str(CHART), "--kube-version", KUBERNETES, *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return [document for document in yaml.safe_load_all(done.stdout) if document]
@@ -112,20 +115,47 @@ def test_what_is_rendered_is_a_cluster() -> None:
 
 @needs_helm
 @pytest.mark.slow
-def test_kubernetes_knows_every_field(tmp_path: Path) -> None:
-    validate = os.environ.get("KUBERNETES_VALIDATE") or shutil.which("kubernetes-validate")
-    if validate is None:
-        pytest.skip("kubernetes-validate is not installed here ($KUBERNETES_VALIDATE names one)")
-    file = tmp_path / "rendered.yaml"
-    file.write_text(yaml.safe_dump_all(rendered(*FULL)))
+def test_kubernetes_knows_every_field() -> None:
+    for document in rendered(*FULL):
+        assert kubernetes_validate.validate(document, KUBERNETES, strict=True) == "1.31"
+
+
+def test_a_field_that_kubernetes_does_not_know_is_found() -> None:
+    document = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": {"port": 1}}
+    with pytest.raises(kubernetes_validate.ValidationError, match="'port' was unexpected"):
+        kubernetes_validate.validate(document, KUBERNETES, strict=True)
+
+
+@needs_helm
+@pytest.mark.skipif(KUBECONFORM is None, reason="kubeconform is not installed here ($KUBECONFORM names one)")
+@pytest.mark.slow
+def test_kubeconform_finds_nothing_wrong(tmp_path: Path) -> None:
+    """With the schemas of kubernetes-validate, as its own come from the Internet; they refer to each other by URL."""
+    assert KUBECONFORM is not None
+    schemas = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema" / f"v{KUBERNETES}-local-strict"
+    definitions = (tmp_path / "_definitions.json").as_uri()
+    for file in schemas.iterdir():
+        (tmp_path / file.name).write_text(file.read_text().replace("/api/_definitions.json", definitions))
+    named = "{{.ResourceKind}}{{.KindSuffix}}.json"
+    documents = rendered(*FULL)
     done = subprocess.run(
-        [validate, "--kubernetes-version", "1.31", "--strict", str(file)],
+        [
+            KUBECONFORM,
+            "-strict",
+            "-summary",
+            "-kubernetes-version",
+            KUBERNETES,
+            "-schema-location",
+            f"{tmp_path}/{named}",
+        ],
+        input=yaml.safe_dump_all(documents),
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    assert f"Valid: {len(documents)}, Invalid: 0, Errors: 0, Skipped: 0" in done.stdout
 
 
 @pytest.mark.parametrize(("status", "said"), [(204, "was told: 204"), (409, "refused: 409")])
