@@ -49,6 +49,7 @@ srtm_h_seconds_sum 3
     [
         (GOOD.replace("srtm_a_seconds", "srtm_a_ms"), "base unit"),
         (GOOD.replace("srtm_a_seconds", "srtm_cpu_share"), "end in _ratio"),
+        (GOOD.replace("srtm_a_seconds", "srtm_a_rate"), "name the unit, msg/s"),
         (GOOD.replace("srtm_a_seconds", "srtm_a_total"), "must not end in"),
         (GOOD.replace("srtm_a_seconds", "srtm_aB_seconds"), "lower case words"),
         (GOOD.replace("srtm_a_seconds", "other_seconds"), "first is srtm"),

@@ -18,6 +18,7 @@ OTHER_UNITS = {
     "ms", "us", "ns", "milliseconds", "microseconds", "nanoseconds", "minutes", "hours", "days",
     "kb", "mb", "gb", "kilobytes", "megabytes", "gigabytes", "bits", "percent", "percentage", "micro",
 }  # fmt: skip
+RATES = ("_rate", "_demand", "_mcap")  # of messages: there is no base unit for them
 TYPES = {"gauge", "counter", "histogram", "summary"}
 
 
@@ -49,6 +50,8 @@ def _broken(family: Metric, typed: set[str]) -> Iterator[str]:
         yield f"must be in a base unit (seconds, bytes, ratio), not {', '.join(words & OTHER_UNITS)}"
     if family.name.endswith("_share"):
         yield "is a share of something: must be a ratio, and end in _ratio"
+    if family.name.endswith(RATES) and "msg/s" not in family.documentation:
+        yield "is a rate of messages, and its help must name the unit, msg/s"
     if words & TYPES:
         yield "must not name its type"
     yield from _broken_samples(family)
