@@ -26,6 +26,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
 README = (ROOT / "README.md").read_text()
+MQTT = (ROOT / "docs" / "mqtt.md").read_text()
 PATIENCE_S = 120
 PROGRAMS = {
     "asyncio_worker.py",
@@ -287,6 +288,11 @@ def test_the_topic_of_the_readme_is_that_of_the_examples() -> None:
 def test_the_client_of_the_readme_reads_what_it_sent(cluster: dict[str, str]) -> None:
     [client, _] = blocks("python")
     assert run(cluster, "-c", client).splitlines() == ["waits 0.0 ms for its token", "b'17.5'"]
+
+
+def test_the_mqtt_publisher_of_the_manual_is_told_what_it_waited(cluster: dict[str, str]) -> None:
+    [publisher] = re.findall(r"^```python\n(from srtm import mqtt\n.*?)^```$", MQTT, re.DOTALL | re.MULTILINE)
+    assert run(cluster, "-c", publisher) == "0.0\n"
 
 
 def test_the_pynsq_reader_of_the_readme_prints_messages(cluster: dict[str, str]) -> None:
