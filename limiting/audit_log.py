@@ -28,12 +28,12 @@ class AuditLog:
         """Keep changes of one instant, each with its number, all or none. Raises Unavailable."""
         async with self._writing:
             at = self._wall_ns() / 1e9
-            rows = [_row(entry, number, at) for number, entry in enumerate(entries, self._next)]
+            rows = (_row(entry, number, at) for number, entry in enumerate(entries, self._next))
             if self._database is None:
                 self._kept.extend(rows)
             else:
                 await trio.to_thread.run_sync(self._database.put_changes, rows)
-            self._next += len(rows)
+            self._next += len(entries)
 
     async def latest(self, most: int, subject: str | None = None) -> list[msgspec.Raw]:
         """Return at most ``most`` ``AuditEntry`` as JSON, newest first; of one ``subject``, if it is named.

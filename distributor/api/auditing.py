@@ -41,7 +41,7 @@ class Looks:
         self._registry = registry
 
     def begin(self, scope: Scope) -> Changes | None:
-        """Look before a request; the result looks afterwards. None: the request is none that the log has."""
+        """Look before a request; the result looks afterwards. None: the request's handler says what it changes."""
         if not _is_change(scope["method"], scope["path"]):
             return _nothing
         if scope["path"] == _CONTRACTS:

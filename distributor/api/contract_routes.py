@@ -11,13 +11,16 @@ from distributor.api.bodies import ContractFile, read_document
 from distributor.registry.registry import Registry
 from distributor.sync.service import SyncService
 from distributor.views.contract_view import contract_view
-from srtm.contracts.contract import read_contract, read_contracts
+from srtm.contracts.contract import Contract, read_contract, read_contracts
 from srtm.contracts.versioned import Versioned
 from srtm.errors import BadInput
 from srtm.web.auditing import note_change
 from srtm.web.bodies import documented, in_portions, json_answer
 
 _Match = Annotated[str | None, Header(description="The contract's ETag: 409 if it was changed since.")]
+
+
+_NOTED_PORTION = 20  # changes between two turns of other tasks
 
 
 def add_contract_routes(app: FastAPI, registry: Registry, syncing: SyncService) -> None:
@@ -41,9 +44,7 @@ def add_contract_routes(app: FastAPI, registry: Registry, syncing: SyncService) 
     async def submit_contracts(request: Request) -> Response:
         """Put several contracts in force, all or none. Others stay."""
         contracts = read_contracts((await read_document(request, config, ContractFile)).contracts)
-        for before, after in await registry.put_contracts(contracts):
-            key = " ".join(after.key)
-            note_change(f"contract {key}", None if before is None else before.to_json(), after.to_json())
+        await in_portions(map(_noted, await registry.put_contracts(contracts)), _NOTED_PORTION)
         return await listed([registry.contracts.get(*each.key) for each in contracts])
 
     @app.get("/v1/contracts/{namespace}/{pattern:path}")
@@ -66,3 +67,11 @@ def add_contract_routes(app: FastAPI, registry: Registry, syncing: SyncService) 
         """Remove a contract. 409 if a topic would name a namespace without contracts."""
         await registry.remove_contract(namespace, pattern, if_match)
         return Response(status_code=204)
+
+
+def _noted(change: tuple[Contract | None, Contract]) -> Contract:
+    """The contract as it is now; its change is in the audit log."""
+    before, after = change
+    namespace, pattern = after.key
+    note_change(f"contract {namespace} {pattern}", None if before is None else before.to_json(), after.to_json())
+    return after

@@ -72,24 +72,27 @@ class Auditing:
     async def _note(self, scope: Scope, changes: list[Change]) -> None:
         if not changes:
             return
-        entries = [self._entry(scope, change) for change in _bounded(changes)]
+        query = scope["query_string"].decode("latin-1")
+        who = who_asks(self._tokens, authorization(Request(scope)))
+        what = f"{scope['method']} {scope['path']}{'?' if query else ''}{query}"
+        source = ":".join(str(part) for part in scope.get("client") or ())
+        entries = [
+            AuditEntry(
+                who=who,
+                what=what,
+                source=source,
+                subject=change.subject,
+                before=change.before,
+                after=change.after,
+                publishers=change.publishers,
+            )
+            for change in _bounded(changes)
+        ]
         try:
             await self._store(entries)
         except SrtmError as error:
             said = msgspec.json.encode(entries).decode()
             self._log.failure("a change is not in the audit log", why=error, entries=said)
-
-    def _entry(self, scope: Scope, change: Change) -> AuditEntry:
-        query = scope["query_string"].decode("latin-1")
-        return AuditEntry(
-            who=who_asks(self._tokens, authorization(Request(scope))),
-            what=f"{scope['method']} {scope['path']}{'?' if query else ''}{query}",
-            source=":".join(str(part) for part in scope.get("client") or ()),
-            subject=change.subject,
-            before=change.before,
-            after=change.after,
-            publishers=change.publishers,
-        )
 
 
 def _bounded(changes: list[Change]) -> list[Change]:
