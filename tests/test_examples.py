@@ -290,9 +290,15 @@ def test_the_client_of_the_readme_reads_what_it_sent(cluster: dict[str, str]) ->
     assert run(cluster, "-c", client).splitlines() == ["waits 0.0 ms for its token", "b'17.5'"]
 
 
-def test_the_mqtt_publisher_of_the_manual_is_told_what_it_waited(cluster: dict[str, str]) -> None:
+def test_the_mqtt_publisher_of_the_manual_is_told_what_it_waited(cluster: dict[str, str], tmp_path: Path) -> None:
+    # On a topic of its own: nobody else reads its message.
+    (tmp_path / "attic.toml").write_text(
+        'name = "attic"\nrate = 20\nburst = 5\nslo = { percentile = 99, latency_ms = 50 }\n'
+        'publishers = [{ count = 9, rate = 1, id_prefix = "sensor-" }]\n'
+    )
+    run(cluster, "-m", "srtm", "topic", "submit", str(tmp_path / "attic.toml"))
     [publisher] = re.findall(r"^```python\n(from srtm import mqtt\n.*?)^```$", MQTT, re.DOTALL | re.MULTILINE)
-    assert run(cluster, "-c", publisher) == "0.0\n"
+    assert run(cluster, "-c", publisher.replace("la-highways", "attic")) == "0.0\n"
 
 
 def test_the_pynsq_reader_of_the_readme_prints_messages(cluster: dict[str, str]) -> None:

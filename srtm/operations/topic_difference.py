@@ -36,13 +36,20 @@ def settings(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
 
 def _settings(place: str, now: Mapping[str, Any], then: Mapping[str, Any]) -> Iterator[str]:
     for key in [*now, *(key for key in then if key not in now)]:
-        before, after = now.get(key), then.get(key)
+        before, after = _by_name(now.get(key)), _by_name(then.get(key))
         if key == "publishers" or before == after:
             continue
         if isinstance(before, Mapping) and isinstance(after, Mapping):
             yield from _settings(f"{place}{key}.", before, after)
         else:
             yield f"{place}{key}: {_shown(before)} -> {_shown(after)}"
+
+
+def _by_name(value: Any) -> Any:
+    """A list of tables with a name each, such as policies, as a table of them; else ``value``."""
+    if isinstance(value, list) and value and all(isinstance(each, Mapping) and "name" in each for each in value):
+        return {each["name"]: each for each in value}
+    return value
 
 
 def _shown(value: Any) -> str:

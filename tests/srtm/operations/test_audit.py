@@ -56,6 +56,12 @@ def test_values_are_said_as_everywhere_else() -> None:
     ]
 
 
+def test_policies_are_compared_one_by_one() -> None:
+    before = {"policies": [{"name": "a", "rate": 1.0}, {"name": "b", "rate": 2.0}]}
+    after = {"policies": [{"name": "a", "rate": 1.0}, {"name": "b", "rate": 3.0}, {"name": "c", "quota": 5}]}
+    assert lines(before, after) == ["policies.b.rate: 2 -> 3", 'policies.c: - -> {"name":"c","quota":5}']
+
+
 def test_changed_publishers_are_named_and_the_rest_counted() -> None:
     full = {
         "rate": 2.5,
