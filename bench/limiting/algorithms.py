@@ -14,7 +14,8 @@ from typing import Protocol
 from bench.limiting.request_sets import SECOND
 from limiting.replication.levels import Levels
 from limiting.replication.refill import Refill
-from limiting.replication.windows import WindowCounts
+from limiting.replication.windows import WindowCounts, WindowLook, slice_at, slice_ns
+from srtm.contracts.policy import Window
 from srtm.token_bucket.bucket import TOKEN
 from srtm.units import MICRO
 
@@ -33,19 +34,28 @@ class Windows:
     """A window of ``slices``; ``weighted``: the slice that leaves the window counts in part."""
 
     def __init__(self, slices: int, *, weighted: bool) -> None:
-        self._weighted = weighted
-        self._counts = WindowCounts(0, WINDOW_NS // slices, slices)
+        self._window = Window(
+            name="calls", quota=LIMIT, window_ns=WINDOW_NS, slices=slices, weighted=weighted, aligned=True
+        )
+        self._counts = WindowCounts()
 
     def counted(self, at_ns: int) -> float:
         """A call comes. Return how many the window holds by this algorithm, the call included."""
-        self._counts.add(1, at_ns)
-        return self._counts.total(at_ns, weighted=self._weighted)
+        self._add(at_ns)
+        return self._look(at_ns).used / slice_ns(self._window)
 
     def released_ns(self, at_ns: int) -> int | None:
-        if self._counts.total(at_ns, weighted=self._weighted) + 1 > LIMIT:
+        if self._look(at_ns).left < TOKEN:
             return None
-        self._counts.add(1, at_ns)
+        self._add(at_ns)
         return at_ns
+
+    def _look(self, at_ns: int) -> WindowLook:
+        return WindowLook(self._window, self._counts.tokens, at_ns)
+
+    def _add(self, at_ns: int) -> None:
+        self._counts.forget(self._window, at_ns)
+        self._counts.add(slice_at(self._window, at_ns), 1)
 
 
 class Log:

@@ -12,7 +12,7 @@ import trio
 
 from limiting.checks import Checked, check, each_cost
 from limiting.nodes.corrections import Corrections
-from limiting.nodes.group import NODE_MODES, Clocks, Group, check_grouped
+from limiting.nodes.group import NODE_MODES, Clocks, Group, check_grouped, tag_of
 from limiting.nodes.members import Members, read_members
 from limiting.nodes.mesh import Connect, Mesh
 from limiting.replication.exact import Asked
@@ -158,7 +158,7 @@ class Decisions:
         if contract.key in self._contracts and contract.key not in self._groups:
             self.limiter.remove(*contract.key)
         self._drop(contract.key)
-        tag = self._nodes.key.group(*contract.key, mode, str(len(contract.policies)))
+        tag = tag_of(contract, mode, self._nodes.key)
         self._epoch = max(self._epoch + 1, self._clocks()[1] // 1_000_000)
         peers = {number: self._is_up(name) for number, name in self._names.items() if name not in self._removed}
         group = Group(

@@ -13,16 +13,18 @@ from limiting.replication.gossiped.queue import QueueNode
 from limiting.replication.levels import place_of
 from limiting.replication.messages import Hello
 from limiting.replication.node import Node
-from limiting.replication.refill import Look, Refill, Subject, units_of
+from limiting.replication.refill import Left, Refill, Subject, units_of
 from limiting.replication.refill import Verdict as Said
 from limiting.replication.replicated import NEVER_NS, OnPartition, Options, Replicated
+from limiting.wire.cluster_key import ClusterKey
 from srtm.contracts.contract import GOSSIPED, Contract, Mode
-from srtm.contracts.policy import Bucket
+from srtm.contracts.policy import Bucket, Window
 from srtm.contracts.verdict import PolicyVerdict, Verdict
 from srtm.errors import BadInput
 from srtm.token_bucket.bucket import TOKEN, UNITS_PER_MICRO
 
 NODE_MODES: tuple[Mode, ...] = ("replicated", "exact", "auto", "counter", "queue")
+KINDS_OF_REPLICATED = ("bucket", "window")
 ONE_POLICY: tuple[Mode, ...] = ("auto", "counter", "queue")
 FRAME_NS = 5_000_000  # news of a hot subject waits so long: docs/results/hot-subject.md
 DELAY_NS = 55_000_000  # of a frame and a wire of 50 ms: what makes a subject hot
@@ -30,12 +32,24 @@ DELAY_NS = 55_000_000  # of a frame and a wire of 50 ms: what makes a subject ho
 Clocks = tuple[int, int]  # monotonic and wall, ns
 
 
+def tag_of(contract: Contract, mode: Mode, key: ClusterKey) -> bytes:
+    """What names a contract's group to peers: nodes whose policies are of other kinds do not hear each other."""
+    kinds = [policy.kind for policy in contract.policies]
+    told = ",".join(kinds) if "window" in kinds else str(len(kinds))
+    return key.group(*contract.key, mode, told)
+
+
 def check_grouped(contract: Contract, mode: Mode) -> None:
     """Raises BadInput for a contract that cannot be held by several nodes together."""
+    kinds = KINDS_OF_REPLICATED if mode == "replicated" else ("bucket",)
     for number, policy in enumerate(contract.policies):
-        if not isinstance(policy, Bucket):
-            rule = f'must be "bucket" in mode "{mode}"; other kinds are counted on one node, in mode "local"'
+        if policy.kind not in kinds:
+            one_of = " or ".join(f'"{kind}"' for kind in kinds)
+            rule = f'must be {one_of} in mode "{mode}"; other kinds are counted on one node, in mode "local"'
             raise BadInput(f"policies[{number}].kind", policy.kind, rule)
+        if policy.kind == "window" and contract.on_partition == "share":
+            rule = f'must be "go on" with the window {policy.name}: parts of a partition share buckets only'
+            raise BadInput("on_partition", "share", rule)
     if mode in ONE_POLICY and len(contract.policies) > 1:
         raise BadInput("policies", len(contract.policies), f'must be one policy in mode "{mode}"')
     if not contract.starts_full:
@@ -65,7 +79,7 @@ class Group:
         self._gossips = mode in GOSSIPED
         self._peers = set(peers)
         self._epochs: dict[int, int] = {}  # of peers, as their hellos told
-        self.machine = _machine(contract, mode, own, peers, self._at(clocks), epoch)
+        self.machine = _machine(contract, mode, own, peers, clocks, epoch)
         node = self._node
         if node is not None:
             node.levels.most = most_subjects * len(contract.policies)
@@ -88,7 +102,9 @@ class Group:
         return machine if isinstance(machine, Node) else None
 
     def _at(self, clocks: Clocks) -> int:
-        """The thesis's designs need clocks that agree; ours need none."""
+        """The thesis's designs need clocks that agree; ours need none, but for windows."""
+        if isinstance(self.machine, Replicated):
+            self.machine.ahead_ns = clocks[1] - clocks[0]
         return clocks[1] if self._gossips else clocks[0]
 
     def at(self, clocks: Clocks) -> int:
@@ -113,7 +129,8 @@ class Group:
         if isinstance(self.machine, GossipNode):
             return len(self.machine.local)
         assert self._node is not None
-        return len(self._node.levels) // len(self.contract.policies)
+        windows = len(self.machine.windows) if isinstance(self.machine, Replicated) else 0
+        return (len(self._node.levels) + windows) // len(self.contract.policies)
 
     def take(self, subject: Subject, cost: int, clocks: Clocks) -> Said | Asked | None:
         """Take ``cost`` tokens. Asked: the answer comes later. None: this node cannot decide now."""
@@ -123,25 +140,26 @@ class Group:
     def looked(self, subject: Subject, cost: int, clocks: Clocks) -> Said:
         """What ``take`` would say, by what this node knows. It changes nothing."""
         units = units_of(cost)
-        waits = [_wait(look, units) for look in self.machine.look(subject, self._at(clocks))]
+        waits = [look.wait_ns(units) for look in self.machine.look(subject, self._at(clocks))]
         if all(wait == 0 for wait in waits):
             return Said(True)
         return Said(False, None if None in waits else max(wait for wait in waits if wait is not None))
 
     def verdict(self, subject: Subject, cost: int, said: Said, clocks: Clocks, *, shared: bool, taken: bool) -> Verdict:
         """The verdict of a take, or of a look."""
-        looks = self.machine.look(subject, self._at(clocks))
+        looks: list[Left] = [*self.machine.look(subject, self._at(clocks))]
         units = cost * TOKEN
         refusing = [not said.allowed and look.left < units for look in looks]
         if not said.allowed and not any(refusing):  # the owner of an exact subject keeps some for news on its way
-            refusing[looks.index(min(looks))] = True
+            refusing[looks.index(min(looks, key=lambda look: look.left))] = True
+        decides = not isinstance(self.machine, Exact)  # else an owner may know of a longer wait
         policies = tuple(
             PolicyVerdict(
                 policy.name,
                 not refuses,
                 max(0, look.left) // TOKEN,
-                said.wait_ns if refuses else 0,
-                _ns_until(look.burst - look.left, look.rate),
+                (look.wait_ns(units) if decides else said.wait_ns) if refuses else 0,
+                look.reset_ns(),
             )
             for policy, look, refuses in zip(self.contract.policies, looks, refusing, strict=True)
         )
@@ -166,7 +184,8 @@ class Group:
         looks = machine.look(subject, self._at(clocks))
         owing = zip(looks, self.contract.policies, strict=True)
         most = [
-            look.left + policy.max_debt_micro * UNITS_PER_MICRO for look, policy in owing if isinstance(policy, Bucket)
+            look.left + policy.max_debt_micro * UNITS_PER_MICRO if isinstance(policy, Bucket) else cost * TOKEN
+            for look, policy in owing
         ]
         machine.debit(subject, [min(cost * TOKEN, max(0, each)) for each in most], self._at(clocks))
 
@@ -183,15 +202,16 @@ class Group:
 
     def change(self, contract: Contract, clocks: Clocks) -> bool:
         """Decide by a changed contract. False: the group must be made anew."""
-        same = len(contract.policies) == len(self.contract.policies) and (
-            contract.on_partition == self.contract.on_partition
-        )
+        kinds = [[policy.kind for policy in each.policies] for each in (contract, self.contract)]
+        same = kinds[0] == kinds[1] and contract.on_partition == self.contract.on_partition
         if not same or self._gossips:
             return False
         check_grouped(contract, self.mode)
         refills = _refills(contract)
         if isinstance(self.machine, Auto):
             self.machine.change(refills[0], self._at(clocks))
+        elif isinstance(self.machine, Replicated):
+            self.machine.change(refills, self._at(clocks), _windows(contract))
         elif isinstance(self.machine, Node):
             self.machine.change(refills, self._at(clocks))
         self.contract = contract
@@ -248,7 +268,7 @@ class Group:
     def forget(self, clocks: Clocks) -> None:
         """Forget subjects that have nothing used."""
         if self._node is not None:
-            self._node.levels.forget(self._at(clocks))
+            self._node.forget(self._at(clocks))
 
     def outbox(self) -> list[tuple[int, Any]]:
         """(peer, frame) to send, in order."""
@@ -260,18 +280,22 @@ class Group:
 
 
 def _machine(
-    contract: Contract, mode: Mode, own: int, peers: Mapping[int, bool], at_ns: int, epoch: int
+    contract: Contract, mode: Mode, own: int, peers: Mapping[int, bool], clocks: Clocks, epoch: int
 ) -> Replicated | Exact | Auto | CounterNode | QueueNode:
     refills = _refills(contract)
+    at_ns, wall_ns = clocks
     options = Options(frame_ns=FRAME_NS, on_partition=OnPartition(contract.on_partition))
     if mode == "replicated":
-        return Replicated(own, peers, refills, at_ns, options, epoch=epoch, rejoins=True)
+        windows, ahead_ns = _windows(contract), wall_ns - at_ns
+        return Replicated(
+            own, peers, refills, at_ns, options, epoch=epoch, rejoins=True, windows=windows, ahead_ns=ahead_ns
+        )
     if mode == "exact":
         return Exact(own, peers, refills, at_ns, epoch=epoch, rejoins=True)
     if mode == "auto":
         return Auto(own, peers, refills[0], at_ns, DELAY_NS, options, epoch=epoch, rejoins=True)
     gossip = GossipOptions(gossip=Gossip(contract.gossip), frequency_analysis=contract.frequency_analysis)
-    return (CounterNode if mode == "counter" else QueueNode)(own, peers, refills[0], at_ns, gossip)
+    return (CounterNode if mode == "counter" else QueueNode)(own, peers, refills[0], wall_ns, gossip)
 
 
 def _refills(contract: Contract) -> list[Refill]:
@@ -279,14 +303,5 @@ def _refills(contract: Contract) -> list[Refill]:
     return [Refill(rate_micro=bucket.rate_micro, burst_micro=bucket.burst_micro) for bucket in buckets]
 
 
-def _wait(look: Look, units: int) -> int | None:
-    """How long until ``units`` are left, ns; None: never."""
-    if units <= look.left:
-        return 0
-    return None if units > look.burst else _ns_until(units - look.left, look.rate)
-
-
-def _ns_until(units: int, rate: int) -> int | None:
-    if units <= 0:
-        return 0
-    return None if rate == 0 else -(-units // rate)
+def _windows(contract: Contract) -> dict[int, Window]:
+    return {number: policy for number, policy in enumerate(contract.policies) if isinstance(policy, Window)}

@@ -17,7 +17,7 @@ from limiting.replication.exact import owner
 from limiting.replication.levels import joined
 from limiting.replication.messages import Frame
 from limiting.replication.node import FIRST_EPOCH, SECOND_NS
-from limiting.replication.refill import ALLOWED, Look, Refill, Subject, Verdict, refused, units_of
+from limiting.replication.refill import ALLOWED, Left, Look, Refill, Subject, Verdict, refused, units_of
 from limiting.replication.replicated import Options, Replicated
 from srtm.token_bucket.bucket import UNITS_PER_MICRO
 from srtm.token_bucket.exact_split import split_bucket
@@ -131,7 +131,7 @@ class Auto:
         share.left -= units
         return ALLOWED
 
-    def look(self, subject: Subject, at_ns: int) -> list[Look]:
+    def look(self, subject: Subject, at_ns: int) -> list[Left]:
         """What this node knows to be left: of its share of a hot subject, else of the bucket."""
         share = self._shares.get(subject)
         if share is None:

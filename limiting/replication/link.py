@@ -7,10 +7,10 @@ duplicates, losses and disorder on the way change nothing but the time it takes.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from limiting.replication.messages import Ack, Entry, Increments
-from limiting.replication.refill import Key
+from limiting.replication.refill import Key, SliceKey
 from srtm.errors import PeerError
 
 UNKNOWN = 0  # no incarnation has this epoch
@@ -24,7 +24,7 @@ class Link:
         self._name = name
         self._epoch = epoch
         self.peer_epoch = peer_epoch
-        self._waiting: dict[Key, int] = {}  # units for the next frame
+        self._waiting: dict[Key | SliceKey, int] = {}  # units or tokens for the next frame
         self._outstanding: deque[Increments] = deque()
         self._next_seq = 1
         self._applied = 0
@@ -58,6 +58,10 @@ class Link:
             waits = self._waiting.get(key, 0) + units
             self._waiting[key] = waits if cap is None else min(cap, waits)
         return self._framed(at_ns)
+
+    def forget(self, is_over: Callable[[SliceKey], bool]) -> None:
+        """Tell no more of slices that are over, where it was not said yet."""
+        self._waiting = {key: count for key, count in self._waiting.items() if len(key) == 2 or not is_over(key)}
 
     def beat(self, at_ns: int) -> list[Increments]:
         """A frame that says nothing, where nothing is on its way."""

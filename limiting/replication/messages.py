@@ -1,4 +1,5 @@
 """What nodes say to each other. No message holds an instant: what counts is when it comes, by the receiver's clock.
+Windows alone name slices of the wall clock.
 
 An incarnation of a node has an ``epoch``; it grows with each restart. ``to_epoch`` is the receiver's, as the sender
 knows it: what was meant for an earlier incarnation is not for this one.
@@ -8,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from limiting.replication.refill import Key, Subject, Verdict
+from limiting.replication.refill import Key, SliceKey, Subject, Verdict
 
-Entry = tuple[Key, int]  # units
+Entry = tuple[Key | SliceKey, int]  # units of a bucket, tokens of a window's slice
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class SnapshotAsk:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Levels of all live subjects at the sender, units."""
+    """Levels of all live subjects at the sender, and what the slices of their windows have."""
 
     origin: int
     to_epoch: int

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from limiting.replication.levels import Levels, Slot, place_of
 from limiting.replication.link import UNKNOWN, Link
 from limiting.replication.messages import Ack, Entry, Frame, Hello, Increments, Snapshot, SnapshotAsk
-from limiting.replication.refill import Key, Look, Refill, Subject
+from limiting.replication.refill import Key, Left, Look, Refill, SliceKey, Subject
 from srtm.errors import PeerError
 
 SECOND_NS = 1_000_000_000
@@ -81,7 +81,7 @@ class Node:
             self._hello(link, frame, at_ns)
         elif isinstance(frame, SnapshotAsk):
             if self.settled and frame.epoch == link.peer_epoch:
-                self._put(frame.origin, Snapshot(self.name, frame.epoch, self.levels.snapshot(at_ns)))
+                self._put(frame.origin, Snapshot(self.name, frame.epoch, self._known(at_ns)))
         elif isinstance(frame, Snapshot):
             if frame.to_epoch == self.epoch:
                 self._check(frame)
@@ -97,7 +97,11 @@ class Node:
         """Decide by other numbers from now on, for as many policies as before."""
         self.levels.change(refills, at_ns)
 
-    def look(self, subject: Subject, at_ns: int) -> list[Look]:
+    def forget(self, at_ns: int) -> None:
+        """Forget subjects that have nothing used."""
+        self.levels.forget(at_ns)
+
+    def look(self, subject: Subject, at_ns: int) -> list[Left]:
         """What this node knows to be left, for each policy. It changes nothing."""
         levels = [self.levels.level((subject, policy), at_ns) for policy in range(len(self.levels.refills))]
         numbers = zip(levels, self.levels.rates, self.levels.bursts, strict=True)
@@ -118,7 +122,7 @@ class Node:
         self.greet()
         if not self.settled:
             self._ask_snapshot(at_ns)
-            if not any(self.levels.assumed(at_ns)):
+            if not self._assumes(at_ns):
                 self._heard = None
 
     def add_peer(self, peer: int) -> None:
@@ -150,10 +154,28 @@ class Node:
 
     def _check(self, frame: Increments | Snapshot) -> None:
         """Raises PeerError for a policy that there is not: the nodes have different contracts."""
-        policies = len(self.levels.refills)
-        for (_, policy), _ in frame.entries:
-            if not 0 <= policy < policies:
-                raise PeerError(f"node {frame.origin} told of policy {policy}; here there are {policies}")
+        for key, _ in frame.entries:
+            if not self._has_policy(key):
+                raise PeerError(f"node {frame.origin} told of policy {key[1]}, which is not here")
+
+    def _has_policy(self, key: Key | SliceKey) -> bool:
+        return len(key) == 2 and 0 <= key[1] < len(self.levels.refills)
+
+    def _apply(self, key: Key | SliceKey, units: int, at_ns: int) -> None:
+        """Count what a peer took."""
+        assert len(key) == 2
+        slot = self._slot(key, at_ns)
+        slot.level = max(0, slot.level + units)
+        self._count(key, units)
+        self._applied(key, slot, at_ns)
+
+    def _known(self, at_ns: int) -> tuple[Entry, ...]:
+        """What this node knows to be taken, for a snapshot."""
+        return self.levels.snapshot(at_ns)
+
+    def _assumes(self, at_ns: int) -> bool:
+        """Something counts as taken of subjects that this node does not know."""
+        return any(self.levels.assumed(at_ns))
 
     def _count(self, key: Key, units: int) -> None:
         if self._heard is not None:
@@ -170,10 +192,7 @@ class Node:
                 self._put(frame.origin, Hello(self.name, self.epoch, link.peer_epoch))
             return
         for key, units in entries:
-            slot = self._slot(key, at_ns)
-            slot.level = max(0, slot.level + units)
-            self._count(key, units)
-            self._applied(key, slot, at_ns)
+            self._apply(key, units, at_ns)
         self._put(frame.origin, link.ack())
         self._acknowledged(frame.origin, None, at_ns)
 
@@ -209,4 +228,4 @@ class Node:
         if self._heard is None:
             return
         heard, self._heard = self._heard, None
-        self.levels.begin(entries, heard, at_ns)
+        self.levels.begin([(key, units) for key, units in entries if len(key) == 2], heard, at_ns)

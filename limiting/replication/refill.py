@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from srtm.errors import BadInput
 from srtm.token_bucket.bucket import TOKEN, UNITS_PER_MICRO
 
 Subject = bytes  # 16 bytes: a keyed hash
 Key = tuple[Subject, int]  # a subject, and the number of its policy
+SliceKey = tuple[Subject, int, int]  # a subject, the number of its policy of kind window, the number of a slice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,12 +46,39 @@ class Verdict:
 ALLOWED = Verdict(allowed=True)
 
 
+class Left(Protocol):
+    """What is left of a policy. ``left``: units; below 0 it owes; ``burst``: the most, units."""
+
+    @property
+    def left(self) -> int: ...
+
+    @property
+    def burst(self) -> int: ...
+
+    def wait_ns(self, units: int) -> int | None:
+        """How long until ``units`` are left. None: never."""
+
+    def reset_ns(self) -> int | None:
+        """How long until everything is left. None: never."""
+
+
 class Look(NamedTuple):
-    """What is left of a bucket, units; below 0 it owes. ``rate``: units/ns; ``burst``: units."""
+    """What is left of a bucket. ``rate``: units/ns."""
 
     left: int
     rate: int
     burst: int
+
+    def wait_ns(self, units: int) -> int | None:
+        return None if units > self.burst else self._ns_until(units - self.left)
+
+    def reset_ns(self) -> int | None:
+        return self._ns_until(self.burst - self.left)
+
+    def _ns_until(self, missing: int) -> int | None:
+        if missing <= 0:
+            return 0
+        return None if self.rate == 0 else -(-missing // self.rate)
 
 
 def units_of(cost: int) -> int:

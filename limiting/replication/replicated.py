@@ -9,21 +9,26 @@ limit seldom, near it at once. The laws (``tests/limiting/replication``):
 * L4: with a wire delay, above by at most what the others take within it. Who cannot have that uses ``exact``.
 * L5: levels join by their maximum; a node that starts again asks for a snapshot.
 * L6: no instant is on the wire. Clocks may differ by any amount.
+
+Windows keep the same laws, but for L2 and L6: their slices are those of the wall clock, by which nodes must agree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 
 from limiting.replication.levels import Slot
 from limiting.replication.link import Link
-from limiting.replication.messages import Ack, Hello
+from limiting.replication.messages import Ack, Entry, Hello
 from limiting.replication.node import FIRST_EPOCH, SECOND_NS, Node
-from limiting.replication.refill import ALLOWED, Key, Refill, Subject, Verdict, refused, units_of
+from limiting.replication.refill import ALLOWED, Key, Left, Refill, SliceKey, Subject, Verdict, refused, units_of
+from limiting.replication.windows import Windows
+from srtm.contracts.policy import Window
 from srtm.errors import BadInput
+from srtm.token_bucket.bucket import TOKEN
 
 NEVER_NS = 1 << 62
 LINKED_WITHIN_NS = 3 * SECOND_NS  # of a start: who calls a peer in vain calls again within 2 s
@@ -56,7 +61,11 @@ class Options:
 
 
 class Replicated(Node):
-    """One node. ``due_ns``: the next instant at which ``tick`` has something to send."""
+    """One node. ``due_ns``: the next instant at which ``tick`` has something to send.
+
+    Policies are numbered as in the contract: ``windows`` has those of kind window by their numbers, ``refills`` all
+    others in order. Windows go by the wall clock, which is ``ahead_ns`` ahead of the clock of the calls, as of now.
+    """
 
     def __init__(
         self,
@@ -68,12 +77,16 @@ class Replicated(Node):
         *,
         epoch: int = FIRST_EPOCH,
         rejoins: bool = False,
+        windows: Mapping[int, Window] | None = None,
+        ahead_ns: int = 0,
     ) -> None:
         super().__init__(name, peers, refills, at_ns, epoch=epoch, rejoins=rejoins, refuses_ns=LINKED_WITHIN_NS)
         self.options = options
+        self.ahead_ns = ahead_ns
+        self.windows = Windows(windows or {}, self._wall(at_ns) + LINKED_WITHIN_NS, assumed=rejoins)
         self._numerator, self._denominator = options.beta.numerator, options.beta.denominator
-        self._since: dict[Key, int] = {}  # of what is unsent, the oldest first
-        self._urgent: dict[Key, None] = {}
+        self._since: dict[Key | SliceKey, int] = {}  # of what is unsent, the oldest first
+        self._urgent: dict[Key | SliceKey, None] = {}
         self._frame_due_ns = NEVER_NS
         self._away: set[int] = set()  # peers that have not answered for two flushes, or not yet since the start
         if rejoins:
@@ -95,21 +108,47 @@ class Replicated(Node):
         keys = [(subject, policy) for policy in range(len(self.levels.refills))]
         slots = [self.levels.slot(key, at_ns) for key in keys]
         verdicts = [self._verdict(slot, key, units, cost) for key, slot in zip(keys, slots, strict=True)]
+        verdicts += [self._window_verdict(subject, number, cost, at_ns) for number in self.windows.rules]
         worst = max(verdicts, key=_wait)
         if not worst.allowed:
             return worst
         for key, slot in zip(keys, slots, strict=True):
             self._take(key, slot, units, at_ns)
+        for number in self.windows.rules:
+            self._take_of_window(subject, number, cost, at_ns)
         return ALLOWED
 
+    def look(self, subject: Subject, at_ns: int) -> list[Left]:
+        looks = super().look(subject, at_ns)
+        for number in self.windows.rules:
+            looks.insert(number, self.windows.look(subject, number, self._wall(at_ns)))
+        return looks
+
     def debit(self, subject: Subject, units: Sequence[int], at_ns: int) -> None:
-        """Correct a take afterwards: take ``units`` of each policy without a test; below 0 give back, at most what this
-        node knows to be taken."""
-        for policy, more in enumerate(units):
+        """Correct a take afterwards: take ``units`` of each policy without a test; below 0 give back as much of what is
+        taken, as far as this node knows. A window counts whole tokens: parts are rounded up, away from zero."""
+        of_buckets = [each for number, each in enumerate(units) if number not in self.windows.rules]
+        for policy, more in enumerate(of_buckets):
             key = (subject, policy)
             slot = self.levels.slot(key, at_ns)
             if more := max(more, -slot.level):
                 self._take(key, slot, more, at_ns)
+        for number in self.windows.rules:
+            tokens = -(-abs(units[number]) // TOKEN)
+            self._take_of_window(subject, number, tokens if units[number] > 0 else -tokens, at_ns)
+
+    def forget(self, at_ns: int) -> None:
+        super().forget(at_ns)
+        wall_ns = self._wall(at_ns)
+        self.windows.forget(wall_ns)
+        for link in self._links.values() if self.windows.rules else ():
+            link.forget(lambda key: self.windows.is_over(key, wall_ns))
+
+    def change(self, refills: Sequence[Refill], at_ns: int, windows: Mapping[int, Window] | None = None) -> None:
+        """Decide by other numbers from now on, for as many policies of each kind as before."""
+        self._spread([key for key in self._since if len(key) == 3], at_ns)  # by the slices that it was counted in
+        super().change(refills, at_ns)
+        self.windows.change(windows or {}, self._wall(at_ns))
 
     def tick(self, at_ns: int) -> None:
         """Send what has waited long enough."""
@@ -152,20 +191,21 @@ class Replicated(Node):
         rest = self.levels.bursts[key[1]] - slot.level
         if slot.unsent * self.nodes * self._denominator <= self._numerator * rest or slot.unsent == 0:
             return
+        self._is_news([key], at_ns)
+
+    def _is_news(self, keys: Sequence[Key | SliceKey], at_ns: int) -> None:
         if self.options.frame_ns == 0:
-            self._spread([key], at_ns)
+            self._spread(keys, at_ns)
             return
-        self._urgent[key] = None
+        self._urgent.update(dict.fromkeys(keys))
         self._frame_due_ns = min(self._frame_due_ns, at_ns + self.options.frame_ns)
 
-    def _spread(self, keys: Iterable[Key], at_ns: int) -> None:
+    def _spread(self, keys: Iterable[Key | SliceKey], at_ns: int) -> None:
         """Tell every peer of what is unsent of ``keys``, in one frame."""
-        entries = []
+        entries: list[Entry] = []
         for key in keys:
-            slot = self.levels.slot(key, at_ns)
-            if slot.unsent:
-                entries.append((key, slot.unsent))
-            slot.unsent = 0
+            if units := self._unsent(key, at_ns):
+                entries.append((key, units))
             self._since.pop(key, None)
             self._urgent.pop(key, None)
         if not self._urgent:
@@ -174,14 +214,68 @@ class Replicated(Node):
             for peer in self._links:
                 self._tell(peer, entries, at_ns)
 
-    def _tell(self, peer: int, entries: Sequence[tuple[Key, int]], at_ns: int) -> None:
-        """A peer that is away hears of a burst at most: a long cut is no long ban."""
+    def _unsent(self, key: Key | SliceKey, at_ns: int) -> int:
+        """Hand over what no peer was told of: from now on it counts as told."""
+        if len(key) == 3:
+            return self.windows.unsent(key[0], key[1]).pop(key[2], 0)
+        slot = self.levels.slot(key, at_ns)
+        unsent, slot.unsent = slot.unsent, 0
+        return unsent
+
+    def _tell(self, peer: int, entries: Sequence[Entry], at_ns: int) -> None:
+        """A peer that is away hears of a burst at most: a long cut is no long ban. It hears all of windows, which are
+        over once."""
         cap = None
         if peer in self._away:
             if self.options.on_partition is OnPartition.SHARE:
                 return  # its part of the bucket is kept for it
-            cap = max(self.levels.bursts)
+            cap = max(self.levels.bursts, default=None)
         self._put(peer, *self._links[peer].send(entries, at_ns, cap))
+
+    # windows
+
+    def _wall(self, at_ns: int) -> int:
+        return at_ns + self.ahead_ns
+
+    def _window_verdict(self, subject: Subject, number: int, cost: int, at_ns: int) -> Verdict:
+        if self.options.strict_weights and cost > 1:
+            cost = -(-cost * self._denominator // (self._denominator - self._numerator))
+        wait_ns = self.windows.look(subject, number, self._wall(at_ns)).wait_ns(cost * TOKEN)
+        return ALLOWED if wait_ns == 0 else Verdict(allowed=False, wait_ns=wait_ns)
+
+    def _take_of_window(self, subject: Subject, number: int, tokens: int, at_ns: int) -> None:
+        for key in self.windows.take(subject, number, tokens, self._wall(at_ns)):
+            self._since.setdefault(key, at_ns)
+        self._window_news(subject, number, at_ns)
+
+    def _window_news(self, subject: Subject, number: int, at_ns: int) -> None:
+        """As of ``_applied``, for all slices of a window together."""
+        unsent = self.windows.unsent(subject, number)
+        units = sum(unsent.values()) * TOKEN
+        rest = self.windows.look(subject, number, self._wall(at_ns)).left
+        if units > 0 and units * self.nodes * self._denominator > self._numerator * rest:
+            self._is_news([(subject, number, at) for at in unsent], at_ns)
+
+    def _has_policy(self, key: Key | SliceKey) -> bool:
+        return key[1] in self.windows.rules if len(key) == 3 else super()._has_policy(key)
+
+    def _apply(self, key: Key | SliceKey, units: int, at_ns: int) -> None:
+        if len(key) == 2:
+            super()._apply(key, units, at_ns)
+        else:
+            self.windows.told(key, units, self._wall(at_ns))
+            self._window_news(key[0], key[1], at_ns)
+
+    def _known(self, at_ns: int) -> tuple[Entry, ...]:
+        return (*super()._known(at_ns), *self.windows.snapshot(self._wall(at_ns)))
+
+    def _assumes(self, at_ns: int) -> bool:
+        return super()._assumes(at_ns) or self.windows.assumes(self._wall(at_ns))
+
+    def _settle(self, entries: Sequence[Entry], at_ns: int) -> None:
+        if not self.settled:
+            self.windows.begin([(key, tokens) for key, tokens in entries if len(key) == 3], self._wall(at_ns))
+        super()._settle(entries, at_ns)
 
     # partitions
 

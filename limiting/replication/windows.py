@@ -1,99 +1,228 @@
-"""Counts of windows and of open requests as replicated data: one writer a slot, so a join needs no order.
+"""Windows as replicated data: what is taken of each subject, by slice, at one node.
 
-A window's slot is (slice, origin): its count only grows, and the larger of two is the newer. The slice is part of the
-slot, so counts of a finished window are never counted again. Slices are numbered by the wall clock: clocks that differ
-by some ms misplace what comes within these ms of a slice's edge, and nothing else (law L6).
+The slice is part of what nodes tell each other, so a finished window is never counted again. Slices are numbered by the
+wall clock: clocks that differ by some ms misplace what comes within these ms of a slice's edge, and nothing else (law
+L6). A slice that is ahead of this node's clock counts at once. One that is ahead by more than a window is of a clock
+that is wrong, or of a window that was changed: what it has counts from now on. Links apply each increment once (law
+L1), so a count for each origin would say no more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 
-from srtm.errors import BadInput
+from limiting.replication.refill import SliceKey, Subject
+from srtm.contracts.policy import Window
+from srtm.token_bucket.bucket import TOKEN
 
-WindowEntry = tuple[int, int, int]  # slice, origin, count
-OpenEntry = tuple[int, int, int]  # origin, version, open
+
+def slice_ns(window: Window) -> int:
+    """The length of a slice."""
+    return window.window_ns // window.slices
+
+
+def slice_at(window: Window, wall_ns: int) -> int:
+    """The number of the slice at ``wall_ns``."""
+    return wall_ns // slice_ns(window)
+
+
+def oldest_at(window: Window, wall_ns: int) -> int:
+    """The number of the oldest slice that counts at ``wall_ns``, whole or in part."""
+    return slice_at(window, wall_ns) - window.slices + (not window.weighted)
+
+
+class WindowLook:
+    """What is left of a window at ``wall_ns``. ``used``: tokens times the ns of a slice, an exact product; ``left`` and
+    ``burst``: units; below 0 more is taken than the quota."""
+
+    def __init__(self, window: Window, slices: dict[int, int], wall_ns: int) -> None:
+        self._window, self._wall_ns = window, wall_ns
+        self._length = slice_ns(window)
+        self._first = slice_at(window, wall_ns) - window.slices + 1  # that counts whole
+        oldest = oldest_at(window, wall_ns)
+        self._inside = {number: tokens for number, tokens in slices.items() if number >= oldest and tokens}
+        whole = sum(self._inside.values())
+        self.used = whole * self._length - self._inside.get(self._first - 1, 0) * (wall_ns % self._length)
+        self.left = (window.quota * self._length - self.used) * TOKEN // self._length
+        self.burst = window.quota * TOKEN
+
+    def wait_ns(self, units: int) -> int | None:
+        """How long until ``units`` are left. None: never."""
+        most = self._window.quota - -(-units // TOKEN)
+        return None if most < 0 else self._ns_until(most)
+
+    def reset_ns(self) -> int:
+        """How long until everything is left."""
+        return self._ns_until(0)
+
+    def _ns_until(self, most: int) -> int:
+        """How long until at most ``most`` tokens are in the window. Slices leave it one after the other."""
+        if self.used <= most * self._length:
+            return 0
+        inside = sum(self._inside.values())
+        for number in sorted(self._inside):
+            tokens = self._inside[number]
+            inside -= tokens
+            if inside <= most:
+                break
+        leaves_ns = (number + self._window.slices) * self._length - self._wall_ns
+        if not self._window.weighted:
+            return leaves_ns
+        return leaves_ns + self._length - (most - inside) * self._length // tokens
 
 
 class WindowCounts:
-    """One subject's requests by slice, at one node. ``slice_ns``: the length of a slice; ``slices``: of a window."""
+    """One subject's tokens of a window, by slice. ``unsent``: own ones that no peer was told of."""
 
-    def __init__(self, origin: int, slice_ns: int, slices: int) -> None:
-        if slice_ns < 1 or slices < 1:
-            raise BadInput("slices", slices, "a window must have at least one slice of at least 1 ns")
-        self._origin = origin
-        self._slice_ns = slice_ns
-        self._slices = slices
-        self._counts: dict[int, dict[int, int]] = {}  # {slice: {origin: count}}
+    __slots__ = ("tokens", "unsent")
 
-    def add(self, count: int, wall_ns: int) -> WindowEntry:
-        """Count own requests. Return the slot as it is now, for the peers."""
-        number = wall_ns // self._slice_ns
-        own = self._counts.setdefault(number, {})
-        own[self._origin] = own.get(self._origin, 0) + count
-        self._forget(number)
-        return number, self._origin, own[self._origin]
+    def __init__(self) -> None:
+        self.tokens: dict[int, int] = {}
+        self.unsent: dict[int, int] = {}
 
-    def join(self, entries: Iterable[WindowEntry], wall_ns: int) -> None:
-        """Take the larger of each slot's counts."""
-        for number, origin, count in entries:
-            slots = self._counts.setdefault(number, {})
-            slots[origin] = max(slots.get(origin, 0), count)
-        self._forget(wall_ns // self._slice_ns)
+    def add(self, number: int, tokens: int) -> None:
+        """Count in a slice; below 0: give back, at most what it has."""
+        after = self.tokens.get(number, 0) + tokens
+        if after > 0:
+            self.tokens[number] = after
+        else:
+            self.tokens.pop(number, None)
 
-    def entries(self) -> set[WindowEntry]:
-        """All slots, for a snapshot."""
-        return {(number, origin, count) for number, own in self._counts.items() for origin, count in own.items()}
-
-    def total(self, wall_ns: int, *, weighted: bool) -> float:
-        """Requests in the window that ends at ``wall_ns``. ``weighted``: the slice that leaves it counts in part."""
-        last, into_ns = divmod(wall_ns, self._slice_ns)
-        whole = sum(sum(self._counts.get(number, {}).values()) for number in range(last - self._slices + 1, last + 1))
-        if not weighted:
-            return whole
-        leaving = sum(self._counts.get(last - self._slices, {}).values())
-        return whole + leaving * (1 - into_ns / self._slice_ns)
-
-    def _forget(self, last: int) -> None:
-        for number in [number for number in self._counts if number < last - self._slices]:
-            del self._counts[number]
+    def forget(self, window: Window, wall_ns: int) -> None:
+        """Drop slices that are over. What is ahead by more than a window, as of a clock that was set back, counts from
+        now on."""
+        oldest, now = oldest_at(window, wall_ns), slice_at(window, wall_ns)
+        for slices in (self.tokens, self.unsent):
+            for number in [number for number in slices if number < oldest]:
+                del slices[number]
+        for number in [number for number in self.tokens if number > now + window.slices]:
+            self.add(now, self.tokens.pop(number))
 
 
-@dataclass(slots=True)
-class _Open:
-    version: int
-    open: int
-    heard_ns: int
+class Windows:
+    """The windows of all subjects. ``rules``: by the number of their policy in the contract. ``assumed``: of every
+    subject a whole quota counts as taken at ``wall_ns``."""
+
+    def __init__(self, rules: Mapping[int, Window], wall_ns: int, *, assumed: bool) -> None:
+        self.rules = dict(rules)
+        self._counts: dict[tuple[Subject, int], WindowCounts] = {}
+        self._assumed: dict[int, dict[int, int]] = {
+            number: {slice_at(window, wall_ns): window.quota} if assumed else {} for number, window in rules.items()
+        }
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def has(self, subject: Subject) -> bool:
+        """Something of a subject is in memory."""
+        return any((subject, number) in self._counts for number in self.rules)
+
+    def look(self, subject: Subject, number: int, wall_ns: int) -> WindowLook:
+        """What is left of policy ``number``. It changes nothing."""
+        counts, slices = self._counts.get((subject, number)), self._assumed[number]
+        if counts is not None:
+            slices = _sum(counts.tokens, slices)
+        return WindowLook(self.rules[number], slices, wall_ns)
+
+    def take(self, subject: Subject, number: int, tokens: int, wall_ns: int) -> list[SliceKey]:
+        """Count an own take; below 0: give back, of the newest slice first. Return the slices that it is in."""
+        counts = self._at(subject, number, wall_ns)
+        now = slice_at(self.rules[number], wall_ns)
+        parts = {now: tokens} if tokens > 0 else _of_newest(counts.tokens, -tokens)
+        for at, more in parts.items():
+            counts.add(at, more)
+            counts.unsent[at] = counts.unsent.get(at, 0) + more
+        return [(subject, number, at) for at in parts]
+
+    def _at(self, subject: Subject, number: int, wall_ns: int) -> WindowCounts:
+        """Made where there is none; without slices that are over."""
+        counts = self._counts.get((subject, number))
+        if counts is None:
+            counts = self._counts[subject, number] = WindowCounts()
+        counts.forget(self.rules[number], wall_ns)
+        return counts
+
+    def told(self, key: SliceKey, tokens: int, wall_ns: int) -> None:
+        """Count what a peer took."""
+        number = self._placed(key, wall_ns)
+        if number is not None:
+            self._at(key[0], key[1], wall_ns).add(number, tokens)
+
+    def unsent(self, subject: Subject, number: int) -> dict[int, int]:
+        """Own takes that no peer was told of, by slice."""
+        counts = self._counts.get((subject, number))
+        return {} if counts is None else counts.unsent
+
+    def is_over(self, key: SliceKey, wall_ns: int) -> bool:
+        """What was taken in this slice counts no more."""
+        return key[2] < oldest_at(self.rules[key[1]], wall_ns)
+
+    def _placed(self, key: SliceKey, wall_ns: int) -> int | None:
+        """The slice that a peer's count belongs to. None: it is over."""
+        window = self.rules[key[1]]
+        if self.is_over(key, wall_ns):
+            return None
+        now = slice_at(window, wall_ns)
+        return key[2] if key[2] <= now + window.slices else now
+
+    # all subjects
+
+    def assumes(self, wall_ns: int) -> bool:
+        """Some of what counts as taken of every subject is not over."""
+        return any(WindowLook(self.rules[number], slices, wall_ns).used for number, slices in self._assumed.items())
+
+    def snapshot(self, wall_ns: int) -> list[tuple[SliceKey, int]]:
+        """What every slice has that is not over, without what peers will still be told of."""
+        return [
+            ((subject, number, at), told)
+            for (subject, number), counts in self._counts.items()
+            for at, tokens in counts.tokens.items()
+            if (told := tokens - counts.unsent.get(at, 0)) > 0 and not self.is_over((subject, number, at), wall_ns)
+        ]
+
+    def begin(self, theirs: Iterable[tuple[SliceKey, int]], wall_ns: int) -> None:
+        """Add a peer's snapshot to what was heard since the start. Nothing is assumed any more."""
+        for key, tokens in theirs:
+            self.told(key, max(0, tokens), wall_ns)
+        self._assumed = {number: {} for number in self.rules}
+
+    def change(self, rules: Mapping[int, Window], wall_ns: int) -> None:
+        """Decide by changed windows, as many as before. Where slices change, all that is inside counts from now on."""
+        before, self.rules = self.rules, dict(rules)
+        for number, new in self.rules.items():
+            old = before[number]
+            if (old.window_ns, old.slices) == (new.window_ns, new.slices):
+                continue
+            now, oldest = slice_at(new, wall_ns), oldest_at(old, wall_ns)
+            of_policy = [counts.tokens for (_, each), counts in self._counts.items() if each == number]
+            for slices in (*of_policy, self._assumed[number]):
+                inside = sum(tokens for at, tokens in slices.items() if at >= oldest)
+                slices.clear()
+                if inside:
+                    slices[now] = inside
+
+    def forget(self, wall_ns: int) -> int:
+        """Drop the subjects that have nothing taken. Return how many."""
+        for (_, number), counts in self._counts.items():
+            counts.forget(self.rules[number], wall_ns)
+        idle = [key for key, counts in self._counts.items() if not counts.tokens and not any(counts.unsent.values())]
+        for key in idle:
+            del self._counts[key]
+        return len(idle)
 
 
-class OpenCounts:
-    """One subject's requests that are not over, at one node. What a peer has not renewed for ``lease_ns`` is over."""
+def _sum(one: dict[int, int], other: dict[int, int]) -> dict[int, int]:
+    if not other:
+        return one
+    return {number: one.get(number, 0) + other.get(number, 0) for number in one.keys() | other.keys()}
 
-    def __init__(self, origin: int, lease_ns: int) -> None:
-        self._origin = origin
-        self._lease_ns = lease_ns
-        self._open: dict[int, _Open] = {}
 
-    def change(self, by: int, at_ns: int) -> OpenEntry:
-        """Open or close own requests, or renew with 0. Return the slot as it is now. Raises BadInput below zero."""
-        own = self._open.setdefault(self._origin, _Open(0, 0, at_ns))
-        if own.open + by < 0:
-            raise BadInput("release", -by, f"must not be more than the {own.open} that are open here")
-        own.version, own.open, own.heard_ns = own.version + 1, own.open + by, at_ns
-        return self._origin, own.version, own.open
-
-    def join(self, entries: Iterable[OpenEntry], at_ns: int) -> None:
-        """The last version of each slot wins."""
-        for origin, version, count in entries:
-            known = self._open.get(origin)
-            if known is None or version > known.version:
-                self._open[origin] = _Open(version, count, at_ns)
-
-    def total(self, at_ns: int) -> int:
-        """Open requests of all nodes at ``at_ns``."""
-        return sum(
-            slot.open
-            for origin, slot in self._open.items()
-            if origin == self._origin or at_ns - slot.heard_ns < self._lease_ns
-        )
+def _of_newest(slices: dict[int, int], tokens: int) -> dict[int, int]:
+    """What to add to which slice where ``tokens`` are given back."""
+    parts = {}
+    for number in sorted(slices, reverse=True):
+        back = min(tokens, slices[number])
+        if back:
+            parts[number] = -back
+        tokens -= back
+    return parts

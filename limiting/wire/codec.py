@@ -1,5 +1,7 @@
 """Frames of ``limiting.replication`` as bytes: a byte for the kind, then its fields in order.
 
+Frames that name slices of windows are kinds of their own: what has none has the bytes that it always had.
+
 The origin is not in the bytes: who sent them is known from the session, so that no node can speak for another.
 """
 
@@ -71,6 +73,8 @@ def _number_of(frame: object) -> int:
     if isinstance(frame, Delta):
         states = iter(frame.users.values())
         return _COUNTERS if isinstance(next(states, None), CounterBucket) else _QUEUES
+    if isinstance(frame, Increments | Snapshot) and any(len(key) == 3 for key, _ in frame.entries):
+        return _INCREMENTS_OF_SLICES if isinstance(frame, Increments) else _SNAPSHOT_OF_SLICES
     return _NUMBERS[type(frame)]
 
 
@@ -87,9 +91,9 @@ def _read_subject(reader: Reader) -> Subject:
 
 def _write_entries(writer: Writer, entries: tuple[Entry, ...]) -> None:
     writer.uint(len(entries))
-    for (subject, policy), units in entries:
-        writer.raw(subject)
-        writer.uint(policy)
+    for key, units in entries:
+        writer.raw(key[0])
+        writer.uint(key[1])
         writer.sint(units)
 
 
@@ -97,6 +101,24 @@ def _read_entries(reader: Reader) -> tuple[Entry, ...]:
     return tuple(
         ((reader.raw(SUBJECT_BYTES), reader.uint()), reader.sint()) for _ in range(reader.count(SUBJECT_BYTES + 2))
     )
+
+
+def _write_sliced(writer: Writer, entries: tuple[Entry, ...]) -> None:
+    writer.uint(len(entries))
+    for key, units in entries:
+        writer.raw(key[0])
+        writer.uint(key[1])
+        _write_optional(writer, key[2] if len(key) == 3 else None)
+        writer.sint(units)
+
+
+def _read_sliced(reader: Reader) -> tuple[Entry, ...]:
+    return tuple(_read_sliced_entry(reader) for _ in range(reader.count(SUBJECT_BYTES + 3)))
+
+
+def _read_sliced_entry(reader: Reader) -> Entry:
+    subject, policy, at = reader.raw(SUBJECT_BYTES), reader.uint(), _read_optional(reader)
+    return (subject, policy) if at is None else (subject, policy, at), reader.sint()
 
 
 def _write_optional(writer: Writer, value: int | None) -> None:
@@ -184,8 +206,10 @@ _UINT = _Field(Writer.uint, Reader.uint)
 _SUBJECT = _Field(_write_subject, _read_subject)
 _ENTRIES = _Field(_write_entries, _read_entries)
 _GRANT = _Field(Writer.raw, lambda reader: reader.raw(GRANT_BYTES))
+_SLICED = _Field(_write_sliced, _read_sliced)
 _VERDICT = _Field(_write_verdict, _read_verdict)
 _COUNTERS, _QUEUES = 11, 12
+_INCREMENTS_OF_SLICES, _SNAPSHOT_OF_SLICES = 15, 16
 
 
 def _numbers(*names: str) -> tuple[tuple[str, _Field], ...]:
@@ -207,5 +231,7 @@ _KINDS = {
     _QUEUES: _Kind(Delta, (("users", _Field(_write_queues, _read_queues)),)),
     13: _Kind(Correction, (*_numbers("ticket"), ("grant", _GRANT), *_numbers("cost"))),
     14: _Kind(Corrected, _numbers("ticket", "outcome")),
+    _INCREMENTS_OF_SLICES: _Kind(Increments, (*_numbers("epoch", "to_epoch", "seq"), ("entries", _SLICED))),
+    _SNAPSHOT_OF_SLICES: _Kind(Snapshot, (*_numbers("to_epoch"), ("entries", _SLICED))),
 }
-_NUMBERS = {kind.made: number for number, kind in _KINDS.items() if kind.made is not Delta}
+_NUMBERS = {kind.made: number for number, kind in reversed(_KINDS.items()) if kind.made is not Delta}

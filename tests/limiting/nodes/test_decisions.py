@@ -13,6 +13,7 @@ from srtm.errors import BadInput, NotFound, Unavailable
 from srtm.limiting.limiter import Limiter
 from tests.limiting.nodes.conftest import NAMES, Rig, contract
 
+WINDOW = {"name": "daily", "kind": "window", "quota": 12, "window": "600s", "slices": 6, "weighted": False}
 MODES: tuple[Mode, ...] = ("replicated", "exact", "auto", "counter", "queue")
 
 
@@ -388,7 +389,10 @@ async def test_shadow_contracts_refuse_nobody_and_are_counted(autojump_clock: Mo
     ("change", "field"),
     [
         ({"starts": "empty"}, "starts"),
-        ({"policies": [{"name": "w", "kind": "window", "quota": 5, "window": "60s"}]}, r"policies\[0\]"),
+        ({"policies": [{"name": "l", "kind": "log", "quota": 5, "window": "60s"}]}, r'policies\[0\].*"window"'),
+        ({"policies": [{"name": "p", "kind": "pace", "rate": 5, "max_wait": "1s"}]}, r"policies\[0\].*local"),
+        ({"mode": "exact", "policies": [WINDOW]}, r'policies\[0\].*must be "bucket"'),
+        ({"on_partition": "share", "policies": [WINDOW]}, "on_partition.*go on"),
         ({"mode": "auto", "policies": [{"name": n, "rate": 1, "burst": 1} for n in "ab"]}, "policies"),
     ],
 )

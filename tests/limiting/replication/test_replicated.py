@@ -134,7 +134,7 @@ def test_l1_many_unacknowledged_frames_are_bounded_and_lose_nothing():
 
 def test_l1_a_policy_that_is_not_here_is_an_error_of_the_peer_and_nothing_is_applied():
     node = Replicated(0, [1], [refill(1, 5)], 0)
-    with pytest.raises(PeerError, match="policy 1; here there are 1"):
+    with pytest.raises(PeerError, match="policy 1, which is not here"):
         node.receive(messages.Increments(1, 1, 1, 1, ((KEY, TOKEN), ((SUBJECT, 1), TOKEN))), 0)
     assert node.levels.level(KEY, 0) == 0
     with pytest.raises(PeerError, match="policy -1"):

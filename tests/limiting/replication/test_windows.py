@@ -1,82 +1,175 @@
-"""Counts with one writer a slot join in any order, and never count twice."""
+"""What is left of a window agrees with the reference, and what peers tell of it counts once, in any order."""
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limiting.replication.windows import OpenCounts, WindowCounts
-from srtm.errors import BadInput
+from limiting.replication.windows import WindowLook, Windows
+from srtm.contracts.policy import Window
+from srtm.contracts.reference import Now, WindowMeter
+from srtm.token_bucket.bucket import TOKEN
 
-window_entries = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, 9)), max_size=12)
-open_entries = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 4)), max_size=12)
-
-
-@given(window_entries, window_entries)
-def test_windows_join_in_any_order_and_as_often_as_one_likes(mine, theirs):
-    one, other = WindowCounts(0, 10, 4), WindowCounts(0, 10, 4)
-    one.join(mine, 30)
-    one.join(theirs, 30)
-    other.join([*theirs, *mine, *theirs], 30)
-    assert one.entries() == other.entries()
+SUBJECT, OTHER = bytes(16), b"\1" * 16
 
 
-@given(open_entries)
-def test_the_last_version_of_open_requests_wins_in_any_order(versions):
-    entries = [(origin, version, 10 * origin + version) for origin, version in versions]
-    one, other = OpenCounts(0, 100), OpenCounts(0, 100)
-    one.join(entries, 0)
-    other.join(reversed(entries), 0)
-    assert one.total(0) == other.total(0)
+def window(**changes: Any) -> Window:
+    numbers: dict[str, Any] = {"quota": 10, "window_ns": 40, "slices": 4, "weighted": False, "aligned": True}
+    return Window(name="w", **{**numbers, **changes})
+
+
+def windows(rule: Window, *, assumed: bool = False) -> Windows:
+    return Windows({0: rule}, 0, assumed=assumed)
+
+
+def left(node: Windows, wall_ns: int) -> int:
+    """Whole tokens."""
+    return node.look(SUBJECT, 0, wall_ns).left // TOKEN
+
+
+rules = st.builds(
+    lambda quota, slices, length, weighted: window(
+        quota=quota, window_ns=slices * length, slices=slices, weighted=weighted
+    ),
+    st.integers(1, 30),
+    st.integers(1, 5),
+    st.integers(1, 9),
+    st.booleans(),
+)
+slices_taken = st.dictionaries(st.integers(0, 12), st.integers(1, 12), max_size=6)
+
+
+@given(rules, slices_taken, st.integers(0, 90), st.integers(1, 12))
+def test_what_is_left_and_when_more_is_agrees_with_the_reference(rule, taken, later_ns, cost):
+    # the reference takes slices in order, and knows of none that is ahead of its clock
+    wall_ns = max(taken, default=0) * (rule.window_ns // rule.slices) + later_ns
+    meter = WindowMeter(rule, sorted(taken.items()))
+    look, now = WindowLook(rule, taken, wall_ns), Now(wall_ns, wall_ns)
+    assert max(0, look.left) // TOKEN == meter.remaining(now)
+    assert (look.left >= cost * TOKEN) == meter.allows(cost, now)
+    assert look.wait_ns(cost * TOKEN) == (None if cost > rule.quota else meter.wait_ns(cost, now))
+    assert look.reset_ns() == meter.reset_ns(now)
+
+
+told = st.lists(st.tuples(st.integers(0, 6), st.integers(1, 9)), max_size=12)
+
+
+@given(told, told)
+def test_what_peers_tell_counts_the_same_in_any_order(mine, theirs):
+    one, other = windows(window()), windows(window())
+    for number, tokens in [*mine, *theirs]:
+        one.told((SUBJECT, 0, number), tokens, 30)
+    for number, tokens in [*reversed(theirs), *mine]:
+        other.told((SUBJECT, 0, number), tokens, 30)
+    assert sorted(one.snapshot(30)) == sorted(other.snapshot(30))
 
 
 def test_a_finished_window_is_not_counted_again():
-    node = WindowCounts(0, 10, 1)
-    node.add(5, 9)
-    late = [(0, 1, 7)]
-    node.add(1, 10)
-    node.join(late, 10)
-    assert node.total(10, weighted=False) == 1
-    assert node.total(15, weighted=True) == 1 + 0.5 * 12
+    node = windows(window(window_ns=10, slices=1))
+    node.take(SUBJECT, 0, 5, 9)
+    node.told((SUBJECT, 0, 0), 7, 10)
+    assert left(node, 10) == 10
 
 
-def test_a_fixed_window_of_one_slice_and_a_weighted_one_of_several():
-    node = WindowCounts(0, 10, 3)
-    for wall_ns in (1, 12, 25, 31):
-        node.add(1, wall_ns)
-    assert node.total(35, weighted=False) == 3
-    assert node.total(35, weighted=True) == 3.5
+def test_a_window_of_one_slice_and_weighted_ones():
+    fixed, weighted = windows(window(window_ns=30, slices=3)), windows(window(window_ns=30, slices=3, weighted=True))
+    for node in (fixed, weighted):
+        for wall_ns in (1, 12, 25, 31):
+            node.take(SUBJECT, 0, 1, wall_ns)
+    assert fixed.look(SUBJECT, 0, 35).used == 3 * 10
+    assert weighted.look(SUBJECT, 0, 35).used == 3.5 * 10
 
 
-def test_slices_that_are_over_are_forgotten():
-    node = WindowCounts(0, 10, 2)
-    for wall_ns in range(0, 1_000, 10):
-        node.add(1, wall_ns)
-    assert len(node.entries()) == 3
+def test_slices_that_are_over_are_forgotten_and_subjects_with_nothing_taken():
+    node = windows(window(window_ns=20, slices=2, weighted=True))
+    for number in range(100):
+        node.told((SUBJECT, 0, number), 1, 10 * number)
+    assert len(node.snapshot(999)) == 3
+    node.take(OTHER, 0, 1, 1_010)
+    assert node.forget(1_020) == 1
+    assert len(node) == 1
+    assert not node.has(SUBJECT)
+    assert node.has(OTHER)
 
 
 @given(st.integers(0, 9))
 def test_clocks_that_differ_misplace_only_what_comes_at_an_edge(skew_ns):
-    here, there = WindowCounts(0, 100, 2), WindowCounts(1, 100, 2)
+    here = windows(window(quota=20, window_ns=200, slices=2))
+    there = windows(window(quota=20, window_ns=200, slices=2))
     for at_ns in range(0, 200, 10):
-        here.join([there.add(1, at_ns + skew_ns)], at_ns)
-    assert abs(here.total(199, weighted=False) - 20) <= 1 + skew_ns / 10
+        for key in there.take(SUBJECT, 0, 1, at_ns + skew_ns):
+            here.told(key, 1, at_ns)
+    assert left(here, 199) == 0, "a slice that is ahead counts at once"
+    assert 20 - left(here, 200) <= 10 + 1 + skew_ns / 10
 
 
-def test_open_requests_of_a_peer_that_is_not_heard_of_are_over():
-    node = OpenCounts(0, 100)
-    node.change(+1, 0)
-    node.join([(1, 1, 4)], 0)
-    assert node.total(99) == 5
-    assert node.total(100) == 1
+def test_what_a_wrong_clock_says_counts_from_now_on():
+    node = windows(window(window_ns=40, slices=4))
+    node.told((SUBJECT, 0, 10**9), 7, 100)
+    assert left(node, 100) == 3
+    assert node.look(SUBJECT, 0, 100).reset_ns() == 40
+    assert left(node, 140) == 10
 
 
-def test_more_than_is_open_cannot_be_released():
-    with pytest.raises(BadInput, match="release"):
-        OpenCounts(0, 100).change(-1, 0)
+def test_what_was_taken_before_a_clock_was_set_far_back_counts_from_then_on():
+    node = windows(window())
+    node.take(SUBJECT, 0, 7, 1_000_000)
+    assert left(node, 100) == 3
+    node.forget(100)
+    assert left(node, 139) == 3
+    assert left(node, 140) == 10
 
 
-def test_a_window_without_slices_is_refused_by_name():
-    with pytest.raises(BadInput, match="slices"):
-        WindowCounts(0, 10, 0)
+def test_what_is_given_back_is_of_the_newest_slice_first_and_no_more_than_is_taken():
+    node = windows(window())
+    for wall_ns in (0, 10, 20):
+        node.take(SUBJECT, 0, 2, wall_ns)
+    assert node.take(SUBJECT, 0, -3, 20) == [(SUBJECT, 0, 2), (SUBJECT, 0, 1)]
+    assert left(node, 20) == 7
+    assert left(node, 40) == 9
+    node.take(SUBJECT, 0, -100, 20)
+    assert left(node, 20) == 10
+
+
+def test_what_is_given_back_is_told_and_never_leaves_less_than_nothing():
+    node = windows(window())
+    node.told((SUBJECT, 0, 0), 2, 0)
+    node.told((SUBJECT, 0, 0), -5, 0)
+    assert left(node, 0) == 10
+
+
+def test_a_node_that_may_have_forgotten_counts_the_quota_as_taken_until_it_knows():
+    node = windows(window(), assumed=True)
+    assert left(node, 39) == 0
+    assert node.assumes(39)
+    assert not node.assumes(40)
+    assert left(node, 40) == 10
+    node = windows(window(), assumed=True)
+    node.told((SUBJECT, 0, 0), 2, 5)
+    node.begin([((SUBJECT, 0, 0), 3)], 5)
+    assert left(node, 5) == 5, "what was heard since the start may count twice, never not at all"
+    assert node.look(OTHER, 0, 5).left == 10 * TOKEN
+
+
+def test_a_snapshot_leaves_out_what_the_asker_will_be_told():
+    node = windows(window())
+    node.told((SUBJECT, 0, 0), 4, 0)
+    node.take(SUBJECT, 0, 3, 0)
+    assert node.snapshot(0) == [((SUBJECT, 0, 0), 4)]
+    node.unsent(SUBJECT, 0).clear()
+    assert node.snapshot(0) == [((SUBJECT, 0, 0), 7)]
+
+
+def test_changed_slices_keep_all_that_is_inside_and_a_changed_quota_all_slices():
+    node = windows(window())
+    node.take(SUBJECT, 0, 2, 5)
+    node.take(SUBJECT, 0, 3, 25)
+    node.change({0: window(quota=6)}, 30)
+    assert left(node, 30) == 1
+    assert left(node, 40) == 3
+    node.change({0: window(quota=6, window_ns=10_000, slices=1)}, 30)
+    assert left(node, 30) == 1
+    assert left(node, 9_999) == 1
+    assert left(node, 10_000) == 6

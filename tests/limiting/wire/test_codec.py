@@ -29,6 +29,9 @@ number = st.integers(0, 2**64)
 subject = st.binary(min_size=16, max_size=16)
 units = st.integers(-(2**100), 2**100)
 entries = st.lists(st.tuples(st.tuples(subject, st.integers(0, 7)), units), max_size=5).map(tuple)
+sliced = st.lists(
+    st.tuples(st.tuples(subject, st.integers(0, 7)) | st.tuples(subject, st.integers(0, 7), number), units), max_size=5
+).map(tuple)
 verdict = st.builds(Verdict, st.booleans(), st.none() | number)
 share = st.none() | st.tuples(number, number)
 counts = st.dictionaries(number, number, max_size=4)
@@ -40,6 +43,8 @@ FRAMES = st.one_of(
     st.builds(Hello, number, number, number),
     st.builds(SnapshotAsk, number, number),
     st.builds(Snapshot, number, number, entries),
+    st.builds(Increments, number, number, number, number, sliced),
+    st.builds(Snapshot, number, number, sliced),
     st.builds(Ask, number, number, number, subject, number),
     st.builds(Answer, number, number, number, verdict),
     st.builds(Demand, number, st.lists(st.tuples(subject, number), max_size=4).map(tuple)),
@@ -94,3 +99,14 @@ def test_what_is_wrong_is_said(data: bytes, why: str) -> None:
 def test_a_count_without_bytes_reserves_no_memory() -> None:
     with pytest.raises(PeerError):
         Reader(b"\xff\xff\xff\x7f" + b"\0" * 100).count(1)
+
+
+def test_slices_of_windows_make_frames_of_their_own_kinds_and_others_keep_their_bytes() -> None:
+    bucket, slice_of_window = ((b"s" * 16, 0), 5), ((b"s" * 16, 1, 7), 5)
+    kinds = [
+        encode(frame)[0]
+        for entries in ((bucket,), (bucket, slice_of_window))
+        for frame in (Increments(1, 1, 1, 1, entries), Snapshot(1, 1, entries))
+    ]
+    assert kinds == [1, 5, 15, 16]
+    assert encode(Increments(1, 2, 3, 4, (bucket,))) == b"\x01\x02\x03\x04\x01" + b"s" * 16 + b"\x00\x0a"
