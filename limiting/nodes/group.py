@@ -80,6 +80,9 @@ class Group:
         self._peers = set(peers)
         self._epochs: dict[int, int] = {}  # of peers, as their hellos told
         self.machine = _machine(contract, mode, own, peers, clocks, epoch)
+        if isinstance(self.machine, Replicated):
+            windows = self.machine.windows
+            windows.most = (most_subjects + _SHARED_PLACES) * len(windows.rules)
         node = self._node
         if node is not None:
             node.levels.most = most_subjects * len(contract.policies)

@@ -244,7 +244,14 @@ class Replicated(Node):
         return ALLOWED if wait_ns == 0 else Verdict(allowed=False, wait_ns=wait_ns)
 
     def _take_of_window(self, subject: Subject, number: int, tokens: int, at_ns: int) -> None:
-        for key in self.windows.take(subject, number, tokens, self._wall(at_ns)):
+        taken = self.windows.take(subject, number, tokens, self._wall(at_ns))
+        entries: list[tuple[SliceKey, int]] = [((subject, number, at), more) for at, more in taken.items()]
+        if self.windows.is_shared((subject, number)):  # what is unsent would be told as the place's
+            for peer in self._links if entries else ():
+                self._tell(peer, entries, at_ns)
+            return
+        for key, more in entries:
+            self.windows.to_tell(key, more)
             self._since.setdefault(key, at_ns)
         self._window_news(subject, number, at_ns)
 

@@ -5,15 +5,21 @@ wall clock: clocks that differ by some ms misplace what comes within these ms of
 L6). A slice that is ahead of this node's clock counts at once. One that is ahead by more than a window is of a clock
 that is wrong, or of a window that was changed: what it has counts from now on. Links apply each increment once (law
 L1), so a count for each origin would say no more.
+
+Counts are bounded. Beyond the bound new subjects are counted in 1,024 shared places, by hash: those of this node and
+those that peers tell of. Where there is room again such a subject begins with the counts of its place. So a flood of
+new subjects may count twice, never not at all. On the wire a subject has its own name always.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from limiting.replication.refill import SliceKey, Subject
+from limiting.replication.refill import Key, SliceKey, Subject
 from srtm.contracts.policy import Window
 from srtm.token_bucket.bucket import TOKEN
+
+SHARED_PLACES = 1_024
 
 
 def slice_ns(window: Window) -> int:
@@ -101,11 +107,12 @@ class WindowCounts:
 
 class Windows:
     """The windows of all subjects. ``rules``: by the number of their policy in the contract. ``assumed``: of every
-    subject a whole quota counts as taken at ``wall_ns``."""
+    subject a whole quota counts as taken at ``wall_ns``. ``most``: counts, without those of shared places."""
 
     def __init__(self, rules: Mapping[int, Window], wall_ns: int, *, assumed: bool) -> None:
         self.rules = dict(rules)
-        self._counts: dict[tuple[Subject, int], WindowCounts] = {}
+        self.most = 1 << 62
+        self._counts: dict[Key, WindowCounts] = {}
         self._assumed: dict[int, dict[int, int]] = {
             number: {slice_at(window, wall_ns): window.quota} if assumed else {} for number, window in rules.items()
         }
@@ -119,26 +126,43 @@ class Windows:
 
     def look(self, subject: Subject, number: int, wall_ns: int) -> WindowLook:
         """What is left of policy ``number``. It changes nothing."""
-        counts, slices = self._counts.get((subject, number)), self._assumed[number]
+        key, slices = (subject, number), self._assumed[number]
+        counts = self._counts.get(key) or self._counts.get(_place_of(key))
         if counts is not None:
             slices = _sum(counts.tokens, slices)
         return WindowLook(self.rules[number], slices, wall_ns)
 
-    def take(self, subject: Subject, number: int, tokens: int, wall_ns: int) -> list[SliceKey]:
-        """Count an own take; below 0: give back, of the newest slice first. Return the slices that it is in."""
-        counts = self._at(subject, number, wall_ns)
+    def is_shared(self, key: Key) -> bool:
+        """Whether a subject is counted in a shared place. There it stays while that has something to tell of."""
+        if key in self._counts:
+            return False
+        place = self._counts.get(_place_of(key))
+        return len(self._counts) >= self.most or (place is not None and bool(place.unsent))
+
+    def take(self, subject: Subject, number: int, tokens: int, wall_ns: int) -> dict[int, int]:
+        """Count an own take; below 0: give back, of the newest slice first. Return what was added, by slice."""
+        tokens_of = self._at(subject, number, wall_ns).tokens
         now = slice_at(self.rules[number], wall_ns)
-        parts = {now: tokens} if tokens > 0 else _of_newest(counts.tokens, -tokens)
+        parts = {now: tokens} if tokens > 0 else _of_newest(tokens_of, -tokens)
         for at, more in parts.items():
-            counts.add(at, more)
-            counts.unsent[at] = counts.unsent.get(at, 0) + more
-        return [(subject, number, at) for at in parts]
+            self._at(subject, number, wall_ns).add(at, more)
+        return parts
+
+    def to_tell(self, key: SliceKey, tokens: int) -> None:
+        """Keep an own take, of a subject that is in no shared place, until peers are told."""
+        unsent = self._counts[key[0], key[1]].unsent
+        unsent[key[2]] = unsent.get(key[2], 0) + tokens
 
     def _at(self, subject: Subject, number: int, wall_ns: int) -> WindowCounts:
-        """Made where there is none; without slices that are over."""
-        counts = self._counts.get((subject, number))
+        """Made where there is none, beyond the bound those of its place; without slices that are over."""
+        key = subject, number
+        if self.is_shared(key):
+            key = _place_of(key)
+        counts = self._counts.get(key)
         if counts is None:
-            counts = self._counts[subject, number] = WindowCounts()
+            counts = self._counts[key] = WindowCounts()
+            place = self._counts.get(_place_of(key))
+            counts.tokens = dict(place.tokens) if place else {}
         counts.forget(self.rules[number], wall_ns)
         return counts
 
@@ -209,6 +233,12 @@ class Windows:
         for key in idle:
             del self._counts[key]
         return len(idle)
+
+
+def _place_of(key: Key) -> Key:
+    """Where a subject beyond the bound is counted. A place is its own place."""
+    place = int.from_bytes(key[0][:2], "big") % SHARED_PLACES
+    return place.to_bytes(2, "big") + bytes(len(key[0]) - 2), key[1]
 
 
 def _sum(one: dict[int, int], other: dict[int, int]) -> dict[int, int]:

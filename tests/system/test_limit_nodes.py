@@ -27,6 +27,7 @@ namespace = "api"
 subject = "*"
 policies = [{{name = "burst", rate = {RATE}, burst = {BURST}}}]
 """
+A_DAY = (Path(__file__).parents[2] / "examples/contracts.toml").read_text().replace("quota = 20000", "quota = 30")
 
 
 async def test_nodes_that_are_killed_and_cut_off_hold_one_limit() -> None:
@@ -128,3 +129,35 @@ async def test_nodes_that_know_only_a_distributor_find_each_other_and_who_comes_
     finally:
         with trio.CancelScope(shield=True):
             await nodes.stop()
+
+
+async def answers_of(url: str, times: int, subject: str = "ip:10.0.0.1") -> list[dict[str, object]]:
+    """The answers of so many checks of one subject."""
+    query = {"namespace": "api", "subject": subject}
+    async with httpx.AsyncClient(trust_env=False, base_url=url) as client:
+        return [(await client.get("/limit/v1/check", params=query)).json() for _ in range(times)]
+
+
+async def test_nodes_hold_a_quota_of_a_day_beside_a_burst_also_after_a_restart(tmp_path: Path) -> None:
+    """The contract of examples/contracts.toml, with smaller numbers."""
+    with trio.fail_after(120):
+        async with limit_nodes(tmp_path, "abc", A_DAY, "replicated") as nodes:
+            first = await answers_of(nodes.url("a"), 18)
+            assert all(answer["allowed"] for answer in first)
+            await trio.sleep(SETTLED_S)
+            second = await answers_of(nodes.url("b"), 20)
+            let = 18 + sum(bool(answer["allowed"]) for answer in second)
+            assert 28 <= let <= 30, "the last tokens are told at once"
+            assert second[-1]["violated"] == ["daily"]
+            await trio.sleep(SETTLED_S)
+            await nodes.kill("b")
+            await nodes.start("b")
+            await nodes.linked()
+            while not (await answers_of(nodes.url("b"), 1, "ip:10.0.0.2"))[0]["allowed"]:  # noqa: ASYNC110
+                await trio.sleep(0.1)  # it has no snapshot yet, and cannot tell when
+            for name in "abc":
+                let += sum(bool(answer["allowed"]) for answer in await answers_of(nodes.url(name), 5))
+                await trio.sleep(SETTLED_S)
+            assert let == 30
+            last = (await answers_of(nodes.url("b"), 1))[0]
+            assert last["violated"] == ["daily"], last

@@ -298,3 +298,21 @@ def test_changed_windows_hold_at_once_and_what_was_unsent_is_told():
         cluster.network.pump(name)
     cluster.network.run(0)
     assert cluster.left(0) == cluster.left(1) == 3 * TOKEN
+
+
+def test_beyond_the_bound_a_subject_is_told_of_by_its_own_name_and_counts_where_there_is_room():
+    cluster = Cluster(2, window(window_ns=400 * SECOND))
+    full, roomy = cluster.node(0), cluster.node(1)
+    full.windows.most = 0
+    one, neighbour = (bytes(2) + tail * 14 for tail in (b"\6", b"\7"))
+    for subject in (one, neighbour):
+        assert full.take(subject, 10, 0).allowed
+        cluster.network.pump(0)
+    cluster.network.run(0)
+    assert not full.take(one, 1, 0).allowed, "both are in one place"
+    assert [roomy.look(subject, 0)[0].left for subject in (one, neighbour)] == [10 * TOKEN, 10 * TOKEN]
+    full.debit(neighbour, [-4 * TOKEN], 0)
+    cluster.network.pump(0)
+    cluster.network.run(0)
+    assert full.look(one, 0)[0].left == 4 * TOKEN
+    assert [roomy.look(subject, 0)[0].left for subject in (one, neighbour)] == [10 * TOKEN, 14 * TOKEN]

@@ -99,8 +99,8 @@ def test_clocks_that_differ_misplace_only_what_comes_at_an_edge(skew_ns):
     here = windows(window(quota=20, window_ns=200, slices=2))
     there = windows(window(quota=20, window_ns=200, slices=2))
     for at_ns in range(0, 200, 10):
-        for key in there.take(SUBJECT, 0, 1, at_ns + skew_ns):
-            here.told(key, 1, at_ns)
+        for number in there.take(SUBJECT, 0, 1, at_ns + skew_ns):
+            here.told((SUBJECT, 0, number), 1, at_ns)
     assert left(here, 199) == 0, "a slice that is ahead counts at once"
     assert 20 - left(here, 200) <= 10 + 1 + skew_ns / 10
 
@@ -126,7 +126,7 @@ def test_what_is_given_back_is_of_the_newest_slice_first_and_no_more_than_is_tak
     node = windows(window())
     for wall_ns in (0, 10, 20):
         node.take(SUBJECT, 0, 2, wall_ns)
-    assert node.take(SUBJECT, 0, -3, 20) == [(SUBJECT, 0, 2), (SUBJECT, 0, 1)]
+    assert node.take(SUBJECT, 0, -3, 20) == {2: -2, 1: -1}
     assert left(node, 20) == 7
     assert left(node, 40) == 9
     node.take(SUBJECT, 0, -100, 20)
@@ -157,6 +157,7 @@ def test_a_snapshot_leaves_out_what_the_asker_will_be_told():
     node = windows(window())
     node.told((SUBJECT, 0, 0), 4, 0)
     node.take(SUBJECT, 0, 3, 0)
+    node.to_tell((SUBJECT, 0, 0), 3)
     assert node.snapshot(0) == [((SUBJECT, 0, 0), 4)]
     node.unsent(SUBJECT, 0).clear()
     assert node.snapshot(0) == [((SUBJECT, 0, 0), 7)]
@@ -173,3 +174,23 @@ def test_changed_slices_keep_all_that_is_inside_and_a_changed_quota_all_slices()
     assert left(node, 30) == 1
     assert left(node, 9_999) == 1
     assert left(node, 10_000) == 6
+
+
+def test_a_flood_of_new_subjects_shares_places_also_what_peers_tell_of():
+    node = windows(window())
+    node.most = 2
+    subjects = [bytes([1, number]) + bytes(14) for number in range(50)]
+    for subject in subjects[:25]:
+        node.take(subject, 0, 1, 0)
+    for subject in subjects[25:]:
+        node.told((subject, 0, 0), 1, 0)
+    assert len(node) == 2 + 48
+    same_place = subjects[40][:2] + b"other subject "
+    assert node.is_shared((same_place, 0))
+    node.told((same_place, 0, 0), 3, 0)
+    assert node.look(subjects[40], 0, 0).left == 6 * TOKEN, "never less than its own"
+    assert len(node) == 2 + 48
+    node.most = 100
+    node.take(same_place, 0, 1, 0)
+    assert node.look(same_place, 0, 0).left == 5 * TOKEN, "with room again it begins with its place"
+    assert node.look(subjects[0], 0, 0).left == 9 * TOKEN
