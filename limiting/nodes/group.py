@@ -82,7 +82,7 @@ class Group:
         self.machine = _machine(contract, mode, own, peers, clocks, epoch)
         if isinstance(self.machine, Replicated):
             windows = self.machine.windows
-            windows.most = (most_subjects + _SHARED_PLACES) * len(windows.rules)
+            windows.most = most_subjects * len(windows.rules)
         node = self._node
         if node is not None:
             node.levels.most = most_subjects * len(contract.policies)
@@ -121,7 +121,9 @@ class Group:
         machine = self.machine
         if not isinstance(machine, GossipNode):
             assert self._node is not None
-            return subject, self._node.levels.is_shared((subject, 0))
+            windows = machine.windows if isinstance(machine, Replicated) else None
+            in_window = windows is not None and any(windows.is_shared((subject, number)) for number in windows.rules)
+            return subject, in_window or self._node.levels.is_shared((subject, 0))
         if len(machine.local) < self._most_subjects or subject in machine.local:
             return subject, False
         return place_of((subject, 0))[0], True

@@ -15,11 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from limiting.replication.levels import place_of
 from limiting.replication.refill import Key, SliceKey, Subject
 from srtm.contracts.policy import Window
 from srtm.token_bucket.bucket import TOKEN
-
-SHARED_PLACES = 1_024
 
 
 def slice_ns(window: Window) -> int:
@@ -127,7 +126,7 @@ class Windows:
     def look(self, subject: Subject, number: int, wall_ns: int) -> WindowLook:
         """What is left of policy ``number``. It changes nothing."""
         key, slices = (subject, number), self._assumed[number]
-        counts = self._counts.get(key) or self._counts.get(_place_of(key))
+        counts = self._counts.get(key) or self._counts.get(place_of(key))
         if counts is not None:
             slices = _sum(counts.tokens, slices)
         return WindowLook(self.rules[number], slices, wall_ns)
@@ -136,7 +135,7 @@ class Windows:
         """Whether a subject is counted in a shared place. There it stays while that has something to tell of."""
         if key in self._counts:
             return False
-        place = self._counts.get(_place_of(key))
+        place = self._counts.get(place_of(key))
         return len(self._counts) >= self.most or (place is not None and bool(place.unsent))
 
     def take(self, subject: Subject, number: int, tokens: int, wall_ns: int) -> dict[int, int]:
@@ -157,11 +156,11 @@ class Windows:
         """Made where there is none, beyond the bound those of its place; without slices that are over."""
         key = subject, number
         if self.is_shared(key):
-            key = _place_of(key)
+            key = place_of(key)
         counts = self._counts.get(key)
         if counts is None:
             counts = self._counts[key] = WindowCounts()
-            place = self._counts.get(_place_of(key))
+            place = self._counts.get(place_of(key))
             counts.tokens = dict(place.tokens) if place else {}
         counts.forget(self.rules[number], wall_ns)
         return counts
@@ -233,12 +232,6 @@ class Windows:
         for key in idle:
             del self._counts[key]
         return len(idle)
-
-
-def _place_of(key: Key) -> Key:
-    """Where a subject beyond the bound is counted. A place is its own place."""
-    place = int.from_bytes(key[0][:2], "big") % SHARED_PLACES
-    return place.to_bytes(2, "big") + bytes(len(key[0]) - 2), key[1]
 
 
 def _sum(one: dict[int, int], other: dict[int, int]) -> dict[int, int]:
