@@ -4,12 +4,11 @@ heaviest.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import nlargest
 from random import Random
 
 from srtm.errors import BadInput, NotFound
-from srtm.limiting.limiter import Heavy
 
 SECONDS = 60
 MOST_WATCHED = 1_000
@@ -19,6 +18,7 @@ SAMPLE = 16  # one check in so many is counted, for so many, as the core does
 
 Key = tuple[str, str]  # namespace and subject
 Second = tuple[int, int, int]  # checks that were allowed, refused, and tokens taken
+Heavy = tuple[str, int, int]  # a subject, how often it was checked, and at most how many of these are too many
 _NOTHING: Second = (0, 0, 0)
 
 
@@ -98,23 +98,23 @@ class Heaviest:
         if known is None:
             error = 0
             if len(followed) >= FOLLOWED:
-                error = followed.pop(min(followed.values(), key=_checks).subject).checks
-            known = Heavy(subject, error, error)
-        followed[subject] = known._replace(checks=known.checks + SAMPLE)
+                _, error, _ = followed.pop(min(followed.values(), key=_checks)[0])
+            known = subject, error, error
+        followed[subject] = subject, known[1] + SAMPLE, known[2]
 
     def of(self, namespace: str, most: int) -> list[Heavy]:
         """The ``most`` heaviest of a namespace, the heaviest first."""
         return nlargest(most, self._all.get(namespace, {}).values(), key=_checks)
 
 
-def heaviest_of_all(found: list[Heavy], others: list[Heavy], most: int) -> list[Heavy]:
+def heaviest_of_all(found: Iterable[Heavy], others: Iterable[Heavy], most: int) -> list[Heavy]:
     """The ``most`` heaviest of two lists, the heaviest first. Who is in both has the sum."""
-    sums = {each.subject: each for each in found}
-    for other in others:
-        known = sums.get(other.subject, Heavy(other.subject, 0, 0))
-        sums[other.subject] = Heavy(other.subject, known.checks + other.checks, known.error + other.error)
+    sums = {each[0]: each for each in found}
+    for subject, checks, error in others:
+        _, before, before_error = sums.get(subject, (subject, 0, 0))
+        sums[subject] = subject, before + checks, before_error + error
     return nlargest(most, sums.values(), key=_checks)
 
 
 def _checks(heavy: Heavy) -> int:
-    return heavy.checks
+    return heavy[1]

@@ -269,7 +269,7 @@ class Decisions:
     def heaviest(self, namespace: str, most: int) -> list[Heavy]:
         """The ``most`` most checked subjects of a namespace at this node, by a sample, the heaviest first."""
         here, others = self.limiter.heaviest(namespace, most), self._heaviest.of(namespace, most)
-        return heaviest_of_all(here, others, most)
+        return [Heavy(*row) for row in heaviest_of_all(here, others, most)]
 
     @property
     def second(self) -> int:
