@@ -236,6 +236,7 @@ class RawTopics(msgspec.Struct, frozen=True):
     """Topics as the engine's JSON: unchanged ones compare equal. They keep the whole snapshot in memory."""
 
     topics: list[msgspec.Raw]
+    connections: int
     mqtt: Mqtt | None = None
     links: list[LinkWay] = []
 

@@ -113,7 +113,8 @@ class Synchronizer:
         self._reports_wanted = True  # before they are due
         self._unassigned = UnassignedPublishers()
         self._told = ToldPublishers()
-        self._mqtt_sessions: int | None = None  # when all topics were read last
+        self._connections: int | None = None  # when all topics were read last
+        self._mqtt_sessions: int | None = None  # likewise
         self._stayed: list[UnassignedPublisher] = []  # in the request that is under way, or lost
         self._applied: list[str] = []  # topics that the latest answer changed
         self._changed: dict[str, None] = {}  # topics that came, went or have other channels, oldest first
@@ -297,6 +298,7 @@ class Synchronizer:
         )
         if reports_all:
             seen = snapshot.take_raw(self._engine)
+            self._connections = seen.connections
             self._mqtt_sessions = None if seen.mqtt is None else seen.mqtt.sessions
             if not self._broker.contracts.is_empty:
                 counts = self._counts.unsent(snapshot.take_contracts(self._engine))
@@ -308,7 +310,9 @@ class Synchronizer:
             for topic in [*self._applied, *self._take_changed()]:
                 self._reports.note_one(topic, snapshot.take_raw(self._engine, topic).topics, applied)
         self._applied = []
-        return msgspec.structs.replace(self._reports.add_to(request), mqtt_sessions=self._mqtt_sessions)
+        return msgspec.structs.replace(
+            self._reports.add_to(request), connections=self._connections, mqtt_sessions=self._mqtt_sessions
+        )
 
     def _take_changed(self) -> list[str]:
         """The first of the changed topics. If there are more, the next sync follows at once: thousands of new topics

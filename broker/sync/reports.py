@@ -69,7 +69,7 @@ class Reports:
         before, now = self._now.get(name), next(map(decode_topic, topics), None)
         if before is None or now is None:
             return (before is None) != (now is None)
-        return before.channels != _names(now.channels)
+        return before.channels != _names(_shown(now.channels))
 
     def note_one(self, name: str, topics: Sequence[msgspec.Raw], applied: Mapping[str, int]) -> None:
         """Take topic ``name`` only, which is in ``topics`` unless it is gone; all others are as noted last."""
@@ -112,6 +112,8 @@ def _look_at(raw: msgspec.Raw, applied: Mapping[str, int]) -> _Seen:
 
 
 def topic_report(topic: Topic, share_version: int) -> TopicReport:
+    shown = _shown(topic.channels)
+    consumed = [channel for channel in shown if channel.client_count]
     return TopicReport(
         topic=topic.topic_name,
         share_version=share_version,
@@ -125,8 +127,9 @@ def topic_report(topic: Topic, share_version: int) -> TopicReport:
         holds_messages=holds_messages(topic),
         rate=topic.bucket.rate_micro / MICRO if topic.bucket else 0.0,
         burst=topic.bucket.burst_micro / MICRO if topic.bucket else 0.0,
-        channels=_names(topic.channels),
-        consumed=_names(channel for channel in topic.channels if channel.client_count),
+        channels=_names(shown),
+        consumed=_names(consumed),
+        consumers=[channel.client_count for channel in consumed],
         last_60s=topic_latency(topic.latency.last_60s),
         since_start=topic_latency(topic.latency.since_start),
         recent=topic_latency(topic.latency.recent) if topic.latency.recent else None,
@@ -136,9 +139,13 @@ def topic_report(topic: Topic, share_version: int) -> TopicReport:
     )
 
 
-def _names(channels: Iterable[Channel]) -> list[str]:
+def _shown(channels: Iterable[Channel]) -> list[Channel]:
     """Without those of links, which other brokers have none of."""
-    return [channel.channel_name for channel in channels if not is_link_channel(channel.channel_name)]
+    return [channel for channel in channels if not is_link_channel(channel.channel_name)]
+
+
+def _names(channels: Iterable[Channel]) -> list[str]:
+    return [channel.channel_name for channel in channels]
 
 
 def _queue(channel: Channel) -> ChannelQueue:

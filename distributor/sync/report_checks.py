@@ -78,6 +78,7 @@ def is_sound(report: TopicReport) -> bool:
         report.burst,
         report.depth,
         report.network_ms or 0.0,
+        *report.consumers,
     ]
     periods = [report.last_60s, report.since_start, *([report.recent] if report.recent is not None else [])]
     return (

@@ -508,6 +508,7 @@ def _take_facts(session: BrokerSession, request: SyncRequest, contracts: Collect
     session.lab_service_ns = request.lab_service_time_ns
     session.throttling = request.throttling
     session.machine = request.machine
+    session.connections = request.connections
     session.mqtt_sessions = request.mqtt_sessions
     if not request.reports_since:
         session.contract_counts.clear()

@@ -40,7 +40,8 @@ class BrokerSession:
     lab_service_ns: int = 0  # service time in the laboratory; 0: not in the laboratory
     throttling: Throttling | None = None
     machine: BrokerMachine | None = None
-    mqtt_sessions: int | None = None  # None: the broker does not say
+    connections: int | None = None  # of clients, NSQ and MQTT; None: the broker does not say
+    mqtt_sessions: int | None = None  # likewise
     mqtt_address: str = ""  # HOST:PORT; "": it speaks no MQTT in clear
     reports: BrokerReports | None = None  # None: none has arrived
     reported_s: float = 0.0  # trio time at which all of them were true

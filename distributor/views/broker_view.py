@@ -60,6 +60,7 @@ class BrokerView(msgspec.Struct, kw_only=True):
     drain: DrainProgress | None
     throttling: Throttling | None
     machine: BrokerMachine | None  # null: the broker has not synced with this process, or does not say
+    connections: int | None  # of clients, NSQ and MQTT; null: likewise
     mqtt_sessions: int | None  # also of clients that are away; null: likewise
     last_sync_s_ago: float | None
     reports: list[TopicReport]
@@ -117,6 +118,7 @@ def broker_view(name: str, registry: Registry, syncing: SyncService) -> BrokerVi
         drain=session.drain,
         throttling=session.throttling,
         machine=session.machine,
+        connections=session.connections,
         mqtt_sessions=session.mqtt_sessions,
         last_sync_s_ago=registry.liveness.last_s_ago(name),
         reports=list(session.reports.topics.values()) if session.reports is not None else [],

@@ -52,6 +52,7 @@ class TopicReport(Control, frozen=True):
     holds_messages: bool = False  # some wait here or are in flight, also from before the start
     channels: list[str] = []
     consumed: list[str] = []  # channels that have a consumer now
+    consumers: list[int] = []  # clients of each of ``consumed``; empty: a broker of an earlier version does not say
     rate: float = 0.0  # of the share in force, msg/s (under ``gdrl`` other than the distributor dealt)
     burst: float = 0.0
     last_60s: TopicLatency = TopicLatency()

@@ -54,6 +54,7 @@ class SyncRequest(Control, frozen=True):
     stayed: list[UnassignedPublisher] = []  # told twice to move, and here yet 5 s later; new since the latest sync
     lab_service_time_ns: int = 0  # service time of every message in the laboratory; 0: not in the laboratory
     throttling: Throttling | None = None  # None: the system does not say
+    connections: int | None = None  # of clients, NSQ and MQTT; None: a broker of an earlier version
     mqtt_sessions: int | None = None  # also of clients that are away; None: a broker of an earlier version
     machine: BrokerMachine | None = None  # None: the broker does not say
     # What one process of one running kernel alone can hold: the lock of its data directory, its port. None: a broker of

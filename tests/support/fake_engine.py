@@ -53,6 +53,7 @@ class FakeEngine:
         self.taken: list[tuple[str, str, int]] = []  # of replicated contracts
         self.owed: list[tuple[str, str, int]] = []  # what ``overdrawn`` says
         self.contract_counts = {"allowed": 0, "refused": 0, "cost": 0}  # of each policy
+        self.connections = 0  # of clients, NSQ and MQTT
         self.producers: list[dict[str, Any]] = []  # connections that publish, as ``broker.snapshot`` reads them
         self.accepting = self.config.get("accepting", True)
         self.reason = self.config.get("not_accepting_reason", "")
@@ -404,7 +405,7 @@ class FakeEngine:
                 "wall_ns": 1_700_000_100_000_000_000,
                 "memory_bytes": 0,
                 "max_memory_bytes": 1 << 30,
-                "connections": 0,
+                "connections": self.connections,
                 "http_connections": 0,
                 "accepted": 0,
                 "accept_failures": 0,

@@ -60,6 +60,7 @@ function drawFigures(place, view) {
       ["NSQ", view.tcp_address],
       ["HTTP", view.http_address],
       view.mqtt_address && ["MQTT", view.mqtt_address],
+      ["Connections", whole(view.connections)],
       (view.mqtt_address || view.mqtt_sessions > 0) && ["MQTT sessions", whole(view.mqtt_sessions)],
       ["Version", view.srtm_version],
       ["Heard", view.last_sync_s_ago === null ? "not by this distributor" : ago(view.last_sync_s_ago)],
@@ -90,8 +91,8 @@ function drawTopics(place, view) {
       right(p99(report.last_60s.consumer_wait)),
       h("td", null, report.channels.map((channel) => {
         const queue = report.queues.find((one) => one.channel === channel);
-        const idle = !report.consumed.includes(channel);
-        return h("div", null, channel, queue && h("small", null, ` ${whole(queue.depth)} waiting, ${whole(queue.in_flight)} in flight`), idle && h("small", { class: "over" }, " no consumer"));
+        return h("div", null, channel, consumers(report, channel),
+          queue && h("small", null, `, ${whole(queue.depth)} waiting, ${whole(queue.in_flight)} in flight`));
       })),
     ));
   show(
@@ -99,6 +100,14 @@ function drawTopics(place, view) {
     h("h2", null, "Topics and channels"),
     table("Topics at this broker, last 60 s", ["Topic", "Tokens, msg/s", "Received", "Waiting", "Access p99", "Processing p99", "Consumer wait p99", "Channels"], rows, "it reports no topic"),
   );
+}
+
+// How many clients consume a channel. A broker of an earlier version says only whether some do.
+function consumers(report, channel) {
+  const at = report.consumed.indexOf(channel);
+  if (at < 0) return h("small", { class: "over" }, " no consumer");
+  const count = report.consumers[at];
+  return h("small", null, count === undefined ? " consumed" : ` ${whole(count)} ${count === 1 ? "consumer" : "consumers"}`);
 }
 
 function drawActions(place, view, again) {

@@ -54,7 +54,12 @@ export const p99 = (delays) => (delays.count ? milliseconds(delays.p99_ms) : "�
 
 export const ago = (seconds) => (seconds === null || seconds === undefined ? "–" : `${seconds < 10 ? seconds.toFixed(1) : whole(seconds)} s ago`);
 
-export const clock = (utc) => h("time", { datetime: utc, title: utc }, new Date(utc).toLocaleTimeString());
+// The time of day; before it the date, where that is not today's.
+export function clock(utc) {
+  const at = new Date(utc);
+  const isToday = at.toDateString() === new Date().toDateString();
+  return h("time", { datetime: utc, title: utc }, isToday ? at.toLocaleTimeString() : at.toLocaleString());
+}
 
 const SIGNS = {
   kept: "✓", live: "✓", broken: "✕", dead: "✕", unknown: "?", silent: "!", draining: "↷", drained: "–", expected: "…",

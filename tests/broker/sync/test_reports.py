@@ -97,3 +97,4 @@ def test_a_report_says_which_channels_hold_messages_and_what_no_channel_has():
     assert holds.depth == 7
     assert holds.queues == [ChannelQueue(channel="read", depth=3, in_flight=1, consumers=2)]
     assert (idle.depth, idle.queues) == (0, [])
+    assert [(one.consumed, one.consumers) for one in (holds, idle)] == [(["read"], [2]), ([], [])]

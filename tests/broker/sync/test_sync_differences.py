@@ -19,6 +19,7 @@ def rig(tmp_path, monkeypatch):
     rig = Rig(tmp_path, FakeDistributor(version=1, topics=[TOPIC, OTHER]))
     rig.distributors[0].takes_reports = True
     rig.looks, snapshot = [], rig.engine.snapshot
+    rig.engine.connections = 3
 
     def counted(topic, channel, clients):
         rig.looks.append(topic)
@@ -48,7 +49,7 @@ async def test_while_nothing_changes_no_report_goes_up_and_all_topics_are_looked
     assert [asked.partial for _, asked in rig.requests] == [False] * 10
     assert [told(asked) for _, asked in rig.requests] == [[]] * 10
     assert rig.looks == [""] * 10
-    assert {asked.mqtt_sessions for _, asked in rig.requests} == {7}
+    assert {(asked.connections, asked.mqtt_sessions) for _, asked in rig.requests} == {(3, 7)}
 
 
 async def test_an_acknowledgement_looks_only_at_the_topics_that_were_changed(rig, nursery, mock_clock):

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
@@ -79,6 +80,23 @@ def test_a_broker_says_how_many_mqtt_sessions_it_has(browser: Browser, url: str)
         expect(it.get_by_text("h:1883", exact=True)).to_be_visible()
         expect(it.get_by_role("alert")).to_contain_text("h:4", timeout=PATIENCE_MS)  # nobody answers there
         assert [line for line in said if "503" not in line] == []
+
+
+def test_a_broker_says_how_many_connections_it_has_and_who_consumes_each_channel(browser: Browser, url: str) -> None:
+    report = TopicReport(
+        topic="cars", share_version=0, channels=["idle", "one", "many"], consumed=["one", "many"], consumers=[1, 2345]
+    )
+    told = {**BROKER, "tcp_address": "h:5", "http_address": "h:6", "connections": 3456}
+    reports = {"number": 1, "topics": [msgspec.to_builtins(report)]}
+    httpx.post(f"{url}/v1/brokers/b3/sync", json={**told, **reports}).raise_for_status()
+    with page(browser) as (it, said):
+        it.goto(f"{url}/#/brokers/b3")
+        connections = it.locator(".facts div").filter(has_text="Connections")
+        expect(connections).to_contain_text("3,456", timeout=PATIENCE_MS)
+        row = it.get_by_role("row").filter(has_text="cars")
+        for channel in ("idle no consumer", "one 1 consumer", "many 2,345 consumers"):
+            expect(row.get_by_text(channel, exact=True)).to_be_visible()
+        assert said == []
 
 
 @contextmanager
@@ -268,6 +286,23 @@ def test_a_stranger_reads_what_is_broken_since_when_why_and_what_would_mend_it(
             expect(it.get_by_text("What it would do")).to_be_visible(timeout=PATIENCE_MS)
             expect(it.get_by_label("Burst b, or auto")).to_have_value("12.25")
             assert httpx.get(f"{url}/v1/topics/cars").json()["burst"] == 5, "a plan changes nothing"
+        assert said == []
+
+
+def test_a_time_that_is_not_of_today_comes_with_its_date(browser: Browser, tmp_path: Path) -> None:
+    with running(tmp_path) as url, page(browser, timezone_id="UTC", locale="en-GB") as (it, said):
+        httpx.post(f"{url}/v1/brokers/b1/sync", json=BROKER).raise_for_status()
+        httpx.put(f"{url}/v1/topics/cars", json=TOPIC).raise_for_status()
+        [decision, *_] = httpx.get(f"{url}/v1/topics/cars/decisions").json()
+        noon = datetime.fromisoformat(decision["at"]).astimezone(UTC).replace(hour=12)
+        day, time = noon.strftime("%d/%m/%Y, "), decision["at"][11:19]
+        shown = it.locator(".decisions time").first
+        it.clock.set_fixed_time(noon)
+        it.goto(f"{url}/#/topics/cars")
+        expect(shown).to_have_text(time, timeout=PATIENCE_MS)
+        it.clock.set_fixed_time(noon + timedelta(days=1))
+        it.reload()
+        expect(shown).to_have_text(f"{day}{time}", timeout=PATIENCE_MS)
         assert said == []
 
 

@@ -80,6 +80,7 @@ def test_a_report_that_cannot_be_is_counted_and_takes_the_one_before_with_it(kno
     [
         {"depth": -1},
         {"network_ms": float("nan")},
+        {"consumed": ["c"], "consumers": [-1]},
         {"queues": [ChannelQueue(channel="c", in_flight=-1)]},
         {"queues": [ChannelQueue(channel="no name")]},
     ],
