@@ -140,6 +140,9 @@ class Engine:
         """Set whether topics created from now on wait for ``release_topic``."""
     def delete_topic(self, topic: str) -> bool:
         """Delete a topic with its channels and messages. False: no such topic."""
+    def delete_unused_topic(self, topic: str) -> bool:
+        """Delete a topic without limit, message and channel that is not paused. False: it is another, or there is
+        none."""
     def empty_topic(self, topic: str) -> bool:
         """Delete the messages queued at a topic. False: no such topic."""
     def pause_topic(self, topic: str, paused: bool) -> bool:

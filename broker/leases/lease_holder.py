@@ -161,6 +161,7 @@ class LeaseHolder:
                 self._engine.set_mqtt_names(name, [], "delay")
                 self._engine.clear_bucket(name)
                 self._engine.set_promise(name, 0)
+                self._engine.delete_unused_topic(name)
                 self._topics.drop(name)
             for topic in answer.topics:
                 if self._is_news(topic):

@@ -153,6 +153,11 @@ class FakeEngine:
         self.emit(type="topic_deleted", topic=topic)
         return True
 
+    def delete_unused_topic(self, topic: str) -> bool:
+        found = self.topics.get(topic)
+        is_used = found is None or found.messages or found.channels or found.bucket
+        return not is_used and self.delete_topic(topic)
+
     def empty_topic(self, topic: str) -> bool:
         self.calls.append(("empty_topic", topic))
         return topic in self.topics

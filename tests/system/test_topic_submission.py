@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from subprocess import PIPE
 
+import httpx
 import pytest
 import trio
 
@@ -75,6 +76,26 @@ async def test_the_same_file_again_changes_nothing_and_what_is_removed_is_gone(
     assert (removed.returncode, removed.stdout) == (0, b"removed roads\n")
     shown = await srtm("topic", "show", "roads", distributor=two_brokers.distributor)
     assert (shown.returncode, shown.stderr) == (2, b"srtm: topic 'roads' is not known here\n")
+
+
+async def until_series(topic: str, running: Cluster, *, are_there: bool) -> None:
+    """Until each broker has series of ``topic``, or none has."""
+    async with httpx.AsyncClient() as client:
+        while True:
+            answers = [await client.get(f"http://{broker.http_address}/metrics") for broker in running.brokers]
+            if {f'topic="{topic}"' in answer.text for answer in answers} == {are_there}:
+                return
+            await trio.sleep(0.05)
+
+
+async def test_a_topic_that_is_removed_leaves_no_series_at_brokers_that_hold_nothing_of_it(
+    two_brokers: Cluster, tmp_path: Path
+) -> None:
+    await submit(topic_file(tmp_path, "roads", publishers=10, rate_each=90, rate=1000), two_brokers)  # both have a part
+    await until_series("roads", two_brokers, are_there=True)
+    removed = await srtm("topic", "remove", "roads", distributor=two_brokers.distributor)
+    assert removed.returncode == 0
+    await until_series("roads", two_brokers, are_there=False)
 
 
 async def test_publishers_whose_assignment_changed_are_told_to_move_and_lose_nothing(

@@ -82,7 +82,7 @@ function heldBack(throttling) {
 function drawTopics(place, view) {
   const rows = view.reports.map((report) =>
     row(
-      topicLink(report.topic),
+      report.share_version ? topicLink(report.topic) : report.topic,  // the distributor knows only topics with a limit
       right(number(report.rate)),
       right(whole(report.received)),
       right(whole(report.backlog)),

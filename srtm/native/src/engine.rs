@@ -197,6 +197,10 @@ impl Engine {
         self.call(py, move |engine, _| engine.delete_topic(&topic))
     }
 
+    fn delete_unused_topic(&self, py: Python<'_>, topic: String) -> PyResult<bool> {
+        self.call(py, move |engine, _| engine.delete_unused_topic(&topic))
+    }
+
     fn empty_topic(&self, py: Python<'_>, topic: String) -> PyResult<bool> {
         self.call(py, move |engine, _| engine.empty_topic(&topic))
     }

@@ -55,6 +55,7 @@ def test_the_promise_is_that_of_the_topic_until_it_is_no_longer_managed(holder, 
     engine.topics["t"].promise_ns = 0  # the topic was deleted and made again
     holder.renew("t")
     assert engine.topics["t"].promise_ns == 250_000
+    engine.create_channel("t", "c")
     holder.apply(answer(3), ASKED_NS)
     assert engine.topics["t"].promise_ns == 0
 
@@ -150,9 +151,19 @@ def test_a_change_of_what_happens_on_excess_goes_through_under_the_same_share_ve
 
 def test_a_purged_topic_is_deleted_with_its_queues_and_one_only_removed_is_not(holder, engine):
     holder.apply(answer(1, desired("kept"), desired("purged")), ASKED_NS)
+    for name in ("kept", "purged"):
+        engine.topics[name].messages.append(b"m")
     holder.apply(SyncAnswer(version=2, purged=["purged"]), ASKED_NS)
     assert set(engine.topics) == {"kept"}
     assert holder.applied == {}
+
+
+def test_a_topic_that_is_removed_goes_where_it_holds_no_message_and_no_channel(holder, engine):
+    holder.apply(answer(1, *map(desired, ("unused", "read", "full"))), ASKED_NS)
+    engine.create_channel("read", "c")
+    engine.topics["full"].messages.append(b"m")
+    holder.apply(SyncAnswer(version=2), ASKED_NS)
+    assert set(engine.topics) == {"read", "full"}
 
 
 def test_a_purge_does_not_hit_a_topic_that_came_again_under_the_name(holder, engine):
@@ -180,7 +191,7 @@ def test_differences_change_what_they_name_and_nothing_else(holder, engine):
     assert holder.applied == {"a": 1, "b": 2}
     assert holder.version == 2
     assert {call[1] for call in engine.calls[before:]} == {"b", "c"}
-    assert engine.topics["c"].bucket is None
+    assert "c" not in engine.topics
 
 
 def test_the_same_differences_again_are_refused_and_harm_nothing(holder):

@@ -84,10 +84,11 @@ def test_a_broker_says_how_many_mqtt_sessions_it_has(browser: Browser, url: str)
 
 def test_a_broker_says_how_many_connections_it_has_and_who_consumes_each_channel(browser: Browser, url: str) -> None:
     report = TopicReport(
-        topic="cars", share_version=0, channels=["idle", "one", "many"], consumed=["one", "many"], consumers=[1, 2345]
+        topic="cars", share_version=1, channels=["idle", "one", "many"], consumed=["one", "many"], consumers=[1, 2345]
     )
     told = {**BROKER, "tcp_address": "h:5", "http_address": "h:6", "connections": 3456}
-    reports = {"number": 1, "topics": [msgspec.to_builtins(report)]}
+    left = TopicReport(topic="removed", share_version=0)
+    reports = {"number": 1, "topics": [msgspec.to_builtins(each) for each in (report, left)]}
     httpx.post(f"{url}/v1/brokers/b3/sync", json={**told, **reports}).raise_for_status()
     with page(browser) as (it, said):
         it.goto(f"{url}/#/brokers/b3")
@@ -96,6 +97,8 @@ def test_a_broker_says_how_many_connections_it_has_and_who_consumes_each_channel
         row = it.get_by_role("row").filter(has_text="cars")
         for channel in ("idle no consumer", "one 1 consumer", "many 2,345 consumers"):
             expect(row.get_by_text(channel, exact=True)).to_be_visible()
+        expect(row.get_by_role("link", name="cars")).to_be_visible()
+        expect(it.get_by_role("row").filter(has_text="removed").get_by_role("link")).to_have_count(0)
         assert said == []
 
 

@@ -125,6 +125,16 @@ impl Engine {
         true
     }
 
+    /// Remove a topic that nothing limits, if it holds neither a message nor a channel, and is not paused.
+    pub fn delete_unused_topic(&mut self, name: &str) -> bool {
+        let Some(key) = self.topic_key(name) else { return false };
+        let topic = &self.topics[key];
+        let holds_messages = topic.queue.len() + topic.waiting() + self.server.waiting(key) > 0;
+        let owes_mqtt = self.mqtt.tally.of(name).is_some_and(|held| held.depth + held.in_flight > 0);
+        let is_used = holds_messages || owes_mqtt || !topic.channels.is_empty() || topic.paused;
+        !is_used && topic.limiter.is_none() && self.delete_topic(name)
+    }
+
     /// Drop what waits in a topic: for its first channel, and for tokens.
     pub fn empty_topic(&mut self, name: &str) -> bool {
         let Some(key) = self.topic_key(name) else { return false };

@@ -132,7 +132,10 @@ impl World {
                 self.version += 1;
                 self.pair.limit(TOPICS[topic], Limit { reject, max_backlog: 20, ..limit(rate, burst, self.version) });
             }
-            Operation::Clear(topic) => _ = engine.clear_bucket(TOPICS[topic], now),
+            Operation::Clear(topic) => {
+                engine.clear_bucket(TOPICS[topic], now);
+                engine.delete_unused_topic(TOPICS[topic]);
+            }
             Operation::Pause(topic, paused) => _ = engine.pause_topic(TOPICS[topic], paused, now),
             Operation::PauseChannel(topic, paused) => _ = engine.pause_channel(TOPICS[topic], "x", paused),
             Operation::Empty(topic) => {

@@ -367,6 +367,27 @@ fn deleting_a_channel_or_topic_disconnects_its_consumers() {
 }
 
 #[test]
+fn an_unused_topic_holds_no_message_and_no_channel_and_is_neither_limited_nor_paused() {
+    let mut pair = Pair::new();
+    let now = pair.now;
+    pair.limit("t", limit(0, 0, 1));
+    assert!(!pair.engine.delete_unused_topic("t"), "it is limited");
+    pair.publish("t", "waits for a token");
+    pair.engine.clear_bucket("t", now);
+    assert!(!pair.engine.delete_unused_topic("t"), "a message waits for a channel");
+    pair.engine.empty_topic("t");
+    pair.engine.pause_topic("t", true, now);
+    assert!(!pair.engine.delete_unused_topic("t"), "it is paused");
+    pair.engine.pause_topic("t", false, now);
+    pair.engine.create_channel("t", "c", now);
+    assert!(!pair.engine.delete_unused_topic("t"), "it has a channel");
+    pair.engine.delete_channel("t", "c");
+    assert!(pair.engine.delete_unused_topic("t"));
+    assert_eq!(pair.snapshot()["topics"], serde_json::json!([]));
+    assert!(!pair.engine.delete_unused_topic("t"), "there is none");
+}
+
+#[test]
 fn an_ephemeral_channel_goes_with_its_last_consumer_and_an_ephemeral_topic_with_its_last_channel() {
     let mut pair = Pair::new();
     let (one, two) = (pair.subscribe("t#ephemeral", "c#ephemeral", 1), pair.subscribe("t#ephemeral", "c#ephemeral", 1));

@@ -131,6 +131,7 @@ fn each_topic_tells_what_sessions_and_groups_hold_of_it_whatever_their_queues_mi
     assert_eq!(held(&mut pair, "heat"), Some([0, 2, 4, 1]));
     member.send(&mut pair, &[0xe0, 0]);
     assert_eq!(held(&mut pair, "heat"), Some([2, 0, 4, 1]), "they wait again");
+    assert!(!pair.engine.delete_unused_topic("heat"), "a member is owed some");
     pair.engine.delete_topic("heat");
     assert_eq!(held(&mut pair, "heat"), None);
 }
