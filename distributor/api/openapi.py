@@ -32,6 +32,7 @@ class PlanView(msgspec.Struct):
     """What a submission would do; ``distributor.prediction.explanation`` adds keys that explain it."""
 
     state: Literal["placed", "waiting", "partial"]
+    moves: int  # publishers that would go to another broker
 
 
 class MeasuredPart(msgspec.Struct):

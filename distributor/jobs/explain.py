@@ -28,7 +28,8 @@ def check_confidence(confidence: float | None) -> None:
 async def planned(
     spec: TopicSpec, registry: Registry, syncing: SyncService, confidence: float = DEFAULT_CONFIDENCE
 ) -> Json:
-    """What a submission of ``spec`` would do now. Raises BadInput."""
+    """What a submission of ``spec`` would do now. ``moves``: publishers that would go to another broker. Raises
+    BadInput."""
     burst, placement, reasons = await registry.dry_run(spec)
     outcome = Outcome(
         spec=spec,
@@ -39,7 +40,9 @@ async def planned(
         services=services(spec.name, registry, syncing),
         confidence=confidence,
     )
-    return await trio.to_thread.run_sync(partial(explain, outcome))
+    before = registry.topics.get(spec.name)
+    moves = 0 if before is None else await trio.to_thread.run_sync(placement.count_moved_from, before.placement)
+    return {**await trio.to_thread.run_sync(partial(explain, outcome)), "moves": moves}
 
 
 async def submitted(topic: Topic, registry: Registry, syncing: SyncService, confidence: float | None = None) -> Json:

@@ -94,6 +94,17 @@ class Placement:
 
     def moved_from(self, old: Placement) -> dict[str, float]:
         """{broker of ``old``: msg/s of the publishers that have left it for another broker}."""
+        before = self._moves_from(old)
+        moved = before != NOWHERE
+        sums = np.bincount(before[moved], weights=self.publishers.rates[moved], minlength=len(old.brokers))
+        return {name: rate for name, rate in zip(old.brokers, sums.tolist(), strict=True) if rate > 0}
+
+    def count_moved_from(self, old: Placement) -> int:
+        """How many publishers have left a broker of ``old`` for another one."""
+        return int((self._moves_from(old) != NOWHERE).sum())
+
+    def _moves_from(self, old: Placement) -> Ints:
+        """The broker in ``old`` of each publisher that has left it for another broker, else NOWHERE."""
         before = old.at
         if self.publishers.ids != old.publishers.ids:
             known = old.publishers.positions
@@ -101,9 +112,8 @@ class Placement:
             before = np.append(old.at, NOWHERE)[np.array(indices, dtype=np.int64)]
         index = {name: at for at, name in enumerate(self.brokers)}
         new_index = np.array([*(index.get(name, len(index)) for name in old.brokers), NOWHERE], dtype=np.int64)
-        moved = (before != NOWHERE) & (self.at != NOWHERE) & (new_index[before] != self.at)
-        sums = np.bincount(before[moved], weights=self.publishers.rates[moved], minlength=len(old.brokers))
-        return {name: rate for name, rate in zip(old.brokers, sums.tolist(), strict=True) if rate > 0}
+        moved = (self.at != NOWHERE) & (new_index[before] != self.at)
+        return np.where(moved, before, NOWHERE)
 
     def moved(self, to: Mapping[str, str]) -> Placement:
         """With publishers on other brokers. ``to``: {publisher: broker}."""

@@ -48,7 +48,7 @@ class TopicRequests:
             self._check_names(spec)
             old = self._state.managed_topic(spec.name)
             if old is None:
-                return await self._change_spec(spec, await self.dry_run(spec), "submitted", fitting)
+                return await self._change_spec(spec, await self._plan_new(spec), "submitted", fitting)
             if create_only:
                 raise Conflict("name", spec.name, "a topic of this name exists: PUT changes it")
             if old.spec == spec:
@@ -58,12 +58,13 @@ class TopicRequests:
     async def dry_run(self, spec: TopicSpec) -> TopicPlan:
         """What ``submit`` would do. Changes nothing.
 
-        Publishers that the topic has already move as little as its principles allow, unless those have changed.
+        Publishers that the topic has already stay where the placement suits ``spec`` too. Else they move as little as
+        its principles allow, unless those have changed.
         """
         await self._state.wait_settled()
         self._check_names(spec)
-        old = self._state.topics.get(spec.name)
-        return await self._plan(await trio.to_thread.run_sync(planner.with_burst, spec, old))
+        old = self._state.managed_topic(spec.name)
+        return await (self._plan_new(spec) if old is None else self._plan_change(old, spec))
 
     async def change_publishers(
         self, name: str, change: Callable[[TopicSpec], TopicSpec], fitting: FittingIntent = not_fitted
@@ -120,6 +121,9 @@ class TopicRequests:
     async def _change_spec(self, spec: TopicSpec, plan: TopicPlan, reason: str, fitting: FittingIntent) -> Topic:
         change = TopicChange(spec=spec, plan=plan, reason=reason, by_operator=True, fitting=fitting(spec))
         return await apply_topic_change(self._state, self._room, change)
+
+    async def _plan_new(self, spec: TopicSpec) -> TopicPlan:
+        return await self._plan(await trio.to_thread.run_sync(planner.with_burst, spec, None))
 
     async def _plan_change(self, old: Topic, spec: TopicSpec) -> TopicPlan:
         sized = await trio.to_thread.run_sync(planner.with_burst, spec, old)

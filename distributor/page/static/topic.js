@@ -236,7 +236,8 @@ function drawActions(place, view, again) {
 
   const plan = () => working(said, async () => {
     const planned = await ask("POST", topicPath(view.name, "/plan"), await changed());
-    show(said, h("h3", null, "What it would do"), planLines(planned));
+    const now = await get(topicPath(view.name));
+    show(said, h("h3", null, "What it would do"), planLines(planned), beside(now, planned));
   });
   const submit = (event) => {
     event.preventDefault();
@@ -282,6 +283,39 @@ export function planLines(answer) {
     plan.reasons.map((line) => h("p", null, line)),
     h("details", null, h("summary", null, "all of it"), h("pre", null, JSON.stringify(plan, null, 1))),
   );
+}
+
+const PERCENTILES = { 50: "p50_ms", 95: "p95_ms", 99: "p99_ms", 99.9: "p999_ms" };  // those that brokers report
+
+// A plan beside what is: a line for the topic, and one for each broker that has a part of it now or would have one.
+function beside(view, plan) {
+  const { percentile } = view.slo;
+  const judged = view.promise_last_60s.verdict === "unknown" ? view.promise_since_start : view.promise_last_60s;
+  const measured = ({ report }) => (report && report.last_60s.total.count ? report.last_60s.total[PERCENTILES[percentile]] : null);
+  const now = new Map(view.brokers.map((part) => [part.broker, { ...part, ms: measured(part) }]));
+  const then = new Map(plan.brokers.map((part) => [part.broker, { ...part, ms: part.total_ms }]));
+  const rows = [...new Set([...now.keys(), ...then.keys()])].sort().map((name) =>
+    row(brokerLink(name), nowAndThen(now.get(name), then.get(name))));
+  const all = row("all", nowAndThen({ ...view, ms: judged.latency_ms }, { ...plan, ms: plan.predicted.total_ms }));
+  const promise = ({ slo }) => `p${slo.percentile} within ${milliseconds(slo.latency_ms)}`;
+  return [
+    h("p", null, plan.moves === 0 ? "No publisher goes" : `${whole(plan.moves)} ${plan.moves === 1 ? "publisher goes" : "publishers go"}`, " to another broker."),
+    h("p", null, `The promise is now ${promise(view)}, `, word(view.promise), `; then ${promise(plan)}.`),
+    table("The plan beside what is",
+      ["Broker", "Publishers now", "then", "Rate now, msg/s", "then", "Burst now", "then", `p${percentile} measured`, `p${plan.slo.percentile} predicted`],
+      [all, ...rows]),
+  ];
+}
+
+const NO_PART = { publishers: 0, rate: 0, burst: 0, ms: null };
+
+// Cells in pairs; what changes is bold.
+function nowAndThen(now = NO_PART, then = NO_PART) {
+  const pairs = [["publishers", whole], ["rate", number], ["burst", number], ["ms", milliseconds]];
+  return pairs.flatMap(([key, text]) => {
+    const [before, after] = [text(now[key]), text(then[key])];
+    return [right(before), right(before === after || key === "ms" ? after : h("strong", null, after))];
+  });
 }
 
 function promised({ predicted, kept, confidence }) {

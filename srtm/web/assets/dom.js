@@ -109,7 +109,7 @@ export function table(caption, heads, rows, empty = "none") {
 }
 
 export const row = (...cells) =>
-  h("tr", null, cells.map((cell) => (cell instanceof Node && cell.nodeName === "TD" ? cell : h("td", null, cell))));
+  h("tr", null, cells.flat().map((cell) => (cell instanceof Node && cell.nodeName === "TD" ? cell : h("td", null, cell))));
 
 export const right = (value) => h("td", { class: "right" }, value);
 

@@ -185,6 +185,11 @@ def test_a_topic_is_planned_changed_and_removed_there(browser: Browser, url: str
         it.get_by_role("button", name="Plan").click()
         expect(it.get_by_text("What it would do")).to_be_visible(timeout=PATIENCE_MS)
         expect(it.get_by_text("The promise is kept in")).to_contain_text("of 100 minutes")
+        beside = it.get_by_role("region", name="The plan beside what is")
+        _, topic, place, *_ = beside.get_by_role("row").all()
+        expect(topic).to_contain_text("all30305070")
+        expect(place).to_contain_text("30305070")  # the only broker that has a part of it
+        expect(it.get_by_text("No publisher goes to another broker.")).to_be_visible()
         assert httpx.get(f"{url}/v1/topics/vans").json()["rate"] == 50
         it.get_by_role("button", name="Change").click()
         expect(it.get_by_text("Changed.")).to_be_visible(timeout=PATIENCE_MS)

@@ -87,6 +87,7 @@ def test_whoever_moved_is_told_by_broker_also_where_the_topic_names_others_now()
     )
     new = layout(kept, [1, 1, 0, 0, 2])  # p1, p2, p3, x, y
     assert new.moved_from(topic.placement) == {"a": 10.0, "b": 10.0}
+    assert (new.count_moved_from(topic.placement), new.count_moved_from(new)) == (2, 0)
 
 
 @pytest.mark.parametrize("without", [{"a"}, {"a", "b"}])

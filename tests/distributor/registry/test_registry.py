@@ -169,6 +169,21 @@ async def test_a_defect_in_one_step_of_the_maintenance_is_said_and_ends_neither_
     assert any("a step of the maintenance is defective" in line and "a defect" in line for line in said)
 
 
+async def test_a_plan_moves_nobody_whom_the_submission_leaves(distributor):
+    """Alone on the large broker all would fit; a changed envelope is no reason to go there."""
+    await distributor.brokers("a", "b", mcap=700.0)
+    registry = distributor.registry
+    await registry.submit(spec(burst=30))
+    before = registry.topic("cars").placement
+    await distributor.brokers("large", mcap=5000.0)
+    planned = await registry.dry_run(spec(burst=40))
+    assert planned.placement.count_moved_from(before) == 0
+    submitted = await registry.submit(spec(burst=40))
+    assert (planned.burst, planned.placement.brokers) == (submitted.burst, submitted.placement.brokers)
+    anew = await registry.dry_run(spec(burst=40, seed=5))
+    assert anew.placement.count_moved_from(before) == 100
+
+
 async def test_a_changed_rate_moves_nobody_whose_broker_has_room(distributor):
     await distributor.brokers("a", "b")
     await distributor.submit(spec(rate=5.0))
