@@ -134,6 +134,20 @@ def connected(address: str, client_id: str, *filters: str) -> Client:
     return client
 
 
+def test_nodes_of_limit_services_are_listed_with_a_word_on_where_their_page_is(browser: Browser, url: str) -> None:
+    with page(browser) as (it, said):
+        it.goto(f"{url}/#/topics/cars")
+        it.get_by_role("link", name="Contracts").click()
+        expect(it.get_by_text("no node finds its peers here")).to_be_visible(timeout=PATIENCE_MS)
+        httpx.put(f"{url}/v1/limit-nodes/c1/a", params={"address": "10.0.0.1:4197"}).raise_for_status()
+        it.reload()
+        row = it.get_by_role("row").filter(has_text="10.0.0.1:4197")
+        expect(row).to_contain_text("c1", timeout=PATIENCE_MS)
+        expect(row.get_by_role("link")).to_have_count(0)  # a browser reaches the node elsewhere
+        expect(it.get_by_text("the address that srtm limit serve was given as --http-address")).to_be_visible()
+        assert said == []
+
+
 def test_sessions_of_mqtt_are_listed_found_shown_and_ended(browser: Browser, tmp_path: Path) -> None:
     with up_with_mqtt(tmp_path) as (url, mqtt), page(browser, viewport=PHONE) as (it, said):
         for number in range(60):
@@ -314,7 +328,7 @@ def test_a_time_that_is_not_of_today_comes_with_its_date(browser: Browser, tmp_p
         assert said == []
 
 
-@pytest.mark.parametrize("where", ["#/", "#/topics/cars", "#/brokers/b1", "#/submit"])
+@pytest.mark.parametrize("where", ["#/", "#/topics/cars", "#/brokers/b1", "#/contracts", "#/submit"])
 def test_on_a_phone_nothing_sticks_out(browser: Browser, url: str, where: str) -> None:
     with page(browser, viewport=PHONE, color_scheme="dark") as (it, said):
         it.goto(f"{url}/{where}")
