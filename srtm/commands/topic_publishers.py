@@ -88,7 +88,10 @@ def _show(rows: Iterator[tuple[Any, ...]], console: Console) -> None:
     if len(first) > _LARGEST_TABLE:
         sys.stdout.writelines(_lines(chain(first, shown)))
     else:
-        console.print(table("", ["publisher", "group", "broker", "msg/s", ""], first, left=3))
+        columns = ["publisher", "group", "broker", "msg/s"]
+        if any(pinned for *_, pinned in first):
+            columns.append("note")
+        console.print(table("", columns, [row[: len(columns)] for row in first], left=3))
 
 
 def _lines(rows: Iterable[Sequence[Any]]) -> Iterator[str]:

@@ -75,6 +75,23 @@ def test_json_has_an_object_for_each_and_null_where_nothing_is_known(
     ]
 
 
+@pytest.mark.parametrize(("ids", "heads"), [(["dev-0"], 4), (["dev-0", "dev-1"], 5)], ids=["none pinned", "one pinned"])
+def test_each_column_has_a_heading_and_says_something(
+    distributor: Distributor, capsys: pytest.CaptureFixture[str], ids: list[str], heads: int
+) -> None:
+    distributor.answers["GET", PATH] = (200, columns(2))
+    assert main(["topic", "publishers", "roads", *(word for each in ids for word in ("--id", each))]) == 0
+    shown = capsys.readouterr().out
+    assert [*map(str.strip, shown.splitlines()[1].strip("|").split("|"))] == [
+        "publisher",
+        "group",
+        "broker",
+        "msg/s",
+        "note",
+    ][:heads]
+    assert ("pinned" in shown) == (heads == 5)
+
+
 def test_many_publishers_are_printed_as_lines(distributor: Distributor, capsys: pytest.CaptureFixture[str]) -> None:
     distributor.answers["GET", PATH] = (200, columns(20_000))
     assert main(["topic", "publishers", "roads"]) == 0
