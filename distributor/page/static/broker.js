@@ -12,6 +12,7 @@ export function broker(main, name) {
   const topics = h("section", { class: "card" });
   const clients = h("section", { class: "card", hidden: true });
   const actions = h("section", { class: "card" });
+  const said = h("div", { role: "status" });  // of the last action
   show(main, h("h1", null, "Broker ", name), figures, topics, clients, actions);
   const listed = sessions(clients, name);
   let look = null;
@@ -26,7 +27,7 @@ export function broker(main, name) {
       drawTopics(topics, view);
       clients.hidden = !(view.mqtt_address || view.mqtt_sessions > 0);
       if (!clients.hidden) listed.load();
-      if (state !== view.state) drawActions(actions, view, load);
+      if (state !== view.state) drawActions(actions, view, said, load);
       state = view.state;
     } catch (error) {
       if (!closed) show(figures, refusal(error));
@@ -110,21 +111,21 @@ function consumers(report, channel) {
   return h("small", null, count === undefined ? " consumed" : ` ${whole(count)} ${count === 1 ? "consumer" : "consumers"}`);
 }
 
-function drawActions(place, view, again) {
-  const said = h("div", { role: "status" });
+function drawActions(place, view, said, again) {
   const path = (rest) => brokerPath(view.name, rest);
   const leaves = view.state === "draining" || view.state === "drained";
+  show(said);
   show(
     place,
     h("h2", null, "Service"),
     leaves &&
       h("button", { type: "button", onclick: () => working(said, async () => {
         await ask("POST", path("/undrain"));
+        await again();
         show(said, h("p", { class: "done" }, "Back in service once it is started."));
-        again();
       }) }, "Undrain"),
     said,
-    !leaves && confirmed({
+    view.state === "live" && confirmed({
       title: "Drain", word: view.name, button: "Drain",
       note: "Publishers and tokens go to the other brokers. It delivers what it has, and ends.",
       run: async () => { await ask("POST", path("/drain")); again(); },

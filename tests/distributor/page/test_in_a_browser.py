@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 from srtm.cluster.cluster_file import pick_addresses
 from srtm.cluster.token_files import issue
@@ -100,6 +100,71 @@ def test_a_broker_says_how_many_connections_it_has_and_who_consumes_each_channel
         expect(row.get_by_role("link", name="cars")).to_be_visible()
         expect(it.get_by_role("row").filter(has_text="removed").get_by_role("link")).to_have_count(0)
         assert said == []
+
+
+@contextmanager
+def syncing(url: str, name: str, told: dict[str, object]) -> Iterator[None]:
+    """A broker of ``url`` that says the same again and again, so that it is not silent."""
+    over = threading.Event()
+
+    def sync() -> None:
+        while not over.wait(0.5):
+            httpx.post(f"{url}/v1/brokers/{name}/sync", json=told).raise_for_status()
+
+    httpx.post(f"{url}/v1/brokers/{name}/sync", json=told).raise_for_status()
+    thread = threading.Thread(target=sync)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def confirm(it: Page, title: str, typed: str) -> None:
+    """Unfold an action, type a name, and press its button."""
+    action = it.locator("details").filter(has=it.locator("summary", has_text=title))
+    if action.get_attribute("open") is None:
+        action.locator("summary").click()
+    action.get_by_label("Type b9 to confirm").fill(typed)
+    action.get_by_role("button", name=title).click()
+
+
+def test_a_broker_is_drained_taken_back_declared_dead_and_forgotten_there(browser: Browser, tmp_path: Path) -> None:
+    with running(tmp_path) as url, page(browser) as (it, said):
+        httpx.post(f"{url}/v1/brokers/b8/sync", json=BROKER).raise_for_status()
+
+        def state() -> str:
+            return str(httpx.get(f"{url}/v1/brokers/b9").json()["state"])
+
+        line = it.locator(".promise-line")
+        with syncing(url, "b9", {**BROKER, "tcp_address": "h:7", "http_address": "h:8"}):
+            it.goto(f"{url}/#/brokers/b9")
+            confirm(it, "Drain", "b8")
+            expect(it.get_by_text("That is not b9. Nothing was done.")).to_be_visible(timeout=PATIENCE_MS)
+            assert state() == "live"
+            confirm(it, "Drain", "b9")
+            expect(line).to_contain_text("draining", timeout=PATIENCE_MS)
+        it.get_by_role("button", name="Undrain").click()
+        expect(it.get_by_role("alert")).to_contain_text("still drains", timeout=PATIENCE_MS)
+        confirm(it, "Declare dead", "b")
+        expect(it.get_by_text("That is not b9. Nothing was done.")).to_be_visible()
+        assert state() == "draining"
+        confirm(it, "Declare dead", "b9")
+        expect(line).to_contain_text("drained", timeout=PATIENCE_MS)
+        it.get_by_role("button", name="Undrain").click()
+        expect(line).to_contain_text("dead", timeout=PATIENCE_MS)
+        expect(it.get_by_text("Back in service once it is started.")).to_be_visible()
+        expect(it.locator("summary", has_text="Drain")).to_have_count(0)  # it would be refused
+        assert state() == "dead"
+        confirm(it, "Forget", "b8")
+        expect(it.get_by_text("That is not b9. Nothing was done.")).to_be_visible()
+        assert state() == "dead"
+        confirm(it, "Forget", "b9")
+        it.wait_for_url("**/#/brokers")
+        expect(it.get_by_role("row").filter(has_text="b8")).to_be_visible(timeout=PATIENCE_MS)
+        assert httpx.get(f"{url}/v1/brokers/b9").status_code == 404
+        assert [line for line in said if "409" not in line] == []  # the browser's own word on the refusal
 
 
 @contextmanager
@@ -258,25 +323,6 @@ def test_publishers_that_say_where_they_are_are_points_on_a_map(browser: Browser
         assert said == []
 
 
-@contextmanager
-def reporting(url: str, report: TopicReport) -> Iterator[None]:
-    """A broker of ``url`` that says the same again and again, so that it is not silent."""
-    told = {**BROKER, "topics": [msgspec.to_builtins(report)]}
-    over = threading.Event()
-
-    def sync() -> None:
-        while not over.wait(0.5):
-            httpx.post(f"{url}/v1/brokers/b1/sync", json=told).raise_for_status()
-
-    thread = threading.Thread(target=sync)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
 @pytest.mark.parametrize("viewport", [{"width": 1280, "height": 800}, PHONE], ids=["desk", "phone"])
 def test_a_stranger_reads_what_is_broken_since_when_why_and_what_would_mend_it(
     browser: Browser, tmp_path: Path, viewport: dict[str, int]
@@ -289,7 +335,7 @@ def test_a_stranger_reads_what_is_broken_since_when_why_and_what_would_mend_it(
     with running(tmp_path) as url, page(browser, viewport=viewport) as (it, said):
         httpx.post(f"{url}/v1/brokers/b1/sync", json=BROKER).raise_for_status()
         httpx.put(f"{url}/v1/topics/cars", json=TOPIC).raise_for_status()
-        with reporting(url, report):
+        with syncing(url, "b1", {**BROKER, "topics": [msgspec.to_builtins(report)]}):
             it.goto(url)
             row = it.get_by_role("row").filter(has_text="cars")
             expect(row).to_contain_text("broken", timeout=PATIENCE_MS)
