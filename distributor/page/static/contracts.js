@@ -1,29 +1,56 @@
-// Where contracts are edited: the nodes of limit services that find each other at this distributor.
+// The contracts that brokers hold clients to, to read, and where those of limit services are edited.
 
 import { get } from "/page/api.js";
-import { h, row, show, table } from "/page/dom.js";
+import { h, right, row, show, table, whole } from "/page/dom.js";
 import { refusal } from "/page/lists.js";
+import { contractText } from "/page/toml.js";
+
+const MOST = 200;  // of one screen
 
 export function contracts(main) {
+  const ofBrokers = h("section", { class: "card" });
   const nodes = h("section", { class: "card" });
   let closed = false;
 
-  async function load() {
+  async function load(path, place, draw) {
     try {
-      const clusters = await get("/v1/limit-nodes");
-      if (!closed) drawNodes(nodes, clusters);
+      const found = await get(path);
+      if (!closed) draw(place, found);
     } catch (error) {
-      if (!closed) show(nodes, refusal(error));
+      if (!closed) show(place, refusal(error));
     }
   }
 
-  show(main, h("h1", null, "Contracts"), nodes);
-  load();
+  show(main, h("h1", null, "Contracts"), ofBrokers, nodes);
+  load("/v1/contracts", ofBrokers, drawContracts);
+  load("/v1/limit-nodes", nodes, drawNodes);
   return {
     close() {
       closed = true;
     },
   };
+}
+
+function drawContracts(place, all) {
+  const rows = all.slice(0, MOST).map(({ version, counts, ...contract }) => {
+    const { namespace, subject, policies, shadow } = contract;
+    const each = (cell) => policies.map((policy, at) => h("div", null, cell(policy, counts[at])));
+    return row(
+      namespace,
+      h("td", null, subject, shadow && h("small", null, " shadow")),
+      h("td", null, each((policy) => `${policy.name} (${policy.kind})`)),
+      right(each((_, count) => whole(count.allowed))),
+      right(each((_, count) => whole(count.refused))),
+      h("td", null, h("details", null, h("summary", null, "TOML"), h("pre", null, contractText(contract)))),
+    );
+  });
+  show(
+    place,
+    h("h2", null, "Brokers"),
+    h("p", null, "What clients of all brokers may do. To change one: ", h("code", null, `srtm limit contract set NAMESPACE PATTERN POLICY.rate=50 --distributor ${location.origin}`), ". For a whole file: ", h("code", null, `srtm limit contract submit FILE.toml --distributor ${location.origin}`), "."),
+    table("Contracts that brokers hold clients to", ["Namespace", "Subjects", "Policies", "Allowed", "Refused", "As a file"], rows, "no contract is in force"),
+    all.length > MOST && h("p", { class: "note" }, `${whole(MOST)} of ${whole(all.length)}: `, h("code", null, "srtm limit contract show"), " has them all."),
+  );
 }
 
 // A node tells where its peers reach it, and not where browsers do: so no link.

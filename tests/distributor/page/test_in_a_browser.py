@@ -19,6 +19,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from srtm.cluster.cluster_file import pick_addresses
 from srtm.cluster.token_files import issue
+from srtm.contracts.contract_file import read_contract_text
 from srtm.control import LatencyMs, TopicLatency, TopicReport
 from srtm.net.address import parse_peer
 from tests.support.chromium import MARKS, PATIENCE_MS, PHONE, browser, page, served
@@ -197,6 +198,30 @@ def connected(address: str, client_id: str, *filters: str) -> Client:
     client.loop_start()
     assert subscribed.wait(20)
     return client
+
+
+def test_contracts_of_brokers_are_listed_as_a_file_has_them(browser: Browser, url: str) -> None:
+    policies = [
+        {"name": "burst", "rate": 20, "burst": 40},
+        {"name": "daily", "kind": "window", "quota": 500, "window": "1d"},
+    ]
+    with page(browser, viewport=PHONE) as (it, said):
+        it.goto(f"{url}/#/contracts")
+        expect(it.get_by_text("no contract is in force")).to_be_visible(timeout=PATIENCE_MS)
+        httpx.put(f"{url}/v1/contracts/per-sensor/hall:*", json={"policies": policies}).raise_for_status()
+        it.reload()
+        row = it.get_by_role("row").filter(has_text="per-sensor")
+        for text in ("burst (bucket)", "daily (window)"):
+            expect(row.get_by_text(text, exact=True)).to_be_visible(timeout=PATIENCE_MS)
+        row.get_by_text("TOML").click()
+        [shown] = read_contract_text(row.locator("pre").inner_text())
+        assert (shown.key, [policy.name for policy in shown.policies]) == (("per-sensor", "hall:*"), ["burst", "daily"])
+        told = httpx.get(f"{url}/v1/contracts").json()[0]
+        assert shown.to_json() == {name: value for name, value in told.items() if name not in ("version", "counts")}
+        expect(it.get_by_text(f"POLICY.rate=50 --distributor {url}")).to_be_visible()
+        assert it.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        assert said == []
+        httpx.delete(f"{url}/v1/contracts/per-sensor/hall:*").raise_for_status()
 
 
 def test_nodes_of_limit_services_are_listed_with_a_word_on_where_their_page_is(browser: Browser, url: str) -> None:
