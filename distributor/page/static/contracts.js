@@ -32,6 +32,7 @@ export function contracts(main) {
 }
 
 function drawContracts(place, all) {
+  const here = `--distributor ${location.origin}`;
   const rows = all.slice(0, MOST).map(({ version, counts, ...contract }) => {
     const { namespace, subject, policies, shadow } = contract;
     const each = (cell) => policies.map((policy, at) => h("div", null, cell(policy, counts[at])));
@@ -47,9 +48,9 @@ function drawContracts(place, all) {
   show(
     place,
     h("h2", null, "Of brokers"),
-    h("p", null, "What clients of all brokers may do. To change one: ", h("code", null, `srtm limit contract set NAMESPACE PATTERN POLICY.rate=50 --distributor ${location.origin}`), ". For a whole file: ", h("code", null, `srtm limit contract submit FILE.toml --distributor ${location.origin}`), "."),
+    h("p", null, "What clients of all brokers may do. To change one: ", h("code", null, `srtm limit contract set NAMESPACE PATTERN POLICY.rate=50 ${here}`), ". For a whole file: ", h("code", null, `srtm limit contract submit FILE.toml ${here}`), "."),
     table("Contracts that brokers hold clients to", ["Namespace", "Subjects", "Policies", "Allowed", "Refused", "As a file"], rows, "no contract is in force"),
-    all.length > MOST && h("p", { class: "note" }, `${whole(MOST)} of ${whole(all.length)}: `, h("code", null, "srtm limit contract show"), " has them all."),
+    all.length > MOST && h("p", { class: "note" }, `${whole(MOST)} of ${whole(all.length)}: `, h("code", null, `srtm limit contract show ${here}`), " has them all."),
   );
 }
 
@@ -60,7 +61,7 @@ function drawNodes(place, clusters) {
   show(
     place,
     h("h2", null, "Of limit services"),
-    h("p", null, "Contracts of a limit service are edited on its own page. Open in the browser ", h("code", null, "http://ADDRESS/"), ": the address that ", h("code", null, "srtm limit serve"), " was given as ", h("code", null, "--http-address"), ". Nodes tell here only where their peers reach them."),
+    h("p", null, "Contracts of a limit service are edited on its own page. Open in the browser ", h("code", null, "http://ADDRESS/"), ", with TLS ", h("code", null, "https://ADDRESS/"), ": the address that ", h("code", null, "srtm limit serve"), " was given as ", h("code", null, "--http-address"), ". Nodes tell here only where their peers reach them."),
     table("Nodes of limit services", ["Node", "For its peers", "Cluster"], rows, "no node finds its peers here (--distributor)"),
   );
 }
