@@ -61,7 +61,7 @@ function drawNodes(place, clusters) {
   show(
     place,
     h("h2", null, "Of limit services"),
-    h("p", null, "Contracts of a limit service are edited on its own page. Open in the browser ", h("code", null, "http://ADDRESS/"), ", with TLS ", h("code", null, "https://ADDRESS/"), ": the address that ", h("code", null, "srtm limit serve"), " was given as ", h("code", null, "--http-address"), ". Nodes tell here only where their peers reach them."),
+    h("p", null, "Contracts of a limit service are edited on its own page. Open in the browser the address that ", h("code", null, "srtm limit serve"), " was given as ", h("code", null, "--http-address"), ". Nodes tell here only where their peers reach them."),
     table("Nodes of limit services", ["Node", "For its peers", "Cluster"], rows, "no node finds its peers here (--distributor)"),
   );
 }
