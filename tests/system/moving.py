@@ -52,7 +52,7 @@ class Fleet(ABC):
 
 async def move(folder: Path, kind: type[Fleet], *, publishers: int, moves: int, mqtt: bool = False) -> None:
     """Concentrated, the topic is on one broker; spread over all, on two: each change moves half of the publishers. All
-    that they send comes once, and each publisher's in order."""
+    that they send comes, once by NSQ and at least once by MQTT, and each publisher's in order."""
     documents = [
         read_topic_file(
             topic_file(folder, "roads", publishers=publishers, rate_each=100, rate=1200, more=f'placement = "{one}"')
@@ -66,7 +66,7 @@ async def move(folder: Path, kind: type[Fleet], *, publishers: int, moves: int, 
         await client.create_or_change_topic("roads", documents[1])
         ids: list[str] = (await client.publishers("roads"))["ids"]
         addresses = {broker.name: broker.mqtt_address if mqtt else broker.tcp_address for broker in running.brokers}
-        numbering = Numbering()
+        numbering = Numbering(once=not mqtt)
         fleet = kind(running, client, numbering)
         async with Subscriber("roads", "all", distributor=client) as subscriber, trio.open_nursery() as nursery:
             nursery.start_soon(numbering.take_all, subscriber)

@@ -10,9 +10,13 @@ from srtm.client.subscriber import Subscriber
 
 
 class Numbering:
-    """``sent``: how many each publisher has made; ``came``: the numbers that arrived of each, in order."""
+    """``sent``: how many each publisher has made; ``came``: the numbers that arrived of each, in order.
 
-    def __init__(self) -> None:
+    ``once``: what comes again counts too, and is out of order. Else it may come again, as by MQTT's QoS 1.
+    """
+
+    def __init__(self, *, once: bool = True) -> None:
+        self._once = once
         self.sent: dict[str, int] = defaultdict(int)
         self.came: dict[str, list[int]] = defaultdict(list)
         self._changed = trio.Event()
@@ -26,7 +30,8 @@ class Numbering:
     async def take_all(self, subscriber: Subscriber) -> None:
         async for delivery in subscriber:
             publisher_id, number = delivery.body.decode().split()
-            self.came[publisher_id].append(int(number))
+            if self._once or int(number) not in self.came[publisher_id]:
+                self.came[publisher_id].append(int(number))
             await delivery.finish()
             self.tell()
 
