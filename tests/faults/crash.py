@@ -85,6 +85,8 @@ async def drain(life: Life, book: Book) -> None:
         with suppress(trio.TooSlowError):
             await book.wait_until_settled()
         nursery.cancel_scope.cancel()
+    for seen in life.seen.values():
+        life.requeued |= seen  # a FIN may be lost with its connection
 
 
 def take_stock(directory: Path, life: Life, mem_queue_size: int, book: Book) -> None:
