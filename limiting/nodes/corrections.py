@@ -8,7 +8,7 @@ import trio
 
 from limiting.nodes.group import Clocks
 from limiting.replication.messages import Corrected, Correction
-from limiting.replication.node_grants import Grant, Grants, Outcome
+from limiting.replication.node_grants import CORRECT_WITHIN_US, Grant, Grants, Outcome
 from limiting.replication.refill import Subject
 from limiting.wire.cluster_key import ClusterKey, number_of
 from limiting.wire.sealed_grants import read_grant, sealed
@@ -17,7 +17,7 @@ from srtm.errors import BadInput, PeerError, Unavailable
 ANSWERED_WITHIN_S = 1.0
 _NO = {
     Outcome.USED: "was used before",
-    Outcome.OLD: "is older than 60 s",
+    Outcome.OLD: f"is older than {CORRECT_WITHIN_US // 1_000_000} s",
     Outcome.FORGOTTEN: "is of an earlier start of node {}, which no longer knows which grants were used",
 }
 

@@ -80,12 +80,9 @@ class Group:
         self._peers = set(peers)
         self._epochs: dict[int, int] = {}  # of peers, as their hellos told
         self.machine = _machine(contract, mode, own, peers, clocks, epoch)
-        if isinstance(self.machine, Replicated):
-            windows = self.machine.windows
-            windows.most = most_subjects * len(windows.rules)
         node = self._node
         if node is not None:
-            node.levels.most = most_subjects * len(contract.policies)
+            node.bound(most_subjects)
             if first:
                 node.begin_unused(self._at(clocks))
         if isinstance(self.machine, Exact):
@@ -121,9 +118,7 @@ class Group:
         machine = self.machine
         if not isinstance(machine, GossipNode):
             assert self._node is not None
-            windows = machine.windows if isinstance(machine, Replicated) else None
-            in_window = windows is not None and any(windows.is_shared((subject, number)) for number in windows.rules)
-            return subject, in_window or self._node.levels.is_shared((subject, 0))
+            return subject, self._node.is_shared(subject)
         if len(machine.local) < self._most_subjects or subject in machine.local:
             return subject, False
         return place_of((subject, 0))[0], True
@@ -134,8 +129,7 @@ class Group:
         if isinstance(self.machine, GossipNode):
             return len(self.machine.local)
         assert self._node is not None
-        windows = len(self.machine.windows) if isinstance(self.machine, Replicated) else 0
-        return (len(self._node.levels) + windows) // len(self.contract.policies)
+        return self._node.counts // len(self.contract.policies)
 
     def take(self, subject: Subject, cost: int, clocks: Clocks) -> Said | Asked | None:
         """Take ``cost`` tokens. Asked: the answer comes later. None: this node cannot decide now."""

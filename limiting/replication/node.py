@@ -97,6 +97,19 @@ class Node:
         """Decide by other numbers from now on, for as many policies as before."""
         self.levels.change(refills, at_ns)
 
+    def bound(self, subjects: int) -> None:
+        """Count so many subjects apart at most. Further ones share places."""
+        self.levels.most = subjects * len(self.levels.refills)
+
+    def is_shared(self, subject: Subject) -> bool:
+        """Whether a subject is counted in a shared place."""
+        return any(self.levels.is_shared((subject, policy)) for policy in range(len(self.levels.refills)))
+
+    @property
+    def counts(self) -> int:
+        """How many are in memory: one for each subject and policy."""
+        return len(self.levels)
+
     def forget(self, at_ns: int) -> None:
         """Forget subjects that have nothing used."""
         self.levels.forget(at_ns)

@@ -137,6 +137,18 @@ class Replicated(Node):
             tokens = -(-abs(units[number]) // TOKEN)
             self._take_of_window(subject, number, tokens if units[number] > 0 else -tokens, at_ns)
 
+    def bound(self, subjects: int) -> None:
+        super().bound(subjects)
+        self.windows.most = subjects * len(self.windows.rules)
+
+    def is_shared(self, subject: Subject) -> bool:
+        in_window = any(self.windows.is_shared((subject, number)) for number in self.windows.rules)
+        return in_window or super().is_shared(subject)
+
+    @property
+    def counts(self) -> int:
+        return super().counts + len(self.windows)
+
     def forget(self, at_ns: int) -> None:
         super().forget(at_ns)
         wall_ns = self._wall(at_ns)
