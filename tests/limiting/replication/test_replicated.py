@@ -18,6 +18,7 @@ from limiting.replication.refill import Refill, Verdict
 from limiting.replication.replicated import LINKED_WITHIN_NS, OnPartition, Options, Replicated
 from srtm.errors import BadInput, PeerError
 from srtm.token_bucket.bucket import TOKEN, conforms_due
+from tests.support.limit_traffic import asked_nodes
 
 MICRO = 1_000_000
 MS = 1_000_000
@@ -60,18 +61,11 @@ class Traffic:
         self.asked = 0
 
     def run(self, requests: int, mean_gap_ns: float) -> Traffic:
-        at_ns = self.network.now_ns
-        for _ in range(requests):
-            at_ns += round(self.chance.expovariate(1 / mean_gap_ns))
-            self.network.run(at_ns)
-            name = self.chance.choice(sorted(self.network.nodes))
-            self.network.tick(name)
-            self.network.run(at_ns)  # what goes without delay is there
+        for name in asked_nodes(self.network, self.chance, requests, mean_gap_ns):
             cost = self.chance.randint(1, self.heaviest)
             self.asked += cost
             if take(self.network, name, cost).allowed:
-                self.let.append((at_ns, cost))
-            self.network.run(at_ns)
+                self.let.append((self.network.now_ns, cost))
         return self
 
     def above(self, asked: Refill) -> float:

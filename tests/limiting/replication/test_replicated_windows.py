@@ -17,6 +17,7 @@ from limiting.replication.windows import WindowLook
 from srtm.contracts.policy import Window
 from srtm.errors import PeerError
 from srtm.token_bucket.bucket import TOKEN, conforms_due
+from tests.support.limit_traffic import asked_nodes
 
 MS = 1_000_000
 SECOND = 1_000 * MS
@@ -84,15 +85,8 @@ class Cluster:
         return said.allowed
 
     def run(self, requests: int, mean_gap_ns: float, heaviest: int = 1) -> Cluster:
-        at_ns = self.network.now_ns
-        for _ in range(requests):
-            at_ns += round(self.chance.expovariate(1 / mean_gap_ns))
-            self.network.run(at_ns)
-            name = self.chance.choice(sorted(self.network.nodes))
-            self.network.tick(name)
-            self.network.run(at_ns)  # what goes without delay is there
+        for name in asked_nodes(self.network, self.chance, requests, mean_gap_ns):
             self.take(name, self.chance.randint(1, heaviest))
-            self.network.run(at_ns)
         return self
 
     def above(self) -> float:
