@@ -47,7 +47,7 @@ function drawContracts(place, all) {
   });
   show(
     place,
-    h("h2", null, "Of brokers"),
+    h("h2", null, "Contracts of brokers"),
     h("p", null, "What clients of all brokers may do. To change one: ", h("code", null, `srtm limit contract set NAMESPACE PATTERN POLICY.rate=50 ${here}`), ". For a whole file: ", h("code", null, `srtm limit contract submit FILE.toml ${here}`), "."),
     table("Contracts that brokers hold clients to", ["Namespace", "Subjects", "Policies", "Allowed", "Refused", "As a file"], rows, "no contract is in force"),
     all.length > MOST && h("p", { class: "note" }, `${whole(MOST)} of ${whole(all.length)}: `, h("code", null, `srtm limit contract show ${here}`), " has them all."),
@@ -60,7 +60,7 @@ function drawNodes(place, clusters) {
     Object.entries(nodes).map(([name, address]) => row(name, address, h("code", null, cluster))));
   show(
     place,
-    h("h2", null, "Of limit services"),
+    h("h2", null, "Limit services"),
     h("p", null, "Contracts of a limit service are edited on its own page. Open in the browser the address that ", h("code", null, "srtm limit serve"), " was given as ", h("code", null, "--http-address"), ". Nodes tell here only where their peers reach them."),
     table("Nodes of limit services", ["Node", "For its peers", "Cluster"], rows, "no node finds its peers here (--distributor)"),
   );

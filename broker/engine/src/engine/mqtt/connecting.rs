@@ -81,7 +81,7 @@ impl Engine {
             (session.access, session.grant) = (access, grant);
             session.since_wall_ns = since_wall_ns;
             session.begun = if connect.clean_start { Begun::Clean } else { Begun::Resumed };
-            // Who comes back in time has not died [MQTT-3.1.3-9].
+            // A new will is not due, and the one before is gone: its client came back in time [MQTT-3.1.3-9].
             session.will = connect.will.as_ref().map(|will| Box::new(Will::of(will)));
         }
         self.keep_on_disk(session, now);
