@@ -18,8 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from srtm.cluster.cluster_file import pick_addresses, read_cluster
+from srtm.cluster.cluster_file import read_cluster
 from tests.support.other_process import ask_http, wait_until
+from tests.support.ports import pick_addresses
 from tests.support.shown_commands import shown_commands
 
 pytestmark = pytest.mark.slow
@@ -61,7 +62,7 @@ def run(environment: dict[str, str], *command: str, stdin: str = "") -> str:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """A cluster of two brokers with the topic of ``sensors.toml``; yields the environment of its clients."""
-    [address] = pick_addresses(1, {})
+    [address] = pick_addresses(1)
     data = tmp_path_factory.mktemp("cluster")
     command = [sys.executable, "-m", "srtm", "up", "--brokers", "2", "--mcap", "1300"]
     command += ["--data", str(data), "--http-address", address, "--mqtt"]
@@ -121,7 +122,7 @@ def test_an_asyncio_program_handles_what_it_publishes(cluster: dict[str, str], t
 
 def test_a_web_service_publishes_what_it_is_sent(cluster: dict[str, str], tmp_path: Path) -> None:
     publisher_id = submit(cluster, tmp_path, "web")
-    [address] = pick_addresses(1, {})
+    [address] = pick_addresses(1)
     port = int(address.rpartition(":")[2])
     command = [sys.executable, "examples/fastapi_service.py", str(port), "web", publisher_id]
     with subprocess.Popen(command, cwd=ROOT, env=cluster) as service:
@@ -152,7 +153,7 @@ def statuses(port: int, times: int) -> Counter[int]:
 
 @pytest.mark.parametrize("where", ["here", "service"])
 def test_a_web_service_holds_its_clients_to_a_contract(where: str) -> None:
-    web, limit = (int(address.rpartition(":")[2]) for address in pick_addresses(2, {}))
+    web, limit = (int(address.rpartition(":")[2]) for address in pick_addresses(2))
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with ExitStack() as stack:
         if where == "service":

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import srtm
-from srtm.cluster.cluster_file import pick_addresses
+from tests.support.ports import pick_addresses
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "wheels/client/README.md"
@@ -182,7 +182,7 @@ def environment_with(folder: Path, *requirements: str) -> Path:
 @contextmanager
 def running_cluster(environment: Path, folder: Path) -> Iterator[dict[str, str]]:
     """A broker and a distributor of that environment; yields the variables of their clients."""
-    [address] = pick_addresses(1, {})
+    [address] = pick_addresses(1)
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("SRTM", "PYTHON"))}
     command = [environment / "bin/srtm", "up", "--brokers", "1", "--mcap", "1000", "--data", folder / "data"]
     with subprocess.Popen(

@@ -29,12 +29,12 @@ from bench.harness.results.intervals import percentile_ms
 from srtm.client.distributor import DistributorClient
 from srtm.client.publisher import Publisher
 from srtm.client.subscriber import Subscriber
-from srtm.cluster.cluster_file import pick_addresses
 from srtm.console.running import run_trio
 from srtm.errors import SrtmError
 from srtm.token_bucket.bucket import Bucket
 from srtm.units import to_micro
 from tests.faults.soak_broker import until_answer
+from tests.support.ports import pick_addresses
 
 TOPIC = "kept"
 _PUBLISHERS, _BATCH, _EVERY_S = 20, 5, 0.5
@@ -68,7 +68,7 @@ class Half:
 
 async def measure(seconds: float) -> tuple[Count, Half, Half]:
     """``seconds`` before the kill, and as many after it."""
-    count, addresses = Count(), pick_addresses(5, {})
+    count, addresses = Count(), pick_addresses(5)
     url, brokers = f"http://{addresses[0]}", [(addresses[1], addresses[2]), (addresses[3], addresses[4])]
     with tempfile.TemporaryDirectory() as directory:
         async with AsyncExitStack() as stack:

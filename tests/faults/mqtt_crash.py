@@ -20,8 +20,8 @@ from pathlib import Path
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
-from srtm.cluster.cluster_file import pick_addresses
 from tests.support.broker_process import Process, process
+from tests.support.ports import pick_addresses
 
 PUBLISHERS = 3
 WINDOW = 20  # messages of a publisher without an answer
@@ -162,7 +162,7 @@ def stop(clients: Sequence[paho.Client]) -> None:
 @contextmanager
 def _living(directory: Path) -> Iterator[tuple[Process, int]]:
     """A broker on its data, and the port of its MQTT; ended by SIGKILL."""
-    [address] = pick_addresses(1, {})
+    [address] = pick_addresses(1)
     flags = ("--mqtt-address", address, "--sync-every", "50", "--max-bytes-per-file", "64k")
     with process(directory, *flags) as running:
         running.wait_ready()

@@ -15,14 +15,8 @@ from typing import Any, Self
 
 import msgspec
 
-from srtm.cluster.cluster_file import pick_addresses
 from tests.support.other_process import WAIT_S, ask_http
-
-
-def free_port() -> int:
-    """Of loopback, and none that a connection of another test may get."""
-    (address,) = pick_addresses(1, {})
-    return int(address.rpartition(":")[2])
+from tests.support.ports import free_port
 
 
 class Process:

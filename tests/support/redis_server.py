@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Self
 
 import pytest
 
-from tests.support.broker_process import free_port
+from tests.support.ports import free_port
 
 COMMAND = shutil.which("valkey-server") or shutil.which("redis-server")
 needs_redis = pytest.mark.skipif(COMMAND is None, reason="needs redis-server or valkey-server")

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from bench.limit_peers.servers import envoy_program
-from srtm.cluster.cluster_file import pick_addresses
 from tests.support.other_process import WAIT_S, wait_until
+from tests.support.ports import pick_addresses, port_of
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -36,10 +36,6 @@ class Backend(BaseHTTPRequestHandler):
         """Nothing."""
 
 
-def port_of(address: str) -> int:
-    return int(address.rpartition(":")[2])
-
-
 @contextmanager
 def running(*command: str) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
@@ -53,7 +49,7 @@ class Gateway:
     """A gateway's configuration on free ports, and what runs around it."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self.port, backend, self.http, self.grpc = map(port_of, pick_addresses(4, {}))
+        self.port, backend, self.http, self.grpc = map(port_of, pick_addresses(4))
         text = (ROOT / "examples" / name).read_text()
         for shown, free in ((8000, self.port), (8080, backend), (4196, self.http), (4198, self.grpc)):
             text = text.replace(f"127.0.0.1:{shown}", f"127.0.0.1:{free}")

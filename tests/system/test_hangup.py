@@ -14,7 +14,7 @@ from shutil import copy
 import httpx
 import pytest
 
-from srtm.cluster.cluster_file import pick_addresses
+from tests.support.ports import pick_addresses
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
 
@@ -41,7 +41,7 @@ def statuses(url: str) -> list[int]:
 def test_tokens_are_read_again_at_sighup(
     tmp_path: Path, service: Sequence[str], path: str, started: str, flag: str, line: str
 ) -> None:
-    address, other = pick_addresses(2, {})
+    address, other = pick_addresses(2)
     tokens = tmp_path / "tokens"
     tokens.write_text(line.format("old"))
     words = [other if word == "" else word for word in service]
@@ -64,7 +64,7 @@ def test_tokens_are_read_again_at_sighup(
 
 
 def test_publishes_by_http_show_the_renewed_token_after_sighup(tmp_path: Path) -> None:
-    address, web = pick_addresses(2, {})
+    address, web = pick_addresses(2)
     token = tmp_path / "token"
     token.write_text("old\n")
     words = ["broker", "--name", "b1", "--tcp-address", address, "--http-address", web, "--token-file", str(token)]
@@ -83,7 +83,7 @@ def test_publishes_by_http_show_the_renewed_token_after_sighup(tmp_path: Path) -
 
 
 def test_who_asks_a_distributor_shows_it_the_renewed_token_after_sighup(tmp_path: Path) -> None:
-    address, tcp, web = pick_addresses(3, {})
+    address, tcp, web = pick_addresses(3)
     tokens, token = tmp_path / "tokens", tmp_path / "token"
     tokens.write_text("operator ann new\n")
     served = ["distributor", "--http-address", address, "--store", "sqlite:///store.sqlite3", "--tokens", str(tokens)]
@@ -104,7 +104,7 @@ def test_who_asks_a_distributor_shows_it_the_renewed_token_after_sighup(tmp_path
 
 
 def test_a_broker_shows_a_renewed_certificate_after_sighup(tmp_path: Path) -> None:
-    address, https = pick_addresses(2, {})
+    address, https = pick_addresses(2)
     host, port = https.split(":")
     certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
     copy(CERTIFICATES / "server.pem", certificate)
@@ -126,7 +126,7 @@ def test_a_broker_shows_a_renewed_certificate_after_sighup(tmp_path: Path) -> No
 
 
 def test_rows_of_who_may_do_what_are_read_again_at_sighup(tmp_path: Path) -> None:
-    address, web = pick_addresses(2, {})
+    address, web = pick_addresses(2)
     rows, tokens = tmp_path / "rows", tmp_path / "tokens"
     rows.write_text("cars write roads-*\ncars deny roads-secret\n")
     tokens.write_text("client cars c\n")

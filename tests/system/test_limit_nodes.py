@@ -15,7 +15,7 @@ from bench.limit_cluster.clients import ask
 from bench.limit_cluster.merged import Decision, judge
 from bench.limit_cluster.nodes import limit_nodes
 from bench.limit_cluster.processes import Processes
-from srtm.cluster.cluster_file import pick_addresses
+from tests.support.ports import pick_addresses
 
 pytestmark = pytest.mark.slow
 

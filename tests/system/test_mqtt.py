@@ -15,11 +15,12 @@ import trio
 from bench.harness.cluster_runs.assigned_traffic import settled
 from bench.harness.cluster_runs.trace import fetch_trace
 from srtm.client.distributor import DistributorClient
-from srtm.cluster.cluster_file import BrokerPlace, pick_addresses, read_cluster
+from srtm.cluster.cluster_file import BrokerPlace, read_cluster
 from srtm.cluster.supervisor import Cluster, cluster
 from srtm.net.address import parse_peer
 from srtm.token_bucket.bucket import conforms_actual, conforms_due
 from srtm.units import to_micro
+from tests.support.ports import pick_addresses
 from tests.system.running import publish_all, receiving, srtm, topic_file
 
 mqtt = pytest.importorskip("paho.mqtt.client", reason="paho-mqtt is not installed")
@@ -170,7 +171,7 @@ async def test_an_operator_lists_sessions_and_retained_messages_of_all_brokers_a
 
 @pytest.mark.parametrize("encrypted", [False, True])
 async def test_a_client_in_websocket_meets_one_without_it(tmp_path: Path, encrypted: bool) -> None:
-    ws, wss = pick_addresses(2, {})
+    ws, wss = pick_addresses(2)
     options = ["--mqtt-ws-address", ws, "--mqtt-wss-address", wss]
     options += ["--tls-cert", str(CERTIFICATE), "--tls-key", str(CERTIFICATE)]
     with trio.fail_after(3 * PATIENCE_S):

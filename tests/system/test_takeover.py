@@ -16,8 +16,8 @@ import pytest
 import trio
 
 from srtm.client.distributor import DistributorClient
-from srtm.cluster.cluster_file import pick_addresses
 from tests.support import postgres
+from tests.support.ports import pick_addresses
 from tests.system.running import publish_all, receiving, srtm, topic_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.postgres]
@@ -74,7 +74,7 @@ class Cluster:
 def cluster(
     postgres_server: postgres.Server, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Cluster]:
-    first, second, tcp, http = pick_addresses(4, {})
+    first, second, tcp, http = pick_addresses(4)
     monkeypatch.setenv("SRTM_DISTRIBUTOR", f"http://{first},http://{second}")
     with ExitStack() as stack:
         parts = [

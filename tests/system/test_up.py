@@ -18,7 +18,8 @@ import httpx
 import msgspec
 import pytest
 
-from srtm.cluster.cluster_file import ClusterFile, pick_addresses, present_boot, read_cluster, write_cluster
+from srtm.cluster.cluster_file import ClusterFile, present_boot, read_cluster, write_cluster
+from tests.support.ports import pick_addresses, port_of
 
 pytestmark = pytest.mark.slow
 PATIENCE_S = 25
@@ -66,7 +67,7 @@ def exists(pid: int) -> bool:
 
 @pytest.mark.parametrize(("sent", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
 def test_a_signal_stops_everything_and_the_status_says_which(tmp_path: Path, sent: signal.Signals, status: int) -> None:
-    (address,) = pick_addresses(1, {})
+    (address,) = pick_addresses(1)
     with up(tmp_path, address) as process:
         running = state_of(tmp_path)
         assert running.pid == process.pid
@@ -82,7 +83,7 @@ def test_a_signal_stops_everything_and_the_status_says_which(tmp_path: Path, sen
 
 def test_a_cluster_whose_host_was_started_again_takes_its_brokers_for_dead(tmp_path: Path) -> None:
     """Else they would be refused: no lock is known to be the one of another kernel."""
-    (address,) = pick_addresses(1, {})
+    (address,) = pick_addresses(1)
     with up(tmp_path, address, 1) as process:
         promise = {"percentile": 99, "latency_ms": 5}
         topic = {"name": "cars", "rate": 100, "burst": 10, "slo": promise, "publishers": [{"count": 5, "rate": 10}]}
@@ -101,7 +102,7 @@ def test_a_cluster_whose_host_was_started_again_takes_its_brokers_for_dead(tmp_p
 
 
 def test_started_again_it_listens_where_it_did(tmp_path: Path) -> None:
-    (address,) = pick_addresses(1, {})
+    (address,) = pick_addresses(1)
     places = []
     for brokers in (2, 3):
         with up(tmp_path, address, brokers) as process:
@@ -113,10 +114,10 @@ def test_started_again_it_listens_where_it_did(tmp_path: Path) -> None:
 
 
 def test_its_ports_are_those_that_are_given_and_scripts_learn_when_it_is_ready(tmp_path: Path) -> None:
-    (address,) = pick_addresses(1, {})
-    lowest = int(pick_addresses(1, {})[0].rpartition(":")[2])
+    (address,) = pick_addresses(1)
+    given = [port_of(each) for each in pick_addresses(20)]
     ready = tmp_path / "ready"
-    ports = range(lowest, min(lowest + 200, 65_536))
+    ports = range(min(given), max(given) + 1)
     with up(
         tmp_path / "data", address, 2, "--ports", f"{ports.start}-{ports.stop - 1}", "--ready-file", str(ready)
     ) as it:
@@ -136,7 +137,7 @@ def test_its_ports_are_those_that_are_given_and_scripts_learn_when_it_is_ready(t
 
 
 def test_with_mqtt_the_line_names_its_ports_which_are_kept_and_without_it_there_are_none(tmp_path: Path) -> None:
-    (address,) = pick_addresses(1, {})
+    (address,) = pick_addresses(1)
     places = []
     for options in (["--mqtt"], ["--mqtt"], []):
         with up(tmp_path, address, 2, *options) as process:
@@ -151,7 +152,7 @@ def test_with_mqtt_the_line_names_its_ports_which_are_kept_and_without_it_there_
 
 
 def test_a_second_one_on_the_same_directory_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
-    (address,) = pick_addresses(1, {})
+    (address,) = pick_addresses(1)
     with up(tmp_path, address) as first:
         before = (tmp_path / "cluster.json").read_bytes()
         command = [sys.executable, "-m", "srtm", "up", "--brokers", "1", "--mcap", "5", "--data", str(tmp_path)]
@@ -165,7 +166,7 @@ def test_a_second_one_on_the_same_directory_is_refused_and_the_first_goes_on(tmp
 
 
 def test_when_it_is_killed_its_processes_end_too(tmp_path: Path) -> None:
-    (address,) = pick_addresses(1, {})
+    (address,) = pick_addresses(1)
     with up(tmp_path, address) as process:
         children = children_of(state_of(tmp_path))
         process.kill()
@@ -173,7 +174,7 @@ def test_when_it_is_killed_its_processes_end_too(tmp_path: Path) -> None:
 
 
 def test_a_process_that_dies_is_told_on_the_terminal_and_started_again(tmp_path: Path) -> None:
-    (address,) = pick_addresses(1, {})
+    (address,) = pick_addresses(1)
     with up(tmp_path, address) as process:
         victim = state_of(tmp_path).brokers[0].pid
         assert victim is not None
@@ -188,7 +189,7 @@ def test_a_process_that_dies_is_told_on_the_terminal_and_started_again(tmp_path:
 
 
 def test_a_broker_that_cannot_start_is_said_with_its_last_words(tmp_path: Path) -> None:
-    (address,) = pick_addresses(1, {})
+    (address,) = pick_addresses(1)
     (tmp_path / "broker-1").write_text("a file where its data directory should be")
     command = [sys.executable, "-m", "srtm", "up", "--brokers", "1", "--mcap", "5", "--data", str(tmp_path)]
     ended = subprocess.run([*command, "--http-address", address], capture_output=True, timeout=PATIENCE_S, check=False)
@@ -203,7 +204,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[bytes]:
 
 
 def test_with_tokens_each_scope_may_do_its_part_and_strangers_nothing(tmp_path: Path) -> None:
-    (address,) = pick_addresses(1, {})
+    (address,) = pick_addresses(1)
     url = ["--distributor", f"http://{address}"]
     with up(tmp_path, address, 1, "--tokens"):
         files = {

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from srtm.cluster.cluster_file import pick_addresses
+from tests.support.ports import pick_addresses
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 PATIENCE_S = 40.0
@@ -87,7 +87,7 @@ def wait_until(what: str, url: str, is_so: Any) -> Any:
 @pytest.mark.parametrize(("newer", "places"), [("distributor", 1), ("distributor", 2), ("broker", 1), ("broker", 2)])
 def test_one_of_the_two_is_newer_and_the_limit_holds(old: Path, tmp_path: Path, newer: str, places: int) -> None:
     of_distributor, of_broker = (ROOT, old) if newer == "distributor" else (old, ROOT)
-    address, *others = pick_addresses(5, {})
+    address, *others = pick_addresses(5)
     url = f"http://{address}"
     with ExitStack() as running:
         store = f"sqlite:///{tmp_path / 'store.sqlite3'}"
@@ -125,7 +125,7 @@ def test_one_of_the_two_is_newer_and_a_change_of_contracts_comes(old: Path, tmp_
     if not (old / "broker" / "leases" / "contract_holder.py").exists():
         pytest.skip("brokers of that commit know no contracts")
     of_distributor, of_broker = (ROOT, old) if newer == "distributor" else (old, ROOT)
-    address, tcp, http = pick_addresses(3, {})
+    address, tcp, http = pick_addresses(3)
     url, data = f"http://{address}", tmp_path / "b"
     data.mkdir()
     flags = ["--name", "b", "--distributor", url, "--data-path", str(data), "--tcp-address", tcp]
@@ -155,7 +155,7 @@ def test_one_of_the_two_is_newer_and_a_change_of_contracts_comes(old: Path, tmp_
 
 
 def test_what_the_old_version_wrote_goes_on_under_the_new_one(old: Path, tmp_path: Path) -> None:
-    address, tcp, http = pick_addresses(3, {})
+    address, tcp, http = pick_addresses(3)
     url, data = f"http://{address}", tmp_path / "b"
     data.mkdir()
     distributor = ["distributor", "--http-address", address, "--store", f"sqlite:///{tmp_path / 'store.sqlite3'}"]

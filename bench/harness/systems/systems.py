@@ -20,6 +20,7 @@ from typing import BinaryIO
 import trio
 
 from bench.harness.machine.checkout import ROOT, THIS, Build
+from srtm.cluster.cluster_file import pick_addresses
 from srtm.concurrency.background import background_nursery
 from srtm.errors import Unavailable
 
@@ -114,10 +115,7 @@ def floor_program(path: Path = FLOOR) -> str:
 
 def free_addresses() -> tuple[str, str]:
     """Two loopback addresses that nobody listens on now."""
-    with socket.socket() as one, socket.socket() as other:
-        for listener in (one, other):
-            listener.bind(("127.0.0.1", 0))
-        first, second = (f"127.0.0.1:{listener.getsockname()[1]}" for listener in (one, other))
+    first, second = pick_addresses(2, {})
     return first, second
 
 

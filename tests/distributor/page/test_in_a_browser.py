@@ -17,12 +17,12 @@ from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 from playwright.sync_api import Browser, Page, expect
 
-from srtm.cluster.cluster_file import pick_addresses
 from srtm.cluster.token_files import issue
 from srtm.contracts.contract_file import read_contract_text
 from srtm.control import LatencyMs, TopicLatency, TopicReport
 from srtm.net.address import parse_peer
 from tests.support.chromium import MARKS, PATIENCE_MS, PHONE, browser, page, served
+from tests.support.ports import pick_addresses
 
 __all__ = ["browser"]  # a fixture
 
@@ -171,7 +171,7 @@ def test_a_broker_is_drained_taken_back_declared_dead_and_forgotten_there(browse
 @contextmanager
 def up_with_mqtt(folder: Path) -> Iterator[tuple[str, str]]:
     """A cluster of one broker that asks for tokens: the distributor's URL, and where the broker speaks MQTT."""
-    [address] = pick_addresses(1, {})
+    [address] = pick_addresses(1)
     words = ["up", "--brokers", "1", "--mqtt", "--tokens", "--data", str(folder), "--http-address", address]
     with subprocess.Popen([sys.executable, "-m", "srtm", *words], stdout=subprocess.PIPE, text=True) as process:
         try:

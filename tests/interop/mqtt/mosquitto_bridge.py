@@ -13,9 +13,9 @@ from subprocess import DEVNULL, Popen
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
-from srtm.cluster.cluster_file import pick_addresses
 from tests.interop.mqtt.checks import HOST, WAIT_S
 from tests.interop.processes import report, run_each
+from tests.support.ports import pick_addresses
 
 OURS = int(os.environ["MQTT_PORT"])
 _STATE = "$SYS/broker/connection/interop/state"
@@ -57,7 +57,7 @@ class Listener:
 @contextmanager
 def bridged() -> Iterator[int]:
     """A Mosquitto that exchanges ``bridged/#`` with us; yields its port when it does."""
-    [address] = pick_addresses(1, {})
+    [address] = pick_addresses(1)
     port = int(address.rpartition(":")[2])
     connection = f"connection us\naddress {HOST}:{OURS}\ntopic bridged/# both 2\nremote_clientid interop\n"
     settings = f"listener {port} {HOST}\nallow_anonymous true\n{connection}notification_topic {_STATE}\n"

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.harness.machine.checkout import ROOT
-from srtm.cluster.cluster_file import pick_addresses
 from tests.interop.processes import running
 from tests.interop.suites import run_or_fail
+from tests.support.ports import pick_addresses
 
 DENIED = "test/nosubscribe"  # by Paho's suites
 _KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
@@ -39,7 +39,7 @@ def judged_broker(directory: Path) -> Iterator[dict[str, str]]:
     make_certificate(directory)
     access = directory / "access"
     access.write_text(f"topic readwrite #\ntopic readwrite $SYS/#\ntopic deny {DENIED}\n")
-    tcp, http, mqtt, mqtts, ws = pick_addresses(5, {})
+    tcp, http, mqtt, mqtts, ws = pick_addresses(5)
     command = [sys.executable, "-m", "broker", "--name", "judged", "--data-path", str(directory / "data")]
     command += ["--tcp-address", tcp, "--http-address", http, "--mqtt-address", mqtt, "--mqtts-address", mqtts]
     command += ["--mqtt-ws-address", ws, "--mqtt-acl-file", str(access), "--mqtt-max-keep-alive", "60"]

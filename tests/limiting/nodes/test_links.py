@@ -15,7 +15,7 @@ from limiting.nodes.mesh import Mesh
 from srtm.contracts.contract import read_contract
 from srtm.errors import BadInput
 from srtm.limiting.limiter import Limiter
-from tests.support.broker_process import free_port
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.slow
 CERTIFICATES = Path(__file__).parent.parent.parent / "certificates"

@@ -18,7 +18,7 @@ from limiting.store.rules import rules_of, subject_hash
 from srtm.client.limit_service import LimitClient
 from srtm.contracts.contract import read_contract
 from srtm.errors import BadInput, Unavailable
-from tests.support.broker_process import free_port
+from tests.support.ports import free_port
 from tests.support.redis_server import RedisProcess, needs_redis
 
 pytestmark = [needs_redis, pytest.mark.slow]

@@ -10,7 +10,7 @@ import pytest
 
 from limiting.store.redis import opened
 from srtm.errors import Unavailable
-from tests.support.broker_process import free_port
+from tests.support.ports import free_port
 from tests.support.redis_server import RedisProcess, needs_redis
 
 pytestmark = [pytest.mark.slow, needs_redis]
