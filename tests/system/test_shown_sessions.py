@@ -52,6 +52,12 @@ SESSIONS = {
             "srtm up": Step(instead={"/tmp/srtm": "up"}, ready=f"{READY} up"),
             "srtm subscribe": Step(ready="true", instead={"--count 2": "--count 2 > got"}),
             "printf": Step(after="until_true 'grep -q 18.0 got'"),
+            "mosquitto_sub": Step(
+                ready="until_true 'srtm mqtt sessions | grep -q broker-1'",
+                instead={"la-highways &": "la-highways > heard &"},
+            ),
+            "mosquitto_pub": Step(after="until_true 'grep -q 19.5 heard'"),
+            "srtm limit serve": Step(ready=LIMITS),
         }
     ),
     "docs/broker.md": Session(
