@@ -115,6 +115,6 @@ def _draw(axes: Axes, outcome: Measured, drawn: MeasuredFigure) -> None:
                 axes.plot([mark.value] * 2, [place - 0.45, place + 0.45], color=INK, linestyle=":", linewidth=2.2)
     axes.set_yticks(range(len(outcome.systems)), list(reversed(outcome.systems)))
     axes.set_xlim(0, 1.3 * highest or 1.0)
-    axes.set_title(drawn.label, fontsize=10)
+    axes.set_title(f"{outcome.name}: {drawn.label}", fontsize=9)
     axes.grid(visible=False, axis="y")
     axes.locator_params(axis="x", nbins=4)
