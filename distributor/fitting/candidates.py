@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from distributor.fitting.events import Layout, Split, Task
-from distributor.fitting.layout_model import CLEAR, Candidate, Model, Recording, Refuted
+from distributor.fitting.layout_model import Candidate, Model, Recording, Refuted
 from distributor.fitting.moves import moved, with_fewest_moves, with_shares
 from distributor.fitting.retention import fair_order
 from distributor.fitting.search import search
@@ -20,7 +20,6 @@ from distributor.model.columns import NOWHERE
 from distributor.placement.allocation import BrokerCapacity
 
 _PARTS = (1 / 16, 1 / 8, 1 / 4, 1 / 2)  # of a broker's rate
-_DRAINS = 0.9  # of a broker's time: what has queued up must drain, too
 _TAKERS = 3  # brokers that are tried for them
 
 
@@ -45,7 +44,7 @@ def better_layout(
     layouts += [] if found is None else [with_fewest_moves(in_force, found.layout, task.demand)]
     tried = [model.predicted(layout) for layout in layouts if not model.is_refuted(layout)]
     better = [one for one in tried if one.worst_ns <= (1 - margin) * leaving.worst_ns]
-    kept = [one for one in better if model.keeps(one, CLEAR) and model.utilization(one.layout) <= _DRAINS]
+    kept = [one for one in better if model.serves(one)]
     if kept:
         return min(kept, key=lambda one: (moved(in_force, one.layout), one.worst_ns))
     return min(better, key=lambda one: one.worst_ns, default=None)

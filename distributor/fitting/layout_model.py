@@ -1,8 +1,7 @@
 """What a topic's recorded rounds say of layouts that were not tried. Pure.
 
 Every prediction is a replay (``prediction.replay``), for each broker by the service times that were measured on it,
-with what the machine added to each message, and corrected by the rounds that were lost: a model that has promised too
-much once is not believed again at its word.
+with what the machine added to each message.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ from srtm.units import MICRO
 
 # Of the target: what is predicted closer to it could hardly be told from it by a measurement.
 CLEAR = 0.96
+_DRAINS = 0.9  # of a broker's time: what has queued up must drain, too
 _LEAST_LEFT = 0.01  # of a server: other topics may take all of it
 _ALIKE = 1.05  # service times that differ by less are those of equal brokers
 
@@ -63,11 +63,10 @@ def recording(traces: Mapping[str, Trace]) -> Recording | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Refuted:
-    """A layout that was measured and found above the target. ``recorded``: what arrived meanwhile, if anything did."""
+    """A layout that was measured and found above the target."""
 
     layout: Layout
     latency: Mapping[str, Latency]
-    recorded: Recording | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +94,6 @@ class Model:
         self._service_ns = {name: took for one in recordings for name, took in one.service_ns.items()}
         self._refuted = {key(one.layout): one for one in refuted}
         self._kept: dict[float, float] = {}  # {mean service time, ns; -1 where unknown: msg/s}
-        self._too_fast = max([1.0, *(self._optimism(one) for one in refuted)])
 
     def is_refuted(self, layout: Layout) -> bool:
         return key(layout) in self._refuted
@@ -113,14 +111,20 @@ class Model:
 
     def predicted(self, layout: Layout) -> Candidate:
         """By a replay of what was recorded."""
-        corrected = {
-            name: replace(one, total_ns=one.total_ns + round((self._too_fast - 1) * one.processing_ns))
-            for name, one in self._predicted(layout, self._recordings).items()
-        }
-        return Candidate(layout=layout, latency=corrected)
+        found: dict[str, list[Delays]] = {name: [] for name in layout.brokers}
+        for one in self._recordings:
+            parts = one.trace.by_broker(layout.placement, len(layout.brokers))
+            for name, part, share in zip(layout.brokers, parts, layout.shares_micro, strict=True):
+                found[name].append(delays(part.slower(self._times_slower(name, one)), share))
+        percentile = self._task.percentile
+        return Candidate(layout=layout, latency={name: latency(parts, percentile) for name, parts in found.items()})
 
     def keeps(self, candidate: Candidate, part: float = 1.0) -> bool:
         return candidate.worst_ns <= part * self._task.target_ns
+
+    def serves(self, candidate: Candidate) -> bool:
+        """Whether it clearly keeps the promise, with time for queues to drain."""
+        return self.keeps(candidate, CLEAR) and self.utilization(candidate.layout) <= _DRAINS
 
     def utilization(self, layout: Layout) -> float:
         """Of the busiest broker: the part of the time that what arrived would take of it."""
@@ -155,7 +159,7 @@ class Model:
             chosen[order[:count]] = True
             parts = [trace.of(chosen) for trace in traces]
             took_ns = np.concatenate([processing_ns(part) for part in parts])
-            late = int(np.count_nonzero(took_ns * self._too_fast > CLEAR * self._task.target_ns))
+            late = int(np.count_nonzero(took_ns > CLEAR * self._task.target_ns))
             return late <= (1 - self._task.percentile / 100) * len(took_ns)
 
         return float(rates[order[: most_kept(len(order), keeps)]].sum())
@@ -165,14 +169,6 @@ class Model:
         rate_micro, traces = round(self._task.demand.rate * MICRO), [one.trace for one in self._recordings]
         enough = enough_burst_micro(traces, rate_micro, self._task.percentile, self._task.target_ns) / MICRO
         return enough if enough > self._task.demand.burst else 0.0
-
-    def _predicted(self, layout: Layout, recordings: Sequence[Recording]) -> dict[str, Latency]:
-        found: dict[str, list[Delays]] = {name: [] for name in layout.brokers}
-        for one in recordings:
-            parts = one.trace.by_broker(layout.placement, len(layout.brokers))
-            for name, part, share in zip(layout.brokers, parts, layout.shares_micro, strict=True):
-                found[name].append(delays(part.slower(self._times_slower(name, one)), share))
-        return {name: latency(parts, self._task.percentile) for name, parts in found.items()}
 
     def _times_slower(self, name: str, one: Recording) -> float:
         """Than what is in the recording. A broker of which nothing is known is taken for a typical one.
@@ -189,15 +185,3 @@ class Model:
         busy = others.get(name, 0.0) / 1e9  # a nanosecond
         own = sum(alone) / len(alone) if own is None else own / (1 + busy * own)
         return own / max(1 - busy * own, _LEAST_LEFT) / typical
-
-    def _optimism(self, refuted: Refuted) -> float:
-        """How many times longer processing took than predicted from what came at that time."""
-        expected = self._predicted(refuted.layout, [refuted.recorded] if refuted.recorded else self._recordings)
-        return max(
-            (
-                one.processing_ns / expected[name].processing_ns
-                for name, one in refuted.latency.items()
-                if name in expected and expected[name].processing_ns > 0
-            ),
-            default=1.0,
-        )

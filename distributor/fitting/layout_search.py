@@ -66,7 +66,7 @@ class Search:
     def __init__(self, rules: Rules, machine: Machine, begin: Begin, now_ns: int) -> None:
         self.rounds: list[RoundRecord] = []
         self.full: dict[str, float] = {}  # {broker: msg/s that it keeps}, of those that broke another topic's promise
-        self._gave_up: set[str] = set()  # brokers that were above the target
+        self._gave_up: set[str] = set()  # brokers that processed too slowly for the target
         self._rules, self._machine = rules, machine
         self._task, self._split = begin.task, begin.split
         self._brokers = {broker.name: broker for broker in begin.brokers}
@@ -223,8 +223,8 @@ class Search:
         if made is not None:
             believed = self._rules.always and key(self._layout) in self._again  # what the machine added
             self._recordings.append(made if believed else made.without_excess)
-        self._gave_up |= {name for name, watch in self._watches.items() if watch.is_above}
-        self._refuted.append(Refuted(layout=self._layout, latency=latency, recorded=made))
+            self._gave_up |= self._too_slow(self._recordings[-1])
+        self._refuted.append(Refuted(layout=self._layout, latency=latency))
         worst = latest(self._watches.values())
         self._was = Lateness(worst_ns=worst.latency.total_ns, rise=worst.rise, at_ns=self.rounds[-1].ended_ns)
         return self._next(now_ns)
@@ -234,6 +234,12 @@ class Search:
         it from being clear is the machine, which stood still."""
         within = all(watch.is_within and not watch.sees_too_little for watch in self._watches.values())
         return within and is_clear(self._task, self._layout, traces)
+
+    def _too_slow(self, made: Recording) -> set[str]:
+        """Brokers whose processing of what arrives breaks the promise, whatever waited for tokens or from before."""
+        processed = Model(self._task, [made], []).predicted(self._layout).latency
+        late = {name for name, one in processed.items() if one.processing_ns > CLEAR * self._task.target_ns}
+        return {name for name in late if self._watches[name].is_above}
 
     def _is_doubtful(self, made: Recording) -> bool:
         """Whether what arrived, served one after the other as it was, would have been in time: something else made it
@@ -270,6 +276,8 @@ class Search:
         best = better_layout(
             task, self._in_force, brokers, self._recordings, self._refuted, self._split, self._rules.margin
         )
+        if best is None and model.serves(model.predicted(self._in_force)):
+            return self._end(now_ns, Outcome.NO_BETTER, "what arrives now would be in time under the layout in force")
         if best is None:
             return self._without(now_ns, outcome.missing, None)
         if not self._rules.may_move:

@@ -6,7 +6,7 @@ processing delay is that of one server after the bucket that takes messages in t
 (Lindley's recursion, exact in integers): exact where the service time is known, as in a laboratory; with measured
 ones, as good as the assumption that a message costs the same in other company. What the machine added to a known
 service time (it stood still) is added again, to the same message: wherever that had been, it would have come at that
-instant. A bucket starts full, and the server idle.
+instant. A bucket starts full, and the server idle: what waited there before the first message is in no prediction.
 
 Arrivals that several brokers recorded must be on one clock before they are joined: members of a group that are apart
 by the error of a clock no longer fire together.
@@ -108,24 +108,33 @@ def _or_zeros(column: Ints | None, length: int) -> Ints:
 
 def measured_service_ns(due_ns: Ints, sent_ns: Ints) -> Ints:
     """Lindley's recursion solved for the service: what each message took of the server, if one server took them in
-    this order. Writes that carry several messages count for the first of them."""
+    this order. Writes that carry several messages count for the first of them.
+
+    The first message may have waited behind others that are not here. So it takes the mean of the others, at most.
+    """
     free_ns = np.concatenate([due_ns[:1], np.maximum.accumulate(sent_ns)[:-1]])
     took_ns: Ints = np.maximum(sent_ns - np.maximum(due_ns, free_ns), 0)
+    if len(took_ns) > 1:
+        took_ns[0] = min(took_ns[0], round(took_ns[1:].mean()))
     return took_ns
 
 
 def excess_ns(due_ns: Ints, sent_ns: Ints, service_ns: Ints) -> Ints:
     """How much later each message left than one server lets it go that takes ``service_ns`` for each, whatever the
-    machine does meanwhile (that of a laboratory)."""
+    machine does meanwhile (that of a laboratory). What the first message waited for, and others with it, is no part of
+    that: it was there before."""
     in_order_ns = np.maximum.accumulate(due_ns)
-    late_ns: Ints = np.maximum(sent_ns - in_order_ns - sojourn_ns(in_order_ns, service_ns), 0)
+    free_ns = int(sent_ns[0] - service_ns[0]) if len(sent_ns) else 0
+    late_ns: Ints = np.maximum(sent_ns - in_order_ns - sojourn_ns(in_order_ns, service_ns, free_ns), 0)
     return late_ns
 
 
-def sojourn_ns(due_ns: Ints, service_ns: Ints) -> Ints:
-    """From due to served, by one server, first come first served; ``due_ns`` in order. Exact."""
+def sojourn_ns(due_ns: Ints, service_ns: Ints, free_ns: int = 0) -> Ints:
+    """From due to served, by one server that is free from ``free_ns`` on, first come first served; ``due_ns`` in
+    order. Exact."""
     served = np.cumsum(service_ns)
-    sojourn: Ints = served + np.maximum.accumulate(due_ns - (served - service_ns)) - due_ns
+    starts = np.maximum(np.maximum.accumulate(due_ns - (served - service_ns)), free_ns)
+    sojourn: Ints = served + starts - due_ns
     return sojourn
 
 

@@ -223,6 +223,36 @@ def test_a_layout_under_which_a_queue_grows_more_slowly_is_not_taken_back():
     assert report.layout is report.rounds[1].layout
 
 
+def left_behind(seconds, rules=ON_BREACH, spread=0.0):
+    """b0 serves 200 msg/s and gets 96 of a topic's 240; before that it got all of them for so long."""
+    demand = grouped_demand(10, 1, 24.0, 1_200.0, 100.0)
+    fires = firings(10, 24.0, "poisson", 300, seed=3)
+    services = {"b0": 5 * MS, "b1": 5 * MS}
+    fleet = Fleet(demand, 1, fires, services, percentile=95, target_ns=150 * MS, spread=spread)
+    task = Task(demand=demand, percentile=95, target_ns=150 * MS)
+    in_force = laid_out(task, {"b0": range(4), "b1": range(4, 10)})
+    fleet.place(laid_out(task, {"b0": range(10)}), seconds)
+    fleet.place(in_force)
+    return in_force, fit_on(fleet, task, rules, in_force)[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spread", [0.0, 0.5])
+@pytest.mark.parametrize("seconds", [20, 60])  # queues of 4 s and 12 s
+def test_a_queue_from_before_fills_no_broker_and_moves_nobody(seconds, spread):
+    in_force, report = left_behind(seconds, spread=spread)
+    assert report.rounds[0].latency["b0"].processing_ns >= 2 * SECOND
+    assert (report.outcome, report.full, report.missing) == (Outcome.FITS, {}, None)
+    assert all(one.layout is in_force for one in report.rounds)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spread", [0.0, 0.5])
+def test_a_queue_from_before_fills_no_broker_where_layouts_are_tried_until_one_fits(spread):
+    _, report = left_behind(20, ALWAYS, spread)
+    assert (report.fits, report.full, report.missing) == (True, {}, None)
+
+
 def overloaded(**more):
     """b0 has 30 of 40 publishers that fire together, of which it serves 20 in the promise; b1 has 10."""
     task = small_task(**more)

@@ -81,24 +81,14 @@ def test_a_broker_is_known_once_it_was_measured():
     assert not model.knows(["slow", "stranger"])
 
 
-def test_a_refuted_layout_counts_as_it_was_measured_and_others_as_much_slower_as_it_was():
-    # Predicted 1 ms of processing, measured 1.5 of it and 0.2 of access: everything else takes half as long again.
+def test_a_refuted_layout_counts_as_it_was_measured():
     measured = Latency(count=5_000, access_ns=MS // 5, processing_ns=3 * MS // 2, total_ns=17 * MS // 10)
     refuted = Refuted(layout=halves("x", "y"), latency={"x": measured, "y": measured})
     model = Model(TASK, [SLOW_AND_FAST], [refuted])
     assert model.is_refuted(halves("x", "y"))
     assert model.judged(halves("x", "y")).latency["x"] == measured
     assert not model.is_refuted(halves("x", "z"))
-    assert model.judged(halves("x", "z")).worst_ns == 3 * MS // 2
-
-
-def test_a_refuted_layout_is_compared_with_what_came_while_it_was_measured():
-    # The model took 20 us a message; meanwhile 30 came to be true, and were recorded: nothing is left unexplained.
-    measured = Latency(count=5_000, processing_ns=3 * MS // 2, total_ns=3 * MS // 2)
-    recorded = recording({"x": bursts(np.arange(100), 30_000)})
-    refuted = Refuted(layout=halves("x", "y"), latency={"x": measured, "y": measured}, recorded=recorded)
-    predicted = Model(TASK, [SLOW_AND_FAST], []).judged(halves("x", "z"))
-    assert Model(TASK, [SLOW_AND_FAST], [refuted]).judged(halves("x", "z")).latency == predicted.latency
+    assert model.judged(halves("x", "z")).worst_ns == MS
 
 
 def test_what_the_machine_adds_is_predicted_of_every_layout_unless_it_is_left_out():

@@ -92,19 +92,6 @@ def test_what_was_measured_above_the_target_is_not_tried_again():
     assert len(search(task, brokers, traces, [refuted]).found.layout.brokers) == len(first.layout.brokers) + 1
 
 
-def test_a_model_that_was_too_optimistic_is_corrected_by_what_was_measured():
-    # Processing took twice as long as predicted: what is then needed is what twice the service time needs.
-    task, brokers, traces = burst_task(), free_brokers(6), [burst_trace(20_000)]
-    first = search(task, brokers, traces, []).found
-    measured = {
-        name: Latency(processing_ns=2 * one.processing_ns, total_ns=2 * one.total_ns)
-        for name, one in first.latency.items()
-    }
-    corrected = search(task, brokers, traces, [Refuted(layout=first.layout, latency=measured)])
-    honest = search(task, brokers, [burst_trace(40_000)], [])
-    assert len(corrected.found.layout.brokers) == len(honest.found.layout.brokers) > len(first.layout.brokers)
-
-
 def test_where_brokers_are_short_it_says_how_many_and_which_layout_comes_closest():
     whole, half = burst_trace(60_000).trace, np.arange(600) % 2 == 0
     both = recording({"b0": whole.of(half), "b1": whole.of(~half)})
