@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from distributor.verdict.kept import Judged, PromiseVerdict, Verdict
+from distributor.verdict.kept import Judged, PromiseVerdict, Verdict, latest
 from srtm.control import ChannelQueue, LatencyMs, Throttling, TopicReport
 from srtm.text import figure, plural
 from srtm.topics.spec import Slo
@@ -301,6 +301,7 @@ def _broker(topic: TopicFigures, part: BrokerPart, judged: Judged) -> Finding:
         "throttled_share": machine.throttled_share,
         "steal_share": machine.steal_share,
     }
+    now = latest(topic.slo, {part.broker: part.report}) if part.report is not None else None
     if machine.throttled_share >= _MIN_FRACTION:
         quota = "a quota" if machine.quota_cores is None else f"a quota of {machine.quota_cores:g} cores"
         told = f"{quota} holds its process back in {machine.throttled_share:.0%} of its periods"
@@ -308,6 +309,9 @@ def _broker(topic: TopicFigures, part: BrokerPart, judged: Judged) -> Finding:
     elif machine.steal_share >= _MIN_FRACTION:
         told = f"its host gives {machine.steal_share:.0%} of the processor time to other virtual machines"
         remedy = "move the broker to another host"
+    elif now is not None and now.messages and not now.late:
+        told = f"it took {_ms(now.processing_ms)} over the last 5 to 10 s, and what waited there is gone"
+        remedy = "nothing now: ask again in a minute"
     elif part.mcap and part.allocated >= _BUSY * part.mcap:
         told = f"it carries {figure(part.allocated)} of {figure(part.mcap)} msg/s"
         remedy = "add a broker, or drain this one"

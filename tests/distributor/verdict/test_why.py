@@ -189,6 +189,21 @@ def test_a_broker_is_slow_because_of_a_quota_its_host_or_its_load(more, told, re
     assert remedy in answer.remedy
 
 
+@pytest.mark.parametrize(
+    ("recent_ms", "told", "remedy"),
+    [
+        (1.0, "it took 1 ms over the last 5 to 10 s, and what waited there is gone", "nothing now"),
+        (20.0, "it carries 990 of 1,000 msg/s", "add a broker"),
+    ],
+)
+def test_a_queue_that_is_gone_is_not_blamed_on_a_broker_that_is_full(recent_ms, told, remedy):
+    reported = msgspec.structs.replace(LATE_BY_PROCESSING, recent=period(1.0, recent_ms))
+    answer = asked(msgspec.structs.replace(part("a", reported), allocated=990.0), part("b"))
+    assert (answer.promise, answer.cause) == ("broken", "broker")
+    assert told in answer.sentence
+    assert answer.remedy.startswith(remedy)
+
+
 def test_the_network_takes_the_most():
     answer = asked(part("a", report(period(1.0, 1.0), network_ms=30.0)))
     assert (answer.cause, answer.broker, answer.figures["network_ms"]) == ("network", "a", 30.0)
