@@ -10,10 +10,8 @@ from adaptor.observations import BIN_S, Bin, Change, Envelope, Member, Shares
 from adaptor.policies.central import central
 from adaptor.policies.fitted import HEARING_S, Fitted
 from adaptor.policies.proportional import proportional
-from srtm.topics.adaptation import Adaptation, Mode
+from srtm.topics.adaptation import LONGEST_S, Adaptation, Mode
 
-_MOST_BINS = 6000  # srtm.topics.adaptation.LONGEST_S
-_FITTED_BINS = 100  # that a split of fitted rests on
 _PAUSE_S = 0.2  # between two splits of fitted: brokers report one by one, and every change of shares is told to all
 _REFUSED_S = 1.0  # until a proposal that was refused is made again
 
@@ -35,14 +33,8 @@ class Policy:
         if self.mode == "fitted":
             self._fitted.observe(name, bins, dispersion)
             return
-        self._bins.setdefault(name, deque(maxlen=self.most_bins)).extend(bins)
-
-    @property
-    def most_bins(self) -> int:
-        """That anything it proposes rests on, of one broker."""
-        if self.mode == "fitted":
-            return _FITTED_BINS
-        return min(_MOST_BINS, max(1, round(self.settings.window_s / BIN_S)))
+        most = max(1, round(min(self.settings.window_s, LONGEST_S) / BIN_S))
+        self._bins.setdefault(name, deque(maxlen=most)).extend(bins)
 
     def note_change(self, name: str, change: Change) -> None:
         """The rate on broker ``name`` has changed, as the engine told: that is answered without a pause."""
