@@ -84,3 +84,23 @@ def test_publishers_that_are_all_at_a_broker_with_a_small_share_have_their_promi
     assert (due_ns < 15 * SECOND_NS).mean() >= 0.99
     later = arrival_ns >= 5 * SECOND_NS
     assert np.percentile((due_ns - arrival_ns)[later], 99) <= 0.02 * SECOND_NS
+
+
+@pytest.mark.parametrize("burst", [2, 5, 25])
+def test_publishers_that_fire_together_have_all_tokens_but_one_from_five_seconds_after_they_moved_together(
+    burst: int,
+) -> None:
+    """20 publishers of 10 msg/s, r = 260, move after 5 s. With b = 2 they would be late in one bucket, too."""
+    sent = np.repeat(np.arange(200) * SECOND_NS // 10, 20)
+    moved = sent >= 5 * SECOND_NS
+    envelope = Envelope(rate_micro=260 * MICRO, burst_micro=burst * MICRO)
+    start = [(256 * MICRO, (burst - 1) * MICRO), (4 * MICRO, MICRO)]
+    policy = Policy("fitted", Adaptation())
+    run = Reporting([sent[~moved], sent[moved]], envelope, policy, start, declared=[200.0, 0.0])
+    run.run(20 * SECOND_NS)
+    arrival_ns, due_ns = run.brokers[1].log()
+    assert len(due_ns) == np.count_nonzero(moved)
+    assert (due_ns < 20 * SECOND_NS).mean() >= 0.99
+    later = arrival_ns >= 10 * SECOND_NS
+    missing = max(0, 20 - (burst - 1))  # tokens, when all fire
+    assert np.percentile((due_ns - arrival_ns)[later], 99) <= missing / (0.9 * 260) * SECOND_NS
