@@ -127,13 +127,14 @@ interop-mqtt: build
 	$(BIN)/python -m tests.interop.mqtt
 
 # SIGKILL under load two hundred times; ten minutes of bad links, stops and kills under both lease rules and GDRL; ten of
-# chaos in a whole cluster; ten of MQTT over links that are cut.
+# chaos in a whole cluster; then MQTT: twenty kills, and ten minutes of links that are cut.
 # `make test` has short forms.
 soak: build
 	$(BIN)/python -m tests.faults.crash --kills 100
 	$(BIN)/python -m tests.faults.crash --kills 100 --mem-queue-size 100
 	$(BIN)/python -m tests.faults.lease_soak --seconds 600
 	$(BIN)/python -m tests.faults.chaos --seconds 600
+	$(BIN)/python -m tests.faults.mqtt_crash --kills 20
 	$(BIN)/python -m tests.faults.mqtt_links --seconds 600
 
 # The protocols of the leases and of GDRL, exhaustively for few brokers, and runs of these models through the code.

@@ -1,5 +1,5 @@
 """Kills a broker at random instants while MQTT clients publish to a durable session, and counts what it owes
-afterwards.
+afterwards: ``python -m tests.faults.mqtt_crash --kills 20``.
 
 Publishers use QoS 1. What a kill leaves without a PUBACK they send again, in order, to the next process. The reader's
 session outlives its connection, and in some lives it is away. Each message that was acknowledged must come. Of each
@@ -8,8 +8,11 @@ publisher the first copies must come in the order in which they were sent.
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import random
+import sys
+import tempfile
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -167,3 +170,23 @@ def _living(directory: Path) -> Iterator[tuple[Process, int]]:
     with process(directory, *flags) as running:
         running.wait_ready()
         yield running, int(address.rpartition(":")[2])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser("python -m tests.faults.mqtt_crash")
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="srtm-mqtt-crash-") as directory:
+        book = run(Path(directory), asked.kills, asked.seed)
+    wrong = {"lost": book.lost, "out of order": book.out_of_order}
+    for how, found in wrong.items():
+        if found:
+            print(f"{how}, by publisher: {found}", file=sys.stderr)
+    failed = any(wrong.values())
+    print(f"MQTT: {asked.kills} kills, seed {asked.seed}, {book.count} messages: {'FAILED' if failed else 'passed'}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
