@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
@@ -30,7 +29,6 @@ from srtm.units import MICRO
 CLEAR = 0.96
 _DRAINS = 0.9  # of a broker's time: what has queued up must drain, too
 _LEAST_LEFT = 0.01  # of a server: other topics may take all of it
-_ALIKE = 1.05  # service times that differ by less are those of equal brokers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,11 +132,6 @@ class Model:
             for at, part in enumerate(one.trace.by_broker(layout.placement, len(layout.brokers))):
                 busy_ns[at] += float(part.service_ns.sum()) * self._times_slower(layout.brokers[at], one)
         return float(busy_ns.max() / max(span_ns, 1))
-
-    @cached_property
-    def is_uneven(self) -> bool:
-        """Whether some brokers are clearly slower than others."""
-        return max(self._service_ns.values()) > _ALIKE * min(self._service_ns.values())
 
     def keepable(self, name: str) -> float:
         """Msg/s of the topic that ``name`` can process within the target, in proportion from every group: the number

@@ -48,15 +48,12 @@ from srtm.text import figure
 
 SECOND_NS = 1_000_000_000
 AT_MOST_NS = 30 * SECOND_NS  # that a layout is measured: then what was seen is taken, certain or not
-SILENT_NS = 15 * SECOND_NS  # beyond what a broker was told to wait and measure
-PLACED_WITHIN_NS = 20 * SECOND_NS  # then it is measured as it is: whoever has not moved by then stays
+SILENT_NS = 15 * SECOND_NS  # beyond what a broker was told to wait and measure; whoever has not moved by then stays
 SCALED_WITHIN_NS = 180 * SECOND_NS  # the operator's command has two minutes, brokers 30 s to come
 JUDGED_BY_NS = 5 * SECOND_NS  # of messages: those of publishers that did not move may wait long for tokens
 DRAINS_WITHIN_NS = 120 * SECOND_NS
-EXPLAINED_BY_NS = 10 * SECOND_NS  # of arrivals: less may not show that a broker gets more than it serves
 SEARCH_AT_MOST_NS = 600 * SECOND_NS
-MOST_ROUNDS = 20  # of ``always``: a model that is wrong so often is no help
-MOST_STEPS = 4  # layouts that are tried on a broken promise
+MOST_LAYOUTS = 4  # that are tried: a model that is wrong so often is no help
 _MOST_PARTS = 10  # that the publishers of one layout move in
 
 
@@ -84,7 +81,8 @@ class Search:
         self._again: set[object] = set()  # layouts (``key``) that were measured once more
         self._tried = 0
         self._wanted = math.inf  # brokers that the scaler was asked for since a layout was last tried
-        self._at_least_ns = self._judged_ns = least_measuring_ns(begin.task.demand)
+        least_ns = 0 if rules.always else JUDGED_BY_NS
+        self._at_least_ns = max(least_ns, least_measuring_ns(begin.task.demand))
         self._others_worst_ns = 0
         self._ending: tuple[Outcome, str, Missing | None, Mapping[str, Latency]] | None = None  # once all is back
 
@@ -125,9 +123,7 @@ class Search:
         """All brokers of the layout, and those that it left: some publishers may not have moved. ``settle_ns``: for
         buckets to fill."""
         self._step_ns, self._settle_ns = now_ns, settle_ns
-        least_ns = EXPLAINED_BY_NS if self._machine.state is State.MEASURING else JUDGED_BY_NS
-        self._judged_ns = self._at_least_ns if self._rules.always else max(self._at_least_ns, least_ns)
-        at_most_ns = max(self._judged_ns, AT_MOST_NS)
+        at_most_ns = max(self._at_least_ns, AT_MOST_NS)
         self._due_ns = now_ns + settle_ns + at_most_ns + SILENT_NS
         left = [name for name in self._before.brokers if name in self._brokers]
         self._watches = {name: watch_of(self._task) for name in dict.fromkeys([*self._layout.brokers, *left])}
@@ -136,7 +132,7 @@ class Search:
                 broker=name,
                 round=self._round,
                 after_ns=settle_ns,
-                at_least_ns=self._judged_ns,
+                at_least_ns=self._at_least_ns,
                 at_most_ns=at_most_ns,
             )
             for name in self._watches
@@ -155,7 +151,7 @@ class Search:
         watch.receive(event)
         if self._answers_for(event.broker) and watch.breaks_others(event, now_ns):
             return self._abort(event.broker, now_ns)
-        if now_ns - self._step_ns >= self._settle_ns + self._judged_ns:
+        if now_ns - self._step_ns >= self._settle_ns + self._at_least_ns:
             watch.judge()
         return self._end_of_round(now_ns)
 
@@ -254,7 +250,7 @@ class Search:
         task, brokers = self._task, list(self._brokers.values())
         if not brokers and task.scaler is Scaler.NONE:
             return self._end(now_ns, Outcome.NO_BROKER)
-        if self._tried >= (MOST_ROUNDS if self._rules.always else MOST_STEPS):
+        if self._tried >= MOST_LAYOUTS:
             return self._without(now_ns, None, self._best_measured())
         if not self._recordings:
             layout = by_rates(task, brokers, self._split, self._refuted)
@@ -330,7 +326,7 @@ class Search:
         self._in_force = let_in(self._before, self._layout, self._part / max(self._parts, 1), demand, self._split)
         left_ns = max(0, self._settle_ns - (now_ns - self._step_ns)) if self._part > 1 else 0
         self._settle_ns = max(left_ns, settle_ns(demand, last, self._in_force))
-        self._step_ns, self._due_ns = now_ns, now_ns + PLACED_WITHIN_NS
+        self._step_ns, self._due_ns = now_ns, now_ns + SILENT_NS
         self._watches = {name: watch_of(self._task) for name in self._layout.brokers}
         held = self._watches if self._beside else ()
         return [
@@ -344,7 +340,7 @@ class Search:
         if self._machine.state is not State.PLACING:
             return []
         if self._part < self._parts:
-            self._step_ns, self._due_ns = now_ns, now_ns + PLACED_WITHIN_NS
+            self._step_ns, self._due_ns = now_ns, now_ns + SILENT_NS
             return self._climb(now_ns)
         self._machine.go(Trigger.IN_FORCE, now_ns)
         self._in_force_ns = now_ns
@@ -407,7 +403,7 @@ class Search:
         self._ending = outcome, reason, missing, latency or {}
         self._round += 1
         self._layout = self._in_force = self._before
-        self._due_ns = now_ns + PLACED_WITHIN_NS
+        self._due_ns = now_ns + SILENT_NS
         return [Place(round=self._round, layout=self._in_force)]
 
     def _handle_back(self, now_ns: int) -> list[Action]:

@@ -160,17 +160,18 @@ def search(
 def _layouts(
     task: Task, brokers: Sequence[BrokerCapacity], split: Split, ks: Iterable[int], model: Model
 ) -> Iterator[Layout]:
-    """The smallest first: on k brokers in equal parts, and, where brokers are unequal, on the k best
-    with as much on each as it can keep."""
+    """The smallest first: on k brokers in equal parts, and on the k best with as much on each as it can keep."""
     load = float(task.demand.rates.sum())
-    kept = {broker.name: model.keepable(broker.name) for broker in brokers} if model.is_uneven else {}
-    fastest = sorted(brokers, key=lambda broker: -min(broker.rcap, kept.get(broker.name, 0.0)))
     for k in ks:
-        layouts = [layout_for(task, brokers, split, load / k)]
-        if kept:
-            limited = replace(task, full={name: min(rate, task.full.get(name, rate)) for name, rate in kept.items()})
-            layouts.append(layout_for(limited, fastest[:k], split))
-        yield from (layout for layout in layouts if layout is not None)
+        even = layout_for(task, brokers, split, load / k)
+        if even is not None:
+            yield even
+        kept = {broker.name: model.keepable(broker.name) for broker in brokers}
+        fastest = sorted(brokers, key=lambda broker: -min(broker.rcap, kept[broker.name]))
+        limited = replace(task, full={name: min(rate, task.full.get(name, rate)) for name, rate in kept.items()})
+        layout = layout_for(limited, fastest[:k], split)
+        if layout is not None:
+            yield layout
 
 
 def _sizes(most: int) -> Iterator[int]:

@@ -332,6 +332,16 @@ def judged(late, total_ns, blocks=200):
     return played
 
 
+@pytest.mark.parametrize(("after_s", "states"), [(4, {State.JUDGING}), (5, {State.EXPLAINING, State.TAKING_BACK})])
+def test_no_layout_is_judged_before_five_seconds_of_messages(after_s, states):
+    played = measured_late()
+    filled = Placed(round=played.place.round, calm_ns=20 * SECOND)
+    measures = of_kind(Measure, played.tell(filled, after_s=1))
+    assert {one.at_least_ns for one in measures} == {5 * SECOND}
+    played.tell(progress(next(one for one in measures if one.broker == "b0"), late=1), after_s=after_s)
+    assert played.loop.state in states
+
+
 def test_a_layout_that_keeps_the_promise_stays():
     (done,) = of_kind(Done, judged(late=False, total_ns=0, blocks=600).actions)
     assert done.report.outcome is Outcome.FITS

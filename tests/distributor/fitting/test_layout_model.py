@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from distributor.fitting.events import Layout, Task
 from distributor.fitting.layout_model import Model, Recording, Refuted, recording
@@ -67,12 +66,6 @@ def test_a_broker_can_keep_as_many_as_its_service_time_allows():
     model = Model(TASK, [SLOW_AND_FAST], [])
     assert (model.keepable("fast"), model.keepable("slow")) == (96, 32)
     assert model.keepable("stranger") == 48
-
-
-@pytest.mark.parametrize(("slower", "uneven"), [(1.0, False), (1.04, False), (1.2, True)])
-def test_brokers_are_uneven_if_some_are_clearly_slower(slower, uneven):
-    both = {"b0": bursts(np.arange(50), 10_000), "b1": bursts(np.arange(50, 100), 10_000).slower(slower)}
-    assert Model(TASK, [recording(both)], []).is_uneven is uneven
 
 
 def test_a_broker_is_known_once_it_was_measured():
