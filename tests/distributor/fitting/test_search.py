@@ -5,7 +5,7 @@ import pytest
 
 from distributor.fitting.events import Missing, Task
 from distributor.fitting.layout_model import Refuted, recording
-from distributor.fitting.search import layout_for, missing_by_rate, proportional, search, settle_ns
+from distributor.fitting.search import layout_for, least_measuring_ns, missing_by_rate, proportional, search, settle_ns
 from distributor.model.columns import ALONE, NOWHERE
 from distributor.placement.allocation import BrokerCapacity, Demand
 from distributor.prediction.replay import Latency, Trace
@@ -152,3 +152,14 @@ def test_where_one_broker_is_slower_it_alone_keeps_less():
     assert heads["b1"] < 170  # a group of ten may have one more: a message in a hundred may be late
     assert heads["b0"] + heads["b1"] == 600
     assert found.worst_ns <= MS
+
+
+@pytest.mark.parametrize(
+    ("rate", "periodic", "least_s"),
+    [(1.0, False, 1), (10.0, True, 1), (0.5, True, 2), (0.01, True, 10)],
+)
+def test_a_layout_is_measured_for_one_period_of_who_is_periodic_and_for_1_to_10_s(rate, periodic, least_s):
+    columns = {"batches": np.ones(3), "periodic": np.array([periodic, False, False])}
+    rates = np.array([rate, 1.0, 1.0])
+    demand = Demand(rates=rates, groups=np.full(3, ALONE), rate=20.0, burst=3.0, **columns)
+    assert least_measuring_ns(demand) == least_s * SECOND
