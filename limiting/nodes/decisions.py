@@ -16,7 +16,7 @@ from limiting.nodes.group import NODE_MODES, Clocks, Group, check_grouped, tag_o
 from limiting.nodes.members import Members, read_members
 from limiting.nodes.mesh import Connect, Mesh
 from limiting.replication.exact import Asked
-from limiting.replication.messages import Corrected, Correction
+from limiting.replication.messages import Corrected, Correction, Release
 from limiting.replication.node import SECOND_NS
 from limiting.replication.node_grants import Grant
 from limiting.replication.refill import Verdict as Said
@@ -35,6 +35,7 @@ from srtm.limiting.limiter import MOST_COST, Heavy, Limiter, PolicyCounts, check
 from srtm.log import Log
 
 TAG_BYTES = 8
+GRANTING: tuple[Mode, ...] = ("replicated", "exact", "auto")  # whose checks can be corrected
 DECIDED_WITHIN_S = 1.0  # where the owner of an ``exact`` subject must be asked
 _AGAIN_S = 0.02  # after a node that could not decide
 _FORGET_EVERY_S = 10
@@ -100,7 +101,9 @@ class Decisions:
         self._corrections = None
         if nodes is not None:
             own = nodes.members.own
-            self._corrections = Corrections(own, self._names, nodes.key, clocks, self._charge_granted, self._send)
+            self._corrections = Corrections(
+                own, self._names, nodes.key, clocks, self._charge_granted, self._end_granted, self._send
+            )
         self._epoch = clocks()[1] // 1_000_000
         self._due: dict[bytes, int] = {}
         self._wakes = NEVER_NS
@@ -325,16 +328,18 @@ class Decisions:
             return self.limiter.check(namespace, subject, cost)
         place, shared = self._place(group, namespace, subject)
         checked_cost(cost)
-        said = group.take(place, cost, self._clocks())
+        assert self._corrections is not None
+        grant = self._corrections.made(group.tag, place, cost)
+        said = group.take(place, cost, self._clocks(), grant.at_us)
         self._flush(group)
         if not isinstance(said, Said):
-            said = await self._decided(group, place, cost, said)
+            said = await self._decided(group, place, grant, said)
         verdict = group.verdict(place, cost, said, self._clocks(), shared=shared, taken=True)
-        if not said.allowed or group.mode != "replicated" or self._corrections is None:
+        if not said.allowed or group.mode not in GRANTING:
             return verdict
-        return verdict._replace(grant=self._corrections.made(group.tag, place, cost))
+        return verdict._replace(grant=self._corrections.sealed(grant))
 
-    async def _decided(self, group: Group, place: bytes, cost: int, said: Said | Asked | None) -> Said:
+    async def _decided(self, group: Group, place: bytes, grant: Grant, said: Said | Asked | None) -> Said:
         """Wait for the owner's answer, and ask again where there is none. Raises Unavailable."""
         with trio.move_on_after(DECIDED_WITHIN_S):
             while True:
@@ -343,7 +348,7 @@ class Decisions:
                 if isinstance(said, Said):
                     return said
                 await trio.sleep(_AGAIN_S)
-                said = group.take(place, cost, self._clocks())
+                said = group.take(place, grant.cost, self._clocks(), grant.at_us)
                 self._flush(group)
         away = [state.name for state in self.states() if not state.connected and not state.removed]
         why = f"cannot reach {', '.join(away)}" if away else "had no answer from the subject's owner"
@@ -366,8 +371,7 @@ class Decisions:
         checked_cost(cost)
         granted = None if self._corrections is None else self._corrections.read(grant)
         if granted is not None and self._corrections is not None:
-            if granted.group not in self._tags:
-                raise NotFound("contract", "of this grant")
+            self._granting(granted)
             await self._corrections.correct(grant, granted, cost)
         elif self._store is None or not await self._store.correct(grant, cost):
             self.limiter.correct(grant, cost)
@@ -377,11 +381,28 @@ class Decisions:
         group.charge(grant.subject, more, self._clocks())
         self._flush(group)
 
+    def _granting(self, grant: Grant) -> Group:
+        """The group whose check gave a grant. Raises NotFound."""
+        group = self._tags.get(grant.group)
+        if group is None:
+            raise NotFound("contract", "of this grant")
+        return group
+
+    def _end_granted(self, grant: Grant) -> bool:
+        group = self._tags[grant.group]
+        ended = group.release(grant.subject, grant.at_us, self._clocks())
+        self._flush(group)
+        return ended
+
     async def release(self, grant: bytes) -> None:
         """End an open request of policies of kind ``concurrency``. Raises BadInput, NotFound, Unavailable."""
-        if self._corrections is not None and self._corrections.read(grant) is not None:
-            raise BadInput("grant", "(not shown)", "is of no policy of kind concurrency: there is nothing to release")
-        if self._store is None or not await self._store.release(grant):
+        granted = None if self._corrections is None else self._corrections.read(grant)
+        if granted is not None and self._corrections is not None:
+            if not self._granting(granted).opens:
+                rule = "is of no policy of kind concurrency: there is nothing to release"
+                raise BadInput("grant", "(not shown)", rule)
+            await self._corrections.release(grant, granted)
+        elif self._store is None or not await self._store.release(grant):
             self.limiter.release(grant)
 
     async def charge(self, namespace: str, subject: str, cost: int) -> None:
@@ -432,7 +453,7 @@ class Decisions:
         if group is None:
             self.limiter.charge(namespace, subject, cost)
             return
-        group.charge(self._place(group, namespace, subject)[0], cost, self._clocks())
+        group.charge(self._place(group, namespace, subject)[0], cost, self._clocks(), everywhere=True)
         self._flush(group)
 
     async def reset(self, namespace: str, subject: str) -> None:
@@ -510,7 +531,7 @@ class Decisions:
         if group is None:
             return  # of a contract that is not here yet: the peer repeats it
         frame = decode(message[TAG_BYTES:], number_of(name))
-        if self._corrections is not None and isinstance(frame, Correction | Corrected):
+        if self._corrections is not None and isinstance(frame, Correction | Release | Corrected):
             self._corrections.heard(group.tag, frame)
             return
         group.receive(frame, self._clocks())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from limiting.replication.auto import Auto
 from limiting.replication.exact import ASK_AGAIN, Asked, Exact
@@ -18,24 +18,25 @@ from limiting.replication.refill import Verdict as Said
 from limiting.replication.replicated import NEVER_NS, OnPartition, Options, Replicated
 from limiting.wire.cluster_key import ClusterKey
 from srtm.contracts.contract import GOSSIPED, Contract, Mode
-from srtm.contracts.policy import Bucket, Window
+from srtm.contracts.policy import Bucket, Concurrency, Window
 from srtm.contracts.verdict import PolicyVerdict, Verdict
 from srtm.errors import BadInput
 from srtm.token_bucket.bucket import TOKEN, UNITS_PER_MICRO
 
 NODE_MODES: tuple[Mode, ...] = ("replicated", "exact", "auto", "counter", "queue")
-KINDS_OF_REPLICATED = ("bucket", "window")
+KINDS_OF_REPLICATED = ("bucket", "window", "concurrency")
 ONE_POLICY: tuple[Mode, ...] = ("auto", "counter", "queue")
 FRAME_NS = 5_000_000  # news of a hot subject waits so long: docs/results/hot-subject.md
 DELAY_NS = 55_000_000  # of a frame and a wire of 50 ms: what makes a subject hot
 
 Clocks = tuple[int, int]  # monotonic and wall, ns
+_Kind = TypeVar("_Kind", Window, Concurrency)
 
 
 def tag_of(contract: Contract, mode: Mode, key: ClusterKey) -> bytes:
     """What names a contract's group to peers: nodes whose policies are of other kinds do not hear each other."""
     kinds = [policy.kind for policy in contract.policies]
-    told = ",".join(kinds) if "window" in kinds else str(len(kinds))
+    told = str(len(kinds)) if set(kinds) == {"bucket"} else ",".join(kinds)
     return key.group(*contract.key, mode, told)
 
 
@@ -47,8 +48,8 @@ def check_grouped(contract: Contract, mode: Mode) -> None:
             one_of = " or ".join(f'"{kind}"' for kind in kinds)
             rule = f'must be {one_of} in mode "{mode}"; other kinds are counted on one node, in mode "local"'
             raise BadInput(f"policies[{number}].kind", policy.kind, rule)
-        if policy.kind == "window" and contract.on_partition == "share":
-            rule = f'must be "go on" with the window {policy.name}: parts of a partition share buckets only'
+        if policy.kind != "bucket" and contract.on_partition == "share":
+            rule = f'must be "go on" with the {policy.kind} {policy.name}: parts of a partition share buckets only'
             raise BadInput("on_partition", "share", rule)
     if mode in ONE_POLICY and len(contract.policies) > 1:
         raise BadInput("policies", len(contract.policies), f'must be one policy in mode "{mode}"')
@@ -131,10 +132,23 @@ class Group:
         assert self._node is not None
         return self._node.counts // len(self.contract.policies)
 
-    def take(self, subject: Subject, cost: int, clocks: Clocks) -> Said | Asked | None:
-        """Take ``cost`` tokens. Asked: the answer comes later. None: this node cannot decide now."""
+    def take(self, subject: Subject, cost: int, clocks: Clocks, name: int) -> Said | Asked | None:
+        """Take ``cost`` tokens. Asked: the answer comes later. None: this node cannot decide now. ``name``: of the
+        request, which no other one has."""
+        if isinstance(self.machine, Replicated):
+            return self.machine.take(subject, cost, self._at(clocks), name)
         said = self.machine.take(subject, cost, self._at(clocks))
         return None if said is ASK_AGAIN else said
+
+    def release(self, subject: Subject, name: int, clocks: Clocks) -> bool:
+        """End an open request that this node let in. False: it is not open."""
+        machine = self.machine
+        return isinstance(machine, Replicated) and machine.release(subject, name, self._at(clocks))
+
+    @property
+    def opens(self) -> bool:
+        """Requests under this contract are open until they are released."""
+        return isinstance(self.machine, Replicated) and bool(self.machine.opens.rules)
 
     def looked(self, subject: Subject, cost: int, clocks: Clocks) -> Said:
         """What ``take`` would say, by what this node knows. It changes nothing."""
@@ -174,29 +188,32 @@ class Group:
             row[1] += refuses
             row[2] += cost if allowed else 0
 
-    def charge(self, subject: Subject, cost: int, clocks: Clocks) -> None:
-        """Take ``cost`` tokens without a check, down to the policies' debts at most; below 0: give back.
+    def charge(self, subject: Subject, cost: int, clocks: Clocks, *, everywhere: bool = False) -> None:
+        """Take ``cost`` tokens without a check, down to the policies' debts at most; below 0: give back, but in mode
+        ``exact``. ``everywhere``: not only from this node's share of a hot subject.
 
         Raises BadInput in modes that cannot.
         """
         machine = self._charging()
-        looks = machine.look(subject, self._at(clocks))
-        owing = zip(looks, self.contract.policies, strict=True)
+        at_ns = self._at(clocks)
+        if everywhere and isinstance(machine, Auto):
+            looks, debit = machine.look_everywhere(subject, at_ns), machine.debit_everywhere
+        else:
+            looks, debit = machine.look(subject, at_ns), machine.debit
         most = [
             look.left + policy.max_debt_micro * UNITS_PER_MICRO if isinstance(policy, Bucket) else cost * TOKEN
-            for look, policy in owing
+            for look, policy in zip(looks, self.contract.policies, strict=True)
         ]
-        machine.debit(subject, [min(cost * TOKEN, max(0, each)) for each in most], self._at(clocks))
+        debit(subject, [min(cost * TOKEN, max(0, each)) for each in most], at_ns)
 
     def reset(self, subject: Subject, clocks: Clocks) -> None:
-        """Give back all that is taken. Raises BadInput in modes that cannot."""
-        machine = self._charging()
-        looks = machine.look(subject, self._at(clocks))
-        machine.debit(subject, [look.left - look.burst for look in looks], self._at(clocks))
+        """Give back all that is taken, and end what is open. Raises BadInput in modes that cannot, Unavailable."""
+        self._charging().reset(subject, self._at(clocks))
 
-    def _charging(self) -> Replicated:
-        if not isinstance(self.machine, Replicated):
-            raise BadInput("mode", self.mode, 'must be "replicated" or "local": this mode takes by checks only')
+    def _charging(self) -> Replicated | Exact | Auto:
+        if isinstance(self.machine, GossipNode):
+            rule = 'must be "replicated", "exact", "auto" or "local": this mode takes by checks only'
+            raise BadInput("mode", self.mode, rule)
         return self.machine
 
     def change(self, contract: Contract, clocks: Clocks) -> bool:
@@ -210,7 +227,7 @@ class Group:
         if isinstance(self.machine, Auto):
             self.machine.change(refills[0], self._at(clocks))
         elif isinstance(self.machine, Replicated):
-            self.machine.change(refills, self._at(clocks), _windows(contract))
+            self.machine.change(refills, self._at(clocks), _of(Window, contract), _of(Concurrency, contract))
         elif isinstance(self.machine, Node):
             self.machine.change(refills, self._at(clocks))
         self.contract = contract
@@ -285,9 +302,17 @@ def _machine(
     at_ns, wall_ns = clocks
     options = Options(frame_ns=FRAME_NS, on_partition=OnPartition(contract.on_partition))
     if mode == "replicated":
-        windows, ahead_ns = _windows(contract), wall_ns - at_ns
         return Replicated(
-            own, peers, refills, at_ns, options, epoch=epoch, rejoins=True, windows=windows, ahead_ns=ahead_ns
+            own,
+            peers,
+            refills,
+            at_ns,
+            options,
+            epoch=epoch,
+            rejoins=True,
+            windows=_of(Window, contract),
+            opens=_of(Concurrency, contract),
+            ahead_ns=wall_ns - at_ns,
         )
     if mode == "exact":
         return Exact(own, peers, refills, at_ns, epoch=epoch, rejoins=True)
@@ -302,5 +327,6 @@ def _refills(contract: Contract) -> list[Refill]:
     return [Refill(rate_micro=bucket.rate_micro, burst_micro=bucket.burst_micro) for bucket in buckets]
 
 
-def _windows(contract: Contract) -> dict[int, Window]:
-    return {number: policy for number, policy in enumerate(contract.policies) if isinstance(policy, Window)}
+def _of(kind: type[_Kind], contract: Contract) -> dict[int, _Kind]:
+    """The policies of one kind, by number."""
+    return {number: policy for number, policy in enumerate(contract.policies) if isinstance(policy, kind)}

@@ -3,6 +3,9 @@
 A subject is hot once what is asked of it within the delay exceeds b/10, and cool again below b/20: deciding alone would
 let through that much above the limit, once (law L4). Shares let through nothing above, but may refuse too early.
 
+A correction of a hot subject is paid by the share of the node that decided. What an operator takes beyond that share
+is owed by all: each share by its part. Debts are told as takes are, so they outlive a change of mode.
+
 The subject's owner keeps its shares. Nodes report demand every second. Shares shrink, are confirmed, and only then
 others grow, so they never sum up to more than (r, b). Both modes keep the same bucket: a change is a message, no
 migration. A share begins with its part of the tokens that are left; what comes back begins with what is left of it.
@@ -10,12 +13,12 @@ migration. A share begins with its part of the tokens that are left; what comes 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from limiting.replication.exact import owner
 from limiting.replication.levels import joined
-from limiting.replication.messages import Frame
+from limiting.replication.messages import Frame, Increments
 from limiting.replication.node import FIRST_EPOCH, SECOND_NS
 from limiting.replication.refill import ALLOWED, Left, Look, Refill, Subject, Verdict, refused, units_of
 from limiting.replication.replicated import Options, Replicated
@@ -131,6 +134,40 @@ class Auto:
         share.left -= units
         return ALLOWED
 
+    def debit(self, subject: Subject, units: Sequence[int], at_ns: int) -> None:
+        """Correct a take afterwards; below 0 give back. The share of a hot subject pays, and may owe."""
+        share = self._shares.get(subject)
+        if share is None:
+            self.replicated.debit(subject, units, at_ns)
+        else:
+            share.left = min(share.burst, share.fill(at_ns) - units[0])
+
+    def debit_everywhere(self, subject: Subject, units: Sequence[int], at_ns: int) -> None:
+        """The same of the whole bucket: what this node's share cannot pay, all shares owe."""
+        share = self._shares.get(subject)
+        paid = units[0] if share is None else min(units[0], max(0, share.fill(at_ns)))
+        self.debit(subject, [paid], at_ns)
+        if paid < units[0]:
+            rest = max(0, self.replicated.look(subject, at_ns)[0].left)
+            self.replicated.debit(subject, [rest + units[0] - paid], at_ns)
+            self._owe(subject, at_ns)
+
+    def look_everywhere(self, subject: Subject, at_ns: int) -> list[Left]:
+        """What ``debit_everywhere`` finds to be left: below 0 the whole bucket owes."""
+        share = self._shares.get(subject)
+        (whole,) = self.replicated.look(subject, at_ns)
+        if share is None:
+            return [whole]
+        return [Look(max(0, share.fill(at_ns)) + min(0, whole.left), share.rate, share.burst)]
+
+    def reset(self, subject: Subject, at_ns: int) -> None:
+        """Give back all that is taken; of a hot subject this node's share, and what others owe."""
+        self.replicated.reset(subject, at_ns)
+        share = self._shares.get(subject)
+        if share is not None:
+            share.left = share.burst
+            share.at_ns = at_ns
+
     def look(self, subject: Subject, at_ns: int) -> list[Left]:
         """What this node knows to be left: of its share of a hot subject, else of the bucket."""
         share = self._shares.get(subject)
@@ -159,6 +196,9 @@ class Auto:
             self._confirm(frame, at_ns)
         else:
             self.replicated.receive(frame, at_ns)
+            if isinstance(frame, Increments):
+                for key, units in frame.entries:
+                    self._owe(key[0], at_ns, forgiven=units < 0)
 
     def tick(self, at_ns: int) -> None:
         """Report demand every second, and fit the shares of owned subjects to it."""
@@ -282,7 +322,9 @@ class Auto:
         """Change what this node decides by. No token is gained: a share begins with its part of what is left."""
         slot = self.replicated.levels.slot((subject, 0), at_ns)
         before = self._shares.pop(subject, None)
-        left = before.fill(at_ns) if before else max(0, self._refill.units - slot.level)
+        left = before.fill(at_ns) if before else self._refill.units - slot.level  # below 0 it owes
+        if not self.replicated.settled:
+            left = max(0, left)  # it only assumes so
         if share is None:
             if before:
                 slot.level = joined(slot.level, self._refill.units - left)  # others may be counted there too
@@ -290,6 +332,17 @@ class Auto:
         if before is None:
             left = left * share[1] // self._refill.burst_micro
         self._shares[subject] = _Share(share, left, at_ns)
+
+    def _owe(self, subject: Subject, at_ns: int, *, forgiven: bool = False) -> None:
+        """Let a hot subject's share owe its part of what the whole bucket owes. ``forgiven``: or nothing more."""
+        share = self._shares.get(subject)
+        if share is None or not self.replicated.settled:
+            return
+        owed = -self.replicated.look(subject, at_ns)[0].left
+        if owed > 0:
+            share.left = min(share.fill(at_ns), -owed * share.burst // self._refill.units)
+        elif forgiven:
+            share.left = max(share.fill(at_ns), 0)
 
     def _put(self, node: int, message: Message, at_ns: int) -> None:
         if node == self.name:

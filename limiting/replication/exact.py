@@ -24,7 +24,7 @@ from limiting.replication.link import UNKNOWN, Link
 from limiting.replication.messages import Answer, Ask, Frame, Hello
 from limiting.replication.node import FIRST_EPOCH, Node
 from limiting.replication.refill import ALLOWED, Key, Refill, Subject, Verdict, refused, units_of
-from srtm.errors import BadInput
+from srtm.errors import BadInput, Unavailable
 
 BETA = Fraction(1, 4)
 ASK_AGAIN = Verdict(allowed=False, wait_ns=0)
@@ -109,6 +109,26 @@ class Exact(Node):
         self._asks[self._tickets] = decides, at_ns
         self._put(decides, Ask(self.name, self.epoch, self._tickets, subject, cost))
         return Asked(self._tickets)
+
+    def debit(self, subject: Subject, units: Sequence[int], at_ns: int) -> None:
+        """Correct a take afterwards: take ``units`` of each policy without a test.
+
+        Nothing is given back: peers would hear of it late. What they have taken meanwhile would count as given back,
+        where the first take has drained already.
+        """
+        for (key, slot), more in zip(self._slots(subject, at_ns), units, strict=True):
+            if more > 0:
+                self._take(key, slot, more, at_ns)
+
+    def reset(self, subject: Subject, at_ns: int) -> None:
+        """Give back all that is taken. Until others hear of it they drain as before: so r times that delay more may
+        pass, once. Raises Unavailable where a peer cannot be reached, which would hear of it far too late."""
+        if not self.ready:
+            raise Unavailable('mode "exact" resets nothing here now: this node cannot reach all others', 1.0)
+        for key, slot in self._slots(subject, at_ns):
+            units, slot.level = slot.level, 0
+            for peer, link in self._links.items() if units else ():
+                self._put(peer, *link.send([(key, -units)], at_ns))
 
     def answers(self) -> dict[int, Verdict]:
         """Verdicts of owners by ticket. They are handed over once."""

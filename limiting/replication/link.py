@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from limiting.replication.messages import Ack, Entry, Increments
+from limiting.replication.messages import Ack, Entry, Increments, OpenEntry
+from limiting.replication.open_counts import OpenCount
 from limiting.replication.refill import Key, SliceKey
 from srtm.errors import PeerError
 
@@ -25,12 +26,18 @@ class Link:
         self._epoch = epoch
         self.peer_epoch = peer_epoch
         self._waiting: dict[Key | SliceKey, int] = {}  # units or tokens for the next frame
+        self._opened: dict[Key, OpenCount] = {}  # the same of open requests
         self._outstanding: deque[Increments] = deque()
         self._next_seq = 1
         self._applied = 0
         self._held: Ack | None = None
         self._moved_ns = 0  # since then the oldest frame on its way waits
         self._repeated_ns = 0
+
+    @property
+    def applied(self) -> int:
+        """The number of the latest frame of the peer that counts."""
+        return self._applied
 
     @property
     def acked(self) -> int:
@@ -40,32 +47,50 @@ class Link:
     @property
     def idle(self) -> bool:
         """Nothing is on its way, or waits for it."""
-        return not self._outstanding and not self._waiting
+        return not self._outstanding and not self._waits
 
     @property
     def entries(self) -> int:
         """How many entries are on their way, or wait for it."""
-        return len(self._waiting) + sum(len(frame.entries) for frame in self._outstanding)
+        on_their_way = sum(len(frame.entries) + len(frame.opened) for frame in self._outstanding)
+        return len(self._waiting) + len(self._opened) + on_their_way
 
     @property
     def sent(self) -> int:
         """The number of the frame after which everything said so far has been said."""
-        return self._next_seq - 1 + bool(self._waiting)
+        return self._next_seq - 1 + self._waits
 
-    def send(self, entries: Iterable[Entry], at_ns: int, cap: int | None = None) -> list[Increments]:
-        """Add ``entries`` and return the frames that may go now. ``cap``: units that wait at most, for each key."""
+    @property
+    def _waits(self) -> bool:
+        return bool(self._waiting or self._opened)
+
+    def send(
+        self, entries: Iterable[Entry], at_ns: int, cap: int | None = None, opened: Iterable[OpenEntry] = ()
+    ) -> list[Increments]:
+        """Add ``entries`` and what is ``opened``, and return the frames that may go now. ``cap``: units that wait at
+        most, for each key."""
         for key, units in entries:
             waits = self._waiting.get(key, 0) + units
             self._waiting[key] = waits if cap is None else min(cap, waits)
+        self._open(opened)
         return self._framed(at_ns)
+
+    def _open(self, opened: Iterable[OpenEntry]) -> None:
+        """The last version is told."""
+        for key, count in opened:
+            self._opened[key] = max(count, self._opened.get(key, count))
 
     def forget(self, is_over: Callable[[SliceKey], bool]) -> None:
         """Tell no more of slices that are over, where it was not said yet."""
         self._waiting = {key: count for key, count in self._waiting.items() if len(key) == 2 or not is_over(key)}
 
+    def forget_open(self, is_over: Callable[[Key], bool]) -> None:
+        """The same of open requests."""
+        self._opened = {key: count for key, count in self._opened.items() if not is_over(key)}
+
     def beat(self, at_ns: int) -> list[Increments]:
         """A frame that says nothing, where nothing is on its way."""
-        return self._frame((), at_ns) if self.idle and self.peer_epoch != UNKNOWN else []
+        return self._frame((), (), at_ns) if self.idle and self.peer_epoch != UNKNOWN else []
 
     def silent_ns(self, at_ns: int) -> int:
         """How long the peer has owed an acknowledgement, ns."""
@@ -122,19 +147,20 @@ class Link:
         for frame in self._outstanding:
             for key, units in frame.entries:
                 self._waiting[key] = self._waiting.get(key, 0) + units
+            self._open(frame.opened)
         self._outstanding.clear()
         self.peer_epoch, self._next_seq, self._applied, self._held = peer_epoch, 1, 0, None
         return self._framed(at_ns)
 
     def _framed(self, at_ns: int) -> list[Increments]:
-        if self.peer_epoch == UNKNOWN or not self._waiting or len(self._outstanding) >= WINDOW:
+        if self.peer_epoch == UNKNOWN or not self._waits or len(self._outstanding) >= WINDOW:
             return []
-        entries = tuple(self._waiting.items())
-        self._waiting = {}
-        return self._frame(entries, at_ns)
+        entries, opened = tuple(self._waiting.items()), tuple(self._opened.items())
+        self._waiting, self._opened = {}, {}
+        return self._frame(entries, opened, at_ns)
 
-    def _frame(self, entries: tuple[Entry, ...], at_ns: int) -> list[Increments]:
-        frame = Increments(self._name, self._epoch, self.peer_epoch, self._next_seq, entries)
+    def _frame(self, entries: tuple[Entry, ...], opened: tuple[OpenEntry, ...], at_ns: int) -> list[Increments]:
+        frame = Increments(self._name, self._epoch, self.peer_epoch, self._next_seq, entries, opened)
         if not self._outstanding:
             self._moved_ns = at_ns
         self._outstanding.append(frame)

@@ -9,20 +9,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from limiting.replication.open_counts import OpenCount, Writer
 from limiting.replication.refill import Key, SliceKey, Subject, Verdict
 
 Entry = tuple[Key | SliceKey, int]  # units of a bucket, tokens of a window's slice
+OpenEntry = tuple[Key, OpenCount]  # of the sender's own slot
 
 
 @dataclass(frozen=True, slots=True)
 class Increments:
-    """What ``origin`` itself took, ``seq``: the number of this frame on its link, from 1."""
+    """What ``origin`` itself took, and what is open there. ``seq``: the number of this frame on its link, from 1."""
 
     origin: int
     epoch: int
     to_epoch: int
     seq: int
     entries: tuple[Entry, ...]
+    opened: tuple[OpenEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +59,20 @@ class SnapshotAsk:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Levels of all live subjects at the sender, and what the slices of their windows have."""
+    """Levels of all live subjects at the sender, what the slices of their windows have, and what is open anywhere."""
 
     origin: int
     to_epoch: int
     entries: tuple[Entry, ...]
+    opened: tuple[tuple[Key, Writer, OpenCount], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """An operator ends all open requests of ``subject``. It is said once: where it does not come, they expire."""
+
+    origin: int
+    subject: Subject
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +107,21 @@ class Correction:
 
 
 @dataclass(frozen=True, slots=True)
+class Release:
+    """``origin`` asks the node that decided to end the open request of a sealed grant, 48 bytes."""
+
+    origin: int
+    ticket: int
+    grant: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Corrected:
-    """To a ``Correction``. ``outcome``: of ``limiting.replication.node_grants``."""
+    """To a ``Correction`` or ``Release``. ``outcome``: of ``limiting.replication.node_grants``."""
 
     origin: int
     ticket: int
     outcome: int
 
 
-Frame = Increments | Ack | Hello | SnapshotAsk | Snapshot | Ask | Answer
+Frame = Increments | Ack | Hello | SnapshotAsk | Snapshot | Ask | Answer | Close

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from limiting.replication.levels import Levels, Slot, place_of
 from limiting.replication.link import UNKNOWN, Link
-from limiting.replication.messages import Ack, Entry, Frame, Hello, Increments, Snapshot, SnapshotAsk
+from limiting.replication.messages import Ack, Frame, Hello, Increments, Snapshot, SnapshotAsk
 from limiting.replication.refill import Key, Left, Look, Refill, SliceKey, Subject
 from srtm.errors import PeerError
 
@@ -81,17 +81,17 @@ class Node:
             self._hello(link, frame, at_ns)
         elif isinstance(frame, SnapshotAsk):
             if self.settled and frame.epoch == link.peer_epoch:
-                self._put(frame.origin, Snapshot(self.name, frame.epoch, self._known(at_ns)))
+                self._put(frame.origin, self._snapshot(frame.epoch, at_ns))
         elif isinstance(frame, Snapshot):
             if frame.to_epoch == self.epoch:
                 self._check(frame)
-                self._settle(frame.entries, at_ns)
+                self._settle(frame, at_ns)
         else:
             self._other(frame, at_ns)
 
     def begin_unused(self, at_ns: int) -> None:
         """Nothing was taken before: this is the first start of all nodes."""
-        self._settle((), at_ns)
+        self._settle(Snapshot(self.name, self.epoch, ()), at_ns)
 
     def change(self, refills: Sequence[Refill], at_ns: int) -> None:
         """Decide by other numbers from now on, for as many policies as before."""
@@ -167,9 +167,14 @@ class Node:
 
     def _check(self, frame: Increments | Snapshot) -> None:
         """Raises PeerError for a policy that there is not: the nodes have different contracts."""
-        for key, _ in frame.entries:
-            if not self._has_policy(key):
-                raise PeerError(f"node {frame.origin} told of policy {key[1]}, which is not here")
+        unknown = [key[1] for key, _ in frame.entries if not self._has_policy(key)]
+        unknown += [each[0][1] for each in frame.opened if not self._has_open(each[0][1])]
+        if unknown:
+            raise PeerError(f"node {frame.origin} told of policy {unknown[0]}, which is not here")
+
+    def _has_open(self, number: int) -> bool:  # noqa: ARG002
+        """Open requests of this policy are counted."""
+        return False
 
     def _has_policy(self, key: Key | SliceKey) -> bool:
         return len(key) == 2 and 0 <= key[1] < len(self.levels.refills)
@@ -182,9 +187,12 @@ class Node:
         self._count(key, units)
         self._applied(key, slot, at_ns)
 
-    def _known(self, at_ns: int) -> tuple[Entry, ...]:
-        """What this node knows to be taken, for a snapshot."""
-        return self.levels.snapshot(at_ns)
+    def _joined(self, frame: Increments, at_ns: int) -> None:
+        """Take in what is open at a peer."""
+
+    def _snapshot(self, to_epoch: int, at_ns: int) -> Snapshot:
+        """What this node knows to be taken."""
+        return Snapshot(self.name, to_epoch, self.levels.snapshot(at_ns))
 
     def _assumes(self, at_ns: int) -> bool:
         """Something counts as taken of subjects that this node does not know."""
@@ -206,6 +214,8 @@ class Node:
             return
         for key, units in entries:
             self._apply(key, units, at_ns)
+        if frame.seq == link.applied:
+            self._joined(frame, at_ns)
         self._put(frame.origin, link.ack())
         self._acknowledged(frame.origin, None, at_ns)
 
@@ -236,9 +246,9 @@ class Node:
             self._put(linked[self._asked % len(linked)], SnapshotAsk(self.name, self.epoch))
             self._asked += 1
 
-    def _settle(self, entries: Sequence[Entry], at_ns: int) -> None:
+    def _settle(self, known: Snapshot, at_ns: int) -> None:
         """Begin with a peer's levels. What came in since the start is added: it may count twice, never not at all."""
         if self._heard is None:
             return
         heard, self._heard = self._heard, None
-        self.levels.begin([(key, units) for key, units in entries if len(key) == 2], heard, at_ns)
+        self.levels.begin([(key, units) for key, units in known.entries if len(key) == 2], heard, at_ns)

@@ -36,6 +36,7 @@ class Outcome(IntEnum):
     OLD = 2
     FORGOTTEN = 3  # of an earlier start of the node
     FULL = 4  # no room to remember it
+    ENDED = 5  # the request is not open: it was released before, or has expired
 
 
 class Grants:
@@ -60,10 +61,14 @@ class Grants:
         self._last_us = self._now_us(at_ns, self._last_us + 1)
         return Grant(self._node, group, subject, cost, self._last_us)
 
+    def is_known(self, grant: Grant) -> bool:
+        """A grant of this node is of this start."""
+        return self._first_us <= grant.at_us <= self._last_us
+
     def use(self, grant: Grant, at_ns: int) -> Outcome:
         """Note that a grant of this node is corrected now. Only where TAKEN is the answer may it be."""
         now_us = self._now_us(at_ns, self._last_us)
-        if not self._first_us <= grant.at_us <= self._last_us:
+        if not self.is_known(grant):
             return Outcome.FORGOTTEN
         if now_us - grant.at_us > CORRECT_WITHIN_US:
             return Outcome.OLD

@@ -1,6 +1,7 @@
 """Frames of ``limiting.replication`` as bytes: a byte for the kind, then its fields in order.
 
-Frames that name slices of windows are kinds of their own: what has none has the bytes that it always had.
+Frames that name slices of windows are kinds of their own, and so are those with open requests: what has none has the
+bytes that it always had.
 
 The origin is not in the bytes: who sent them is known from the session, so that no node can speak for another.
 """
@@ -17,15 +18,20 @@ from limiting.replication.messages import (
     Ack,
     Answer,
     Ask,
+    Close,
     Corrected,
     Correction,
     Entry,
     Hello,
     Increments,
+    OpenEntry,
+    Release,
     Snapshot,
     SnapshotAsk,
 )
-from limiting.replication.refill import Subject, Verdict
+from limiting.replication.open_counts import OpenCount
+from limiting.replication.open_counts import Writer as OpenWriter
+from limiting.replication.refill import Key, Subject, Verdict
 from limiting.wire.bits import Reader, Writer
 from limiting.wire.sealed_grants import GRANT_BYTES
 from srtm.errors import PeerError
@@ -73,6 +79,8 @@ def _number_of(frame: object) -> int:
     if isinstance(frame, Delta):
         states = iter(frame.users.values())
         return _COUNTERS if isinstance(next(states, None), CounterBucket) else _QUEUES
+    if isinstance(frame, Increments | Snapshot) and frame.opened:
+        return _INCREMENTS_OF_OPEN if isinstance(frame, Increments) else _SNAPSHOT_OF_OPEN
     if isinstance(frame, Increments | Snapshot) and any(len(key) == 3 for key, _ in frame.entries):
         return _INCREMENTS_OF_SLICES if isinstance(frame, Increments) else _SNAPSHOT_OF_SLICES
     return _NUMBERS[type(frame)]
@@ -128,6 +136,43 @@ def _write_optional(writer: Writer, value: int | None) -> None:
 def _read_optional(reader: Reader) -> int | None:
     value = reader.uint()
     return None if value == 0 else value - 1
+
+
+def _write_open(writer: Writer, key: Key, count: OpenCount) -> None:
+    writer.raw(key[0])
+    for number in (key[1], *count):
+        writer.uint(number)
+
+
+def _read_open(reader: Reader) -> OpenEntry:
+    return (reader.raw(SUBJECT_BYTES), reader.uint()), OpenCount(reader.uint(), reader.uint())
+
+
+def _write_opened(writer: Writer, opened: tuple[OpenEntry, ...]) -> None:
+    writer.uint(len(opened))
+    for key, count in opened:
+        _write_open(writer, key, count)
+
+
+def _read_opened(reader: Reader) -> tuple[OpenEntry, ...]:
+    return tuple(_read_open(reader) for _ in range(reader.count(SUBJECT_BYTES + 3)))
+
+
+def _write_opened_at(writer: Writer, opened: tuple[tuple[Key, OpenWriter, OpenCount], ...]) -> None:
+    writer.uint(len(opened))
+    for key, at, count in opened:
+        for number in at:
+            writer.uint(number)
+        _write_open(writer, key, count)
+
+
+def _read_opened_at(reader: Reader) -> tuple[tuple[Key, OpenWriter, OpenCount], ...]:
+    found = []
+    for _ in range(reader.count(SUBJECT_BYTES + 5)):
+        at = reader.uint(), reader.uint()
+        key, count = _read_open(reader)
+        found.append((key, at, count))
+    return tuple(found)
 
 
 def _write_verdict(writer: Writer, verdict: Verdict) -> None:
@@ -209,7 +254,10 @@ _GRANT = _Field(Writer.raw, lambda reader: reader.raw(GRANT_BYTES))
 _SLICED = _Field(_write_sliced, _read_sliced)
 _VERDICT = _Field(_write_verdict, _read_verdict)
 _COUNTERS, _QUEUES = 11, 12
+_OPENED = _Field(_write_opened, _read_opened)
+_OPENED_AT = _Field(_write_opened_at, _read_opened_at)
 _INCREMENTS_OF_SLICES, _SNAPSHOT_OF_SLICES = 15, 16
+_INCREMENTS_OF_OPEN, _SNAPSHOT_OF_OPEN = 17, 18
 
 
 def _numbers(*names: str) -> tuple[tuple[str, _Field], ...]:
@@ -233,5 +281,11 @@ _KINDS = {
     14: _Kind(Corrected, _numbers("ticket", "outcome")),
     _INCREMENTS_OF_SLICES: _Kind(Increments, (*_numbers("epoch", "to_epoch", "seq"), ("entries", _SLICED))),
     _SNAPSHOT_OF_SLICES: _Kind(Snapshot, (*_numbers("to_epoch"), ("entries", _SLICED))),
+    _INCREMENTS_OF_OPEN: _Kind(
+        Increments, (*_numbers("epoch", "to_epoch", "seq"), ("entries", _SLICED), ("opened", _OPENED))
+    ),
+    _SNAPSHOT_OF_OPEN: _Kind(Snapshot, (*_numbers("to_epoch"), ("entries", _SLICED), ("opened", _OPENED_AT))),
+    19: _Kind(Release, (*_numbers("ticket"), ("grant", _GRANT))),
+    20: _Kind(Close, (("subject", _SUBJECT),)),
 }
 _NUMBERS = {kind.made: number for number, kind in reversed(_KINDS.items()) if kind.made is not Delta}

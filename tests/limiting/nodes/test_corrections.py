@@ -24,10 +24,10 @@ from tests.limiting.nodes.conftest import KEY, NAMES, Rig, contract
 FLUSHED_S = 11  # what is no news is told after ten seconds
 
 
-async def started(rig: Rig, names: str = NAMES, **document: object) -> None:
+async def started(rig: Rig, names: str = NAMES, mode: Mode = "replicated", **document: object) -> None:
     peers = ",".join(f"{name}=host-{name}:4197" for name in names)
     for name in names:
-        rig.start(name, "replicated", document=contract(**{"rate": 0.001, **document}), peers=peers)  # type: ignore[arg-type]
+        rig.start(name, mode, document=contract(**{"rate": 0.001, **document}), peers=peers)  # type: ignore[arg-type]
     await rig.linked()
 
 
@@ -236,18 +236,76 @@ async def test_the_grant_of_a_contract_that_is_gone_is_refused(autojump_clock: M
             await rig.running[name].correct(grant, 6)
 
 
-async def test_only_what_took_tokens_of_a_replicated_contract_has_a_grant(autojump_clock: MockClock, rig: Rig) -> None:
+@pytest.mark.parametrize("mode", ["exact", "auto"])
+@pytest.mark.parametrize("asked", ["a", "b"])
+async def test_in_the_other_modes_more_is_taken_once_at_any_node_too(
+    autojump_clock: MockClock, rig: Rig, mode: Mode, asked: str
+) -> None:
+    await started(rig, mode=mode, burst=40)
+    grant = await granted(rig, "a", 2)
+    await rig.running[asked].correct(grant, 9)
+    for name in NAMES:
+        with pytest.raises(BadInput, match=r"grant.*was used before"):
+            await rig.running[name].correct(grant, 9)
+    await trio.sleep(FLUSHED_S)
+    assert [await left(rig, name) for name in NAMES] == [31] * 3
+
+
+async def test_exact_takes_more_afterwards_though_the_owner_decided_and_gives_nothing_back(
+    autojump_clock: MockClock, rig: Rig
+) -> None:
+    await started(rig, mode="exact", burst=40)
+    for name, subject in ((name, f"user:{number}") for number in range(4) for name in NAMES):
+        peeked = (await rig.running[name].peek("api", subject)).policies[0].remaining
+        grant = await granted(rig, name, 10, subject)  # too much to decide alone
+        await rig.running["b"].correct(grant, 12 if name == "a" else 3)
+        await trio.sleep(0.1)
+        after = [(await rig.running[each].peek("api", subject)).policies[0].remaining for each in NAMES]
+        assert after == [peeked - (12 if name == "a" else 10)] * 3
+        await rig.running["a"].reset("api", subject)
+        await trio.sleep(0.1)
+        assert (await rig.running["c"].peek("api", subject)).policies[0].remaining == 40
+
+
+async def test_auto_gives_back_what_was_not_used(autojump_clock: MockClock, rig: Rig) -> None:
+    await started(rig, mode="auto")
+    await rig.running["c"].correct(await granted(rig, "a", 10), 4)
+    await trio.sleep(FLUSHED_S)
+    assert [await left(rig, name) for name in NAMES] == [8] * 3
+
+
+@pytest.mark.parametrize("mode", ["exact", "auto"])
+async def test_in_the_other_modes_a_bucket_falls_below_zero_by_its_debt_at_most(
+    autojump_clock: MockClock, rig: Rig, mode: Mode
+) -> None:
+    policies = [{"name": "burst", "rate": 1, "burst": 12, "max_debt": 5}]
+    await started(rig, mode=mode, policies=policies)
+    await rig.running["c"].correct(await granted(rig, "a", 1), 2**32 - 1)
+    await trio.sleep(0.1)
+    for name in NAMES:
+        verdict = await rig.running[name].peek("api", "user")
+        assert 5.8e9 <= (verdict.wait_ns or 0) <= 6e9, name
+        assert not await rig.let(name)
+    await trio.sleep(16)
+    assert await rig.let("b")
+
+
+async def test_only_what_took_tokens_has_a_grant_and_nothing_of_the_thesis_has(
+    autojump_clock: MockClock, rig: Rig
+) -> None:
     await started(rig, shadow=True)
     node = rig.running["a"]
     assert (await node.check("api", ["user"], 1, peek=True)).grants == []
     assert len((await node.check("api", ["user", "other"], 12)).grants) == 2
     shadowed = await node.check("api", ["user"], 12)
     assert (shadowed.allowed, shadowed.grants) == (True, [])
-    modes: tuple[Mode, ...] = ("exact", "auto", "counter", "queue")
+    modes: tuple[Mode, ...] = ("counter", "queue")
     for mode in modes:
         node.put(read_contract({**contract(), "subject": f"{mode}:*", "mode": mode}))
-        said = (await node.check("api", [f"{mode}:1"], 1)).decisive if mode != "exact" else None
-        assert said is None or (said.allowed, said.grant) == (True, None)
+        said = (await node.check("api", [f"{mode}:1"], 1)).decisive
+        assert (said.allowed, said.grant) == (True, None)
+        with pytest.raises(BadInput, match="takes by checks only"):
+            await node.ban("api", f"{mode}:1")
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,12 @@ import trio
 from trio.testing import MockClock
 
 from limiting.nodes.decisions import Decisions
+from limiting.replication.auto import Auto
 from limiting.wire.cluster_key import ClusterKey
 from srtm.contracts.contract import Mode, read_contract
 from srtm.errors import BadInput, NotFound, Unavailable
 from srtm.limiting.limiter import Limiter
-from tests.limiting.nodes.conftest import NAMES, Rig, contract
+from tests.limiting.nodes.conftest import KEY, NAMES, Rig, contract
 
 WINDOW = {"name": "daily", "kind": "window", "quota": 12, "window": "600s", "slices": 6, "weighted": False}
 MODES: tuple[Mode, ...] = ("replicated", "exact", "auto", "counter", "queue")
@@ -253,14 +254,59 @@ async def test_several_subjects_pass_together_or_not_at_all(autojump_clock: Mock
     assert (await node.peek("api", "user")).policies[0].remaining == 10
 
 
-async def test_bans_and_resets_reach_all_nodes(autojump_clock: MockClock, rig: Rig) -> None:
-    await started(rig, "replicated", contract(rate=0.001))
-    await rig.running["a"].charge("api", "user", 2**32 - 1)
+@pytest.mark.parametrize("mode", ["replicated", "exact", "auto"])
+async def test_bans_and_resets_reach_all_nodes(autojump_clock: MockClock, rig: Rig, mode: Mode) -> None:
+    await started(rig, mode, contract(rate=0.001))
+    await rig.running["a"].ban("api", "user")
     await trio.sleep(1)
-    assert await rig.taken("b", 5) == 0
+    assert [await rig.taken(name, 2) for name in NAMES] == [0] * 3
+    assert [subject for subject, _, _ in await rig.running["a"].banned("api", 10)] == ["user"]
+    await rig.running["a"].ban("api", "user")
+    await trio.sleep(1)
+    waits = [(await rig.running[name].peek("api", "user")).wait_ns for name in NAMES]
+    assert all(wait is not None and wait <= 13_000 * 10**9 for wait in waits), "twice is no more than once"
     await rig.running["a"].reset("api", "user")
     await trio.sleep(12)
     assert await rig.taken("c", 5) == 5
+
+
+@pytest.mark.parametrize("banned", NAMES)
+async def test_a_ban_of_a_hot_subject_reaches_all_nodes_and_lasts_though_it_goes_on_asking(
+    autojump_clock: MockClock, rig: Rig, banned: str
+) -> None:
+    policies = [{"name": "burst", "rate": 10, "burst": 60, "max_debt": 300}]
+    await started(rig, "auto", contract(policies=policies))
+
+    async def asked(seconds: int) -> list[int]:
+        passed = [0] * 3
+        for _ in range(seconds * 50):
+            for number, name in enumerate(NAMES):
+                passed[number] += await rig.taken(name, 2)
+            await trio.sleep(0.02)
+        return passed
+
+    assert all(await asked(4))
+    machines = [node._groups["api", "*"].machine for node in rig.running.values()]
+    subject = KEY.subject("api", "user")
+    assert all(isinstance(machine, Auto) and machine.is_hot(subject) for machine in machines)
+    await rig.running[banned].ban("api", "user")
+    await trio.sleep(0.1)
+    assert await asked(29) == [0] * 3
+    passed = sum(await asked(7))
+    assert 40 <= passed <= 62, "time has paid 300 tokens after 30 s"
+    await rig.running[banned].ban("api", "user")
+    await trio.sleep(0.1)
+    assert await asked(1) == [0] * 3
+    await rig.running["c"].reset("api", "user")
+    await asked(11)  # what is given back is told within ten seconds
+    assert all(await asked(2))
+
+
+async def test_exact_resets_nothing_while_a_node_cannot_be_reached(autojump_clock: MockClock, rig: Rig) -> None:
+    await started(rig, "exact", contract(rate=0.001))
+    await rig.split("c", "ab")
+    with pytest.raises(Unavailable, match="resets nothing here now"):
+        await rig.running["a"].reset("api", "user")
 
 
 @pytest.mark.slow

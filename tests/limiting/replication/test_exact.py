@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from random import Random
 
@@ -23,19 +24,29 @@ SUBJECTS = [bytes([n]) * 16 for n in range(3)]
 class Logged(Exact):
     """Writes down every take, whoever decided it, by the network's clock."""
 
+    corrects = False
+
     def logging(self, log: list[tuple[int, Key, int]], ahead_ns: int) -> Logged:
         self.log, self.ahead_ns = log, ahead_ns
         return self
 
     def _take(self, key: Key, slot: Slot, units: int, at_ns: int) -> None:
         super()._take(key, slot, units, at_ns)
-        self.log.append((at_ns - self.ahead_ns, key, units))
+        if not self.corrects:
+            self.log.append((at_ns - self.ahead_ns, key, units))
+
+    def debit(self, subject: bytes, units: Sequence[int], at_ns: int) -> None:
+        """A correction is no take: it must not let more through than there was without it."""
+        self.corrects = True
+        super().debit(subject, units, at_ns)
+        self.corrects = False
 
 
 class World:
     """A random cluster: delays up to 0.5 s, lost frames, weights, nodes that die and some that come again."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, corrects: bool = False) -> None:
+        self.corrects = corrects
         self.chance = Random(seed)
         self.count = self.chance.randint(2, 8)
         burst = self.chance.randint(5, 100)
@@ -104,6 +115,9 @@ class World:
             verdict = network.nodes[name].take(chance.choice(SUBJECTS[:2]), cost, network.clock_ns(name))
             self.asked += 1
             self.alone += verdict == Verdict(allowed=True)
+            if self.corrects and chance.random() < 0.2:
+                more = chance.randint(-5, 5) * TOKEN
+                network.nodes[name].debit(chance.choice(SUBJECTS[:2]), [more], network.clock_ns(name))
             network.pump(name)
         return self
 
@@ -117,13 +131,18 @@ class World:
         return worst
 
 
-def violations(seeds: range) -> list[int]:
-    return [seed for seed in seeds if World(seed).run(80).above() > 0]
+def violations(seeds: range, *, corrects: bool = False) -> list[int]:
+    return [seed for seed in seeds if World(seed, corrects=corrects).run(80).above() > 0]
 
 
 @pytest.mark.slow
 def test_never_above_in_200_random_runs():
     assert violations(range(200)) == []
+
+
+@pytest.mark.slow
+def test_never_above_in_200_random_runs_with_corrections():
+    assert violations(range(200), corrects=True) == []
 
 
 @pytest.mark.slow
@@ -230,3 +249,19 @@ def test_acknowledgements_count_only_after_the_news_before_them():
 def test_a_beta_of_a_half_is_refused_by_name():
     with pytest.raises(BadInput, match="beta"):
         Exact(0, [], [Refill(rate_micro=1, burst_micro=MICRO)], 0, beta=Fraction(1, 2))
+
+
+def test_a_correction_counts_at_every_node_and_a_smaller_one_gives_nothing_back():
+    network = pair(burst=40)
+    assert ask(network, 1, 5).allowed
+    network.run(10 * MS)
+    for more, left in ((3, 32), (-3, 32), (50, -18)):
+        network.nodes[1].debit(OWNED_BY_0, [more * TOKEN], network.now_ns)
+        network.pump(1)
+        network.run(network.now_ns + 10 * MS)
+        assert [node.look(OWNED_BY_0, network.now_ns)[0].left // TOKEN for node in network.nodes.values()] == [left] * 2
+    assert not ask(network, 0).allowed
+    network.nodes[0].reset(OWNED_BY_0, network.now_ns)
+    network.pump(0)
+    network.run(network.now_ns + 10 * MS)
+    assert ask(network, 1).allowed

@@ -13,13 +13,16 @@ from limiting.replication.messages import (
     Ack,
     Answer,
     Ask,
+    Close,
     Corrected,
     Correction,
     Hello,
     Increments,
+    Release,
     Snapshot,
     SnapshotAsk,
 )
+from limiting.replication.open_counts import OpenCount
 from limiting.replication.refill import Verdict
 from limiting.wire.bits import LONGEST_VARINT, Reader
 from limiting.wire.codec import decode, encode
@@ -32,6 +35,10 @@ entries = st.lists(st.tuples(st.tuples(subject, st.integers(0, 7)), units), max_
 sliced = st.lists(
     st.tuples(st.tuples(subject, st.integers(0, 7)) | st.tuples(subject, st.integers(0, 7), number), units), max_size=5
 ).map(tuple)
+keys = st.tuples(subject, st.integers(0, 7))
+open_counts = st.builds(OpenCount, number, number)
+opened = st.lists(st.tuples(keys, open_counts), max_size=3).map(tuple)
+opened_at = st.lists(st.tuples(keys, st.tuples(number, number), open_counts), max_size=3).map(tuple)
 verdict = st.builds(Verdict, st.booleans(), st.none() | number)
 share = st.none() | st.tuples(number, number)
 counts = st.dictionaries(number, number, max_size=4)
@@ -45,6 +52,8 @@ FRAMES = st.one_of(
     st.builds(Snapshot, number, number, entries),
     st.builds(Increments, number, number, number, number, sliced),
     st.builds(Snapshot, number, number, sliced),
+    st.builds(Increments, number, number, number, number, sliced, opened),
+    st.builds(Snapshot, number, number, sliced, opened_at),
     st.builds(Ask, number, number, number, subject, number),
     st.builds(Answer, number, number, number, verdict),
     st.builds(Demand, number, st.lists(st.tuples(subject, number), max_size=4).map(tuple)),
@@ -54,6 +63,8 @@ FRAMES = st.one_of(
     st.builds(Delta, number, st.dictionaries(subject, queue, max_size=3)),
     st.builds(Correction, number, number, st.binary(min_size=48, max_size=48), number),
     st.builds(Corrected, number, number, number),
+    st.builds(Release, number, number, st.binary(min_size=48, max_size=48)),
+    st.builds(Close, number, subject),
 )
 
 
@@ -101,7 +112,7 @@ def test_a_count_without_bytes_reserves_no_memory() -> None:
         Reader(b"\xff\xff\xff\x7f" + b"\0" * 100).count(1)
 
 
-def test_slices_of_windows_make_frames_of_their_own_kinds_and_others_keep_their_bytes() -> None:
+def test_slices_of_windows_and_open_requests_make_frames_of_their_own_kinds_and_others_keep_their_bytes() -> None:
     bucket, slice_of_window = ((b"s" * 16, 0), 5), ((b"s" * 16, 1, 7), 5)
     kinds = [
         encode(frame)[0]
@@ -109,4 +120,7 @@ def test_slices_of_windows_make_frames_of_their_own_kinds_and_others_keep_their_
         for frame in (Increments(1, 1, 1, 1, entries), Snapshot(1, 1, entries))
     ]
     assert kinds == [1, 5, 15, 16]
+    count = OpenCount(3, 4)
+    opened = Increments(1, 1, 1, 1, (), ((bucket[0], count),)), Snapshot(1, 1, (), ((bucket[0], (1, 1), count),))
+    assert [encode(frame)[0] for frame in opened] == [17, 18]
     assert encode(Increments(1, 2, 3, 4, (bucket,))) == b"\x01\x02\x03\x04\x01" + b"s" * 16 + b"\x00\x0a"
