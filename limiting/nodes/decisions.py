@@ -173,6 +173,7 @@ class Decisions:
             self._clocks(),
             self._epoch,
             first=self._nodes.first or self._runs,
+            waits=not self._runs,
             most_subjects=self._most_subjects,
         )
         self._groups[contract.key] = self._tags[tag] = group

@@ -58,7 +58,8 @@ def check_grouped(contract: Contract, mode: Mode) -> None:
 
 
 class Group:
-    """``tag`` names it to its peers. ``first``: nothing was taken before. Instants: the node's own clocks."""
+    """``tag`` names it to its peers. ``first``: nothing was taken before. ``waits``: the peers start with this node:
+    until they are linked it lets nothing through, for 3 s at most. Instants: the node's own clocks."""
 
     def __init__(
         self,
@@ -71,6 +72,7 @@ class Group:
         epoch: int,
         *,
         first: bool,
+        waits: bool,
         most_subjects: int,
     ) -> None:
         check_grouped(contract, mode)
@@ -84,16 +86,26 @@ class Group:
         node = self._node
         if node is not None:
             node.bound(most_subjects)
-            if first:
-                node.begin_unused(self._at(clocks))
+        self._begins = node is not None and first  # unused, once it may
+        if isinstance(node, Exact) or not waits:  # ``exact`` waits for its peers by itself
+            self._begin(clocks, at_once=True)
         if isinstance(self.machine, Exact):
             self.machine.cut = {peer for peer, connected in peers.items() if not connected}
 
+    def _begin(self, clocks: Clocks, *, at_once: bool = False) -> None:
+        """Where nothing was taken before, let through from now on, if all peers are there to hear of it."""
+        node = self._node
+        if self._begins and node is not None and (at_once or node.is_linked(self._at(clocks))):
+            self._begins = False
+            node.begin_unused(self._at(clocks))
+
     @property
     def due_ns(self) -> int:
-        """When ``tick`` has something to send, by the clock of ``at``; besides it is called every second."""
+        """When ``tick`` has something to do, by the clock of ``at``; besides it is called every second."""
         machine = self.machine.replicated if isinstance(self.machine, Auto) else self.machine
-        return NEVER_NS if isinstance(machine, Exact) else machine.due_ns
+        if isinstance(machine, Exact):
+            return NEVER_NS
+        return min(machine.due_ns, machine.alone_ns) if self._begins and isinstance(machine, Node) else machine.due_ns
 
     @property
     def _node(self) -> Node | None:
@@ -240,6 +252,7 @@ class Group:
         if isinstance(frame, Hello):
             self._greeted(frame, clocks)
         self.machine.receive(frame, self._at(clocks))
+        self._begin(clocks)
 
     def _greeted(self, frame: Hello, clocks: Clocks) -> None:
         """A peer of a later epoch decides no more in its earlier one: ``exact`` must be told so."""
@@ -279,6 +292,7 @@ class Group:
 
     def tick(self, clocks: Clocks) -> None:
         """Send what is due, and repeat what was not answered."""
+        self._begin(clocks)
         self.machine.tick(self._at(clocks))
 
     def forget(self, clocks: Clocks) -> None:

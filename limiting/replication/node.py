@@ -89,6 +89,15 @@ class Node:
         else:
             self._other(frame, at_ns)
 
+    @property
+    def alone_ns(self) -> int:
+        """From then on a node that starts waits for no peer."""
+        return self._alone_ns
+
+    def is_linked(self, at_ns: int) -> bool:
+        """All peers have greeted this node, or have had the time for it."""
+        return at_ns >= self._alone_ns or all(link.peer_epoch != UNKNOWN for link in self._links.values())
+
     def begin_unused(self, at_ns: int) -> None:
         """Nothing was taken before: this is the first start of all nodes."""
         self._settle(Snapshot(self.name, self.epoch, ()), at_ns)
@@ -242,7 +251,7 @@ class Node:
     def _ask_snapshot(self, at_ns: int) -> None:
         """Of one peer after the other, until one answers."""
         linked = sorted(peer for peer, link in self._links.items() if link.peer_epoch != UNKNOWN)
-        if linked and (len(linked) == len(self._links) or at_ns >= self._alone_ns):
+        if linked and self.is_linked(at_ns):
             self._put(linked[self._asked % len(linked)], SnapshotAsk(self.name, self.epoch))
             self._asked += 1
 

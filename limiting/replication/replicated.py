@@ -368,10 +368,10 @@ class Replicated(Node):
             self._tell(peer, (), at_ns, [(key, self.opens.news(key))])
 
     def _open_news(self, key: Key, at_ns: int) -> None:
-        """As of ``_applied``. What has ended counts as open until peers know."""
-        more = self.opens.untold(key)
-        rest = self.opens.look(*key, at_ns).left + min(0, more) * TOKEN
-        if abs(more) * TOKEN * self.nodes * self._denominator > self._numerator * rest and more:
+        """As of ``_applied``."""
+        changed = abs(self.opens.untold(key)) * TOKEN
+        rest = self.opens.look(*key, at_ns).left
+        if changed and changed * self.nodes * self._denominator > self._numerator * rest:
             self._is_news([(key,)], at_ns)
 
     def _has_open(self, number: int) -> bool:

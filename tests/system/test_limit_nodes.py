@@ -10,10 +10,10 @@ import httpx
 import pytest
 import trio
 
-from bench.experiments.limits.real_nodes import REPLICATED, Case, run_nodes
+from bench.experiments.limits.real_nodes import LINKED_WITHIN_S, REPLICATED, Case, run_nodes
 from bench.limit_cluster.clients import ask
 from bench.limit_cluster.merged import Decision, judge
-from bench.limit_cluster.nodes import limit_nodes
+from bench.limit_cluster.nodes import LimitNodes, limit_nodes
 from bench.limit_cluster.processes import Processes
 from tests.support.ports import pick_addresses
 
@@ -154,6 +154,8 @@ async def test_nodes_hold_a_quota_of_a_day_beside_a_burst_also_after_a_restart(t
     """The contract of examples/contracts.toml, with smaller numbers."""
     with trio.fail_after(120):
         async with limit_nodes(tmp_path, "abc", A_DAY, "replicated") as nodes:
+            for name in "ab":
+                await until_left(nodes.url(name), 30)  # all have greeted each other
             first = await answers_of(nodes.url("a"), 18) + await answers_of(nodes.url("b"), 8)
             assert all(answer["allowed"] for answer in first)
             await until_left(nodes.url("a"), 4)  # near the end of a quota every take is told
@@ -175,3 +177,40 @@ async def test_nodes_hold_a_quota_of_a_day_beside_a_burst_also_after_a_restart(t
             assert let == 30
             last = (await answers_of(nodes.url("b"), 1))[0]
             assert last["violated"] == ["daily"], last
+
+
+async def test_a_new_cluster_without_one_of_its_nodes_lets_one_contract_through_after_three_seconds(
+    tmp_path: Path,
+) -> None:
+    contracts = CONTRACTS.replace(f"rate = {RATE}", "rate = 0.001")
+    subject = "ip:10.0.0.1"
+
+    async def let(nodes: LimitNodes, name: str) -> int:
+        return sum(bool(answer["allowed"]) for answer in await answers_of(nodes.url(name), BURST + 5, subject))
+
+    with trio.fail_after(120):
+        async with trio.open_nursery() as nursery:
+            nodes = LimitNodes(tmp_path, "abc", contracts, "replicated", nursery, 0.0)
+            await nodes.open_relays()
+            try:
+                begun = trio.current_time()
+                await nodes.start("a", "--new-cluster")
+                first = await answers_of(nodes.url("a"), 1, subject)
+                if trio.current_time() - begun < LINKED_WITHIN_S:  # a machine that is busy may have needed longer
+                    assert not first[0]["allowed"], "the others could not hear of it"
+                await nodes.start("b", "--new-cluster")
+                await nodes.linked("a", "b")
+                while not (await answers_of(nodes.url("b"), 1, "ip:10.0.0.2"))[0]["allowed"]:  # noqa: ASYNC110
+                    await trio.sleep(0.1)  # nothing else tells that its three seconds are over
+                passed = await let(nodes, "a")
+                await trio.sleep(SETTLED_S)
+                passed += await let(nodes, "b")
+                assert BURST - 2 <= passed <= BURST
+                await nodes.start("c", "--new-cluster")
+                await nodes.linked()
+                await trio.sleep(SETTLED_S)
+                assert passed + await let(nodes, "c") <= BURST
+            finally:
+                with trio.CancelScope(shield=True):
+                    await nodes.stop()
+                nursery.cancel_scope.cancel()

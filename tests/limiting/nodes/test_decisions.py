@@ -150,7 +150,7 @@ async def test_parts_of_a_partition_share_one_contract(autojump_clock: MockClock
         await trio.sleep(0.5)
     assert passed <= 12 + 0.6 * 50 + 1  # a and b take at one instant (law L4)
     await rig.heal()
-    await trio.sleep(30)
+    await trio.sleep(40)  # each has heard of what the others took
     assert all([await rig.let(name) for name in NAMES])
 
 
@@ -178,6 +178,44 @@ async def test_a_node_that_was_cut_off_tells_at_once_what_it_took(autojump_clock
             await trio.sleep(0.001)
     await trio.sleep(0.01)
     assert (await b.peek("api", "user")).policies[0].remaining == 0
+
+
+@pytest.mark.parametrize("mode", ["replicated", "auto"])
+async def test_nodes_of_a_new_cluster_let_nothing_through_before_they_hear_of_each_other(
+    autojump_clock: MockClock, rig: Rig, mode: Mode
+) -> None:
+    document = contract(rate=0.001)
+    passed = 0
+    for name in NAMES:
+        rig.start(name, mode, document=document)
+        passed += sum([await rig.taken(each, 12) for each in rig.running])
+    assert passed == 0
+    await rig.linked()
+    for name in NAMES:
+        passed += await rig.taken(name, 12)
+        await trio.sleep(0.1)
+    assert passed == 12
+
+
+@pytest.mark.parametrize("mode", ["replicated", "auto"])
+async def test_where_one_of_a_new_cluster_is_missing_the_others_wait_for_three_seconds_and_tell_it_when_it_comes(
+    autojump_clock: MockClock, rig: Rig, mode: Mode
+) -> None:
+    document = contract(rate=0.001)
+    for name in "ab":
+        rig.start(name, mode, document=document)
+    await trio.sleep(2.9)
+    assert [await rig.taken(name, 2) for name in "ab"] == [0, 0]
+    await trio.sleep(0.2)
+    passed = await rig.taken("a", 7)
+    await trio.sleep(0.1)
+    passed += await rig.taken("b", 20)
+    assert passed == 12
+    await trio.sleep(60)
+    rig.start("c", mode, document=document)
+    assert await rig.taken("c", 12) == 0
+    await rig.linked()
+    assert await rig.taken("c", 12) == 0
 
 
 async def test_without_the_clusters_key_no_link_opens(autojump_clock: MockClock, rig: Rig) -> None:

@@ -70,7 +70,8 @@ async def test_nodes_hold_a_contract_together_over_tls(key: Path, peers: str) ->
                 nursery.start_soon(decisions.run)
             while not all(state.connected for node in running.values() for state in node.states()):  # noqa: ASYNC110
                 await trio.sleep(0.01)
-            assert (await running["a"].check("api", ["user"], 9)).allowed
+            while not (await running["a"].check("api", ["user"], 9)).allowed:  # noqa: ASYNC110 - until both have greeted
+                await trio.sleep(0.01)
             while (await running["b"].peek("api", "user", 4)).allowed:  # noqa: ASYNC110
                 await trio.sleep(0.01)
             assert (await running["b"].check("api", ["user"], 3)).allowed

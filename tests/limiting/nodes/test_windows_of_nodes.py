@@ -145,6 +145,7 @@ async def test_nodes_that_have_another_kind_of_contract_do_not_hear_of_it_and_ke
         rig.start(name, "replicated", document=document())
     rig.start("c", "replicated", document=contract(rate=0.001))
     await rig.linked()
+    await trio.sleep(2)  # a node that starts waits for its peers for three seconds
     assert await rig.taken("a", 20) == 12
     await trio.sleep(11)
     assert await rig.taken("b", 5) == 0

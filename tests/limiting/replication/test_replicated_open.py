@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.limiting.network import Network
+from limiting.replication.link import Link
 from limiting.replication.messages import Close, Increments, Snapshot
 from limiting.replication.open_counts import OpenCount
 from limiting.replication.refill import Refill
@@ -143,6 +144,14 @@ def test_l3_without_wire_delay_never_more_is_open_than_the_quota(quota, expires_
     assert Cluster(count, rule(quota, expires_s), seed=seed).run(120).above <= 0
 
 
+def test_l3_a_node_tells_what_it_has_not_told_when_others_come_near_the_quota():
+    cluster = Cluster(2, rule(12))
+    assert cluster.take(0) is not None
+    assert cluster.left(1) == 12, "it is no news yet"
+    assert [cluster.take(1) is not None for _ in range(12)] == [True] * 11 + [False]
+    assert cluster.above == 0
+
+
 @given(quotas, times, counts, seeds)
 def test_l3_heavier_costs_are_above_by_at_most_beta_of_the_quota_and_strict_ones_never(quota, expires_s, count, seed):
     cluster = Cluster(count, rule(quota, expires_s), seed=seed).run(100, heaviest=4)
@@ -186,9 +195,12 @@ def test_l5_without_a_snapshot_nothing_passes_until_all_that_was_forgotten_is_ov
     cluster.start(0, range(2), epoch=2, rejoins=True)
     until_ns = 100 * SECOND + LINKED_WITHIN_NS + 30 * SECOND
     cluster.network.run(until_ns - 1)
+    cluster.network.tick(0)
+    assert not cluster.node(0).settled, "it would tell others that nothing is open"
     assert cluster.take(0) is None
     cluster.network.run(until_ns)
     assert cluster.take(0) is not None
+    cluster.network.run(until_ns + SECOND)
     cluster.network.tick(0)
     assert cluster.node(0).settled
 
@@ -307,6 +319,39 @@ def test_a_peer_that_was_away_hears_what_is_open_now_and_not_what_was():
         cluster.network.tick(0)
     cluster.network.run(cluster.network.now_ns)
     assert cluster.left(1) == cluster.left(0) == 5
+
+
+def test_of_subjects_that_have_ended_meanwhile_a_peer_that_was_away_hears_nothing():
+    cluster = Cluster(2, rule(1, expires_s=60))
+    cluster.network.cut([0], [1])
+    node = cluster.node(0)
+    for second in range(2_000):
+        subject = second.to_bytes(2, "big") + b"s" * 14
+        assert node.take(subject, 1, second * SECOND, second).allowed
+        assert node.release(subject, second, second * SECOND)
+        cluster.network.run(second * SECOND)
+        cluster.network.tick(0)
+        node.forget(cluster.network.now_ns)
+    assert node.held <= 64 + 1, "frames that may be on their way, and the latest"
+    assert node.counts == 0
+
+
+def test_l1_a_frame_that_comes_again_after_its_subject_was_forgotten_is_not_heard():
+    node = Replicated(0, [1], [], 0, opens={0: rule()})
+    frames = [Increments(1, 1, 1, seq, (), (((SUBJECT, 0), OpenCount(seq, 4 - 2 * seq)),)) for seq in (1, 2)]
+    for frame in (*frames, *frames):
+        node.receive(frame, 0)
+        node.forget(0)
+    assert node.look(SUBJECT, 0)[0].left == 8 * TOKEN
+    assert node.counts == 0
+
+
+def test_l1_to_a_peer_that_starts_again_the_last_version_is_said():
+    link, key = Link(0, 1, 1), (SUBJECT, 0)
+    for version in range(1, 66):
+        link.send((), 0, opened=[(key, OpenCount(version, 65 - version))])
+    (again,) = link.restart(2, 0)
+    assert again.opened == ((key, OpenCount(65, 0)),)
 
 
 def test_a_reset_ends_what_is_open_at_all_nodes():
