@@ -53,7 +53,7 @@ def check_grouped(contract: Contract, mode: Mode) -> None:
             raise BadInput("on_partition", "share", rule)
     if mode in ONE_POLICY and len(contract.policies) > 1:
         raise BadInput("policies", len(contract.policies), f'must be one policy in mode "{mode}"')
-    if not contract.starts_full:
+    if not contract.starts_full and mode in GOSSIPED:
         raise BadInput("starts", "empty", f'must be "full" in mode "{mode}"')
 
 
@@ -86,6 +86,7 @@ class Group:
         node = self._node
         if node is not None:
             node.bound(most_subjects)
+            node.levels.starts_empty = not contract.starts_full
         self._begins = node is not None and first  # unused, once it may
         if isinstance(node, Exact) or not waits:  # ``exact`` waits for its peers by itself
             self._begin(clocks, at_once=True)
@@ -242,6 +243,8 @@ class Group:
             self.machine.change(refills, self._at(clocks), _of(Window, contract), _of(Concurrency, contract))
         elif isinstance(self.machine, Node):
             self.machine.change(refills, self._at(clocks))
+        if self._node is not None:
+            self._node.levels.starts_empty = not contract.starts_full
         self.contract = contract
         return True
 

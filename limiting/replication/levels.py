@@ -54,7 +54,7 @@ class Levels:
 
     ``assumed``: units that a subject without a slot counts as having taken at ``at_ns``, one for each policy. A node
     that may have forgotten something assumes the burst: such a bucket starts empty. ``most``: slots, without those of
-    shared places.
+    shared places. ``starts_empty``: so does the bucket of every new subject, at the instant at which it is asked for.
     """
 
     def __init__(self, refills: Sequence[Refill], assumed: Sequence[int], at_ns: int) -> None:
@@ -65,6 +65,7 @@ class Levels:
         self._assumed = list(assumed)
         self._assumed_ns = at_ns
         self.most = 1 << 62
+        self.starts_empty = False
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -98,11 +99,16 @@ class Levels:
     def level(self, key: Key, at_ns: int) -> int:
         """In units at ``at_ns``. It changes nothing."""
         slot = self._slots.get(key)
-        if slot is None:
-            assumed = decayed(self._assumed[key[1]], self.rates[key[1]], at_ns - self._assumed_ns)
-            place = place_of(key)
-            return joined(assumed, self.level(place, at_ns)) if place in self._slots else assumed
-        return decayed(slot.level, self.rates[key[1]], at_ns - slot.at_ns)
+        if slot is not None:
+            return decayed(slot.level, self.rates[key[1]], at_ns - slot.at_ns)
+        known = self._known(key, at_ns)
+        return joined(known, self.bursts[key[1]]) if self.starts_empty else known
+
+    def _known(self, key: Key, at_ns: int) -> int:
+        """What may have been taken of a subject without a slot."""
+        assumed = decayed(self._assumed[key[1]], self.rates[key[1]], at_ns - self._assumed_ns)
+        place = place_of(key)
+        return joined(assumed, self.level(place, at_ns)) if place in self._slots else assumed
 
     def live(self, at_ns: int) -> Iterator[tuple[Key, Slot]]:
         """Slots with a level at ``at_ns``."""
@@ -194,6 +200,8 @@ class Levels:
     def join(self, theirs: Iterable[tuple[Key, int]], at_ns: int) -> None:
         """Take the larger of each level and ``theirs``, which are levels of this instant."""
         for key, level in theirs:
+            if key not in self._slots and not self.is_shared(key):  # it is new to this node only
+                self._slots[key] = Slot(self._known(key, at_ns), at_ns)
             slot = self.slot(key, at_ns)
             slot.level = joined(slot.level, level)
 

@@ -254,6 +254,34 @@ async def test_a_link_that_says_nothing_is_down(
 
 
 @pytest.mark.parametrize("mode", ["replicated", "exact", "auto"])
+async def test_where_subjects_start_empty_new_ones_get_their_rate_and_no_burst(
+    autojump_clock: MockClock, rig: Rig, mode: Mode
+) -> None:
+    document = contract(rate=0.1, burst=12, starts="empty")
+    await started(rig, mode, document)
+    passed = 0
+    begun = trio.current_time()
+    assert (await rig.running["a"].peek("api", "user")).policies[0].remaining == 0
+    for _ in range(150):
+        for name in NAMES:
+            passed += await rig.let(name)
+            assert passed <= 0.1 * (trio.current_time() - begun) + 1e-6
+            await trio.sleep(0.3)
+    assert passed >= 5
+    if mode == "replicated":
+        before = (await rig.running["c"].peek("api", "user")).policies[0].remaining
+        await trio.sleep(50)
+        await rig.kill("b")
+        rig.start("b", mode, first=False, document=document)
+        await rig.linked()
+        left = [(await rig.running[name].peek("api", "user")).policies[0].remaining for name in NAMES]
+        assert left[1] >= left[2] - 1 >= before + 3, "to a node that starts again no subject of others is new"
+    for name in NAMES:
+        rig.running[name].put(read_contract(contract(rate=0.1, burst=12)))
+    assert await rig.let("a", "another", 2)
+
+
+@pytest.mark.parametrize("mode", ["replicated", "exact", "auto"])
 async def test_a_changed_contract_holds_at_once_and_mints_nothing(
     autojump_clock: MockClock, rig: Rig, mode: Mode
 ) -> None:
@@ -472,7 +500,7 @@ async def test_shadow_contracts_refuse_nobody_and_are_counted(autojump_clock: Mo
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        ({"starts": "empty"}, "starts"),
+        ({"mode": "counter", "starts": "empty"}, "starts"),
         ({"policies": [{"name": "l", "kind": "log", "quota": 5, "window": "60s"}]}, r'policies\[0\].*"window"'),
         ({"policies": [{"name": "p", "kind": "pace", "rate": 5, "max_wait": "1s"}]}, r"policies\[0\].*local"),
         ({"mode": "exact", "policies": [WINDOW]}, r'policies\[0\].*must be "bucket"'),
