@@ -460,17 +460,15 @@ class Decisions:
     async def reset(self, namespace: str, subject: str) -> None:
         """Make a subject a new one, with nothing used. Raises BadInput, Unavailable."""
         subject = self._plans.named(namespace, subject)
-        self.bans.lift((namespace, subject))
-        stored = self._stored_contract(namespace, subject)
+        stored, group = self._stored_contract(namespace, subject), self._group_of(namespace, subject)
         if stored is not None:
             await self._stored.reset(stored, subject)
-            return
-        group = self._group_of(namespace, subject)
-        if group is None:
+        elif group is None:
             self.limiter.reset(namespace, subject)
-            return
-        group.reset(self._place(group, namespace, subject)[0], self._clocks())
-        self._flush(group)
+        else:
+            group.reset(self._place(group, namespace, subject)[0], self._clocks())
+            self._flush(group)
+        self.bans.lift((namespace, subject))
 
     # other nodes
 

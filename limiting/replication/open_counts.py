@@ -15,7 +15,8 @@ too early, and lets nothing through. On the wire a subject has its own name alwa
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, merge
+from itertools import takewhile
 from typing import NamedTuple
 
 from limiting.replication.levels import place_of
@@ -61,13 +62,17 @@ class _Slot:
 
 
 class OpenLook:
-    """What is left of a quota. ``left`` and ``burst``: units; below 0 more is open than the quota. ``ends``: how long
-    each open request still counts, ns, and its tokens."""
+    """What is left of a quota at ``at_ns``. ``left`` and ``burst``: units; below 0 more is open than the quota.
+    ``slot``: with own requests; ``others``: for how long what else is open still counts, ns, and its tokens."""
 
-    def __init__(self, quota: int, ends: list[tuple[int, int]]) -> None:
-        self._quota, self._ends = quota, ends
-        self._used = sum(tokens for _, tokens in ends)
-        self.left, self.burst = (quota - self._used) * TOKEN, quota * TOKEN
+    def __init__(self, rule: Concurrency, at_ns: int, slot: _Slot | None, others: list[tuple[int, int]]) -> None:
+        self._quota, self._others = rule.quota, sorted(others)
+        self._own = {} if slot is None else slot.own
+        self._lasts_ns = rule.expires_ns - at_ns  # of a request that began at 0
+        over = takewhile(lambda own: own.began_ns + self._lasts_ns <= 0, self._own.values())
+        used = 0 if slot is None else slot.used - sum(own.cost for own in over)
+        self._used = used + sum(tokens for _, tokens in others)
+        self.left, self.burst = (rule.quota - self._used) * TOKEN, rule.quota * TOKEN
 
     def wait_ns(self, units: int) -> int | None:
         """How long until ``units`` are left, if nothing is released. None: never."""
@@ -75,7 +80,8 @@ class OpenLook:
         if most < 0:
             return None
         used = self._used
-        for ns, tokens in sorted(self._ends) if used > most else ():
+        own = ((each.began_ns + self._lasts_ns, each.cost) for each in self._own.values())
+        for ns, tokens in merge((each for each in own if each[0] > 0), self._others) if used > most else ():
             used -= tokens
             if used <= most:
                 return ns
@@ -83,7 +89,9 @@ class OpenLook:
 
     def reset_ns(self) -> int:
         """How long until everything is left, if nothing is released."""
-        return max((ns for ns, tokens in self._ends if tokens), default=0)
+        last = next(reversed(self._own.values()), None)
+        own_ns = 0 if last is None else last.began_ns + self._lasts_ns
+        return max(0, own_ns, *(ns for ns, tokens in self._others if tokens))
 
 
 class OpenCounts:
@@ -110,16 +118,16 @@ class OpenCounts:
     def look(self, subject: Subject, number: int, at_ns: int) -> OpenLook:
         """What is left of policy ``number``. It changes nothing."""
         rule, key = self.rules[number], (subject, number)
-        ends = []
-        if self._assumed_ns is not None:
-            ends.append((self._assumed_ns + rule.expires_ns - at_ns, rule.quota))
-        slot, is_own = self._slots.get(key), True
+        slot = heard = self._slots.get(key)
         if slot is None:
-            slot, is_own = self._slots.get(place_of(key)), self.is_shared(key)
-        if slot is not None:
-            ends += [(own.began_ns + rule.expires_ns - at_ns, own.cost) for own in slot.own.values() if is_own]
-            ends += [(since_ns + rule.expires_ns - at_ns, count.open) for count, since_ns in slot.heard.values()]
-        return OpenLook(rule.quota, [each for each in ends if each[0] > 0])
+            heard = self._slots.get(place_of(key))
+            slot = heard if self.is_shared(key) else None
+        others = []
+        if self._assumed_ns is not None:
+            others.append((self._assumed_ns + rule.expires_ns - at_ns, rule.quota))
+        if heard is not None:
+            others += [(since_ns + rule.expires_ns - at_ns, count.open) for count, since_ns in heard.heard.values()]
+        return OpenLook(rule, at_ns, slot, [each for each in others if each[0] > 0])
 
     def is_shared(self, key: Key) -> bool:
         """Whether a subject is counted in a shared place. There it stays while its requests there are open."""

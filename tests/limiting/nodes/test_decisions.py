@@ -370,9 +370,11 @@ async def test_a_ban_of_a_hot_subject_reaches_all_nodes_and_lasts_though_it_goes
 
 async def test_exact_resets_nothing_while_a_node_cannot_be_reached(autojump_clock: MockClock, rig: Rig) -> None:
     await started(rig, "exact", contract(rate=0.001))
+    await rig.running["a"].ban("api", "user")
     await rig.split("c", "ab")
     with pytest.raises(Unavailable, match="resets nothing here now"):
         await rig.running["a"].reset("api", "user")
+    assert [subject for subject, _, _ in await rig.running["a"].banned("api", 10)] == ["user"]
 
 
 @pytest.mark.slow
