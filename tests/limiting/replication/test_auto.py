@@ -145,3 +145,54 @@ def test_an_older_version_and_another_node_s_share_are_not_obeyed():
     node.receive(Shares(owns, SUBJECT, 5, (MICRO, MICRO)), 0)
     node.receive(Shares(owns, SUBJECT, 4, None), 0)
     assert node.is_hot(SUBJECT)
+
+
+@pytest.mark.slow
+def test_what_a_correction_takes_of_a_hot_subject_is_let_through_the_less():
+    cluster = Cluster()
+    cluster.run(2.5, HOT)
+    assert cluster.hot() == 4
+    debited = let = 0
+    begun_ns = cluster.network.now_ns
+    for _ in range(100):
+        let += len(cluster.run(0.03, HOT))
+        name = cluster.chance.randrange(4)
+        cluster.network.nodes[name].debit(SUBJECT, [6 * TOKEN], cluster.network.now_ns)
+        debited += 6
+    of_rate = 1_000 * (cluster.network.now_ns - begun_ns) / SECOND
+    assert 0.95 * of_rate - debited <= let <= of_rate - debited + 100
+
+
+def test_a_smaller_cost_is_given_back_to_the_share_that_paid_and_never_beyond_it():
+    cluster = Cluster(2)
+    for name, node in cluster.network.nodes.items():
+        node.receive(Shares(owner(SUBJECT, range(2)), SUBJECT, 1 << 40, (500 * MICRO, 50 * MICRO)), 0)
+        assert node.is_hot(SUBJECT), name
+    node = cluster.network.nodes[0]
+    assert node.take(SUBJECT, 30, 0).allowed
+    for given, left in ((-10, 30), (-60, 50), (70, -20)):
+        node.debit(SUBJECT, [given * TOKEN], 0)
+        assert node.look(SUBJECT, 0)[0].left == left * TOKEN
+    assert not node.take(SUBJECT, 1, 40 * MS).allowed
+    assert node.take(SUBJECT, 1, 42 * MS).allowed
+
+
+def test_a_debt_of_the_whole_bucket_is_owed_by_every_share_by_its_part_and_forgiven_by_a_reset():
+    cluster = Cluster(2, asked=Refill(rate_micro=MICRO, burst_micro=100 * MICRO))
+    for node in cluster.network.nodes.values():
+        node.receive(Shares(owner(SUBJECT, range(2)), SUBJECT, 1 << 40, (MICRO // 2, 50 * MICRO)), 0)
+    node, other = cluster.network.nodes[0], cluster.network.nodes[1]
+    for _ in range(3):  # again it is no more
+        (look,) = node.look_everywhere(SUBJECT, 0)
+        node.debit_everywhere(SUBJECT, [max(0, look.left + 80 * TOKEN)], 0)
+        assert node.look(SUBJECT, 0)[0].left == -40 * TOKEN
+    cluster.network.pump(0)
+    cluster.network.run(WIRE_NS)
+    assert other.look(SUBJECT, WIRE_NS)[0].left // TOKEN == -40
+    node.reset(SUBJECT, WIRE_NS)
+    assert node.look(SUBJECT, WIRE_NS)[0].left == 50 * TOKEN
+    cluster.network.run(11 * SECOND)
+    assert other.look(SUBJECT, 11 * SECOND)[0].left // TOKEN == -35
+    cluster.network.tick(0)  # what is given back is told after ten seconds
+    cluster.network.run(12 * SECOND)
+    assert other.look(SUBJECT, 12 * SECOND)[0].left // TOKEN == 0
