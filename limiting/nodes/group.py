@@ -149,9 +149,9 @@ class Group:
         """Take ``cost`` tokens. Asked: the answer comes later. None: this node cannot decide now. ``name``: of the
         request, which no other one has."""
         if isinstance(self.machine, Replicated):
-            return self.machine.take(subject, cost, self._at(clocks), name)
+            return self._until_begun(self.machine.take(subject, cost, self._at(clocks), name), clocks)
         said = self.machine.take(subject, cost, self._at(clocks))
-        return None if said is ASK_AGAIN else said
+        return None if said is ASK_AGAIN else said if isinstance(said, Asked) else self._until_begun(said, clocks)
 
     def release(self, subject: Subject, name: int, clocks: Clocks) -> bool:
         """End an open request that this node let in. False: it is not open."""
@@ -169,7 +169,15 @@ class Group:
         waits = [look.wait_ns(units) for look in self.machine.look(subject, self._at(clocks))]
         if all(wait == 0 for wait in waits):
             return Said(True)
-        return Said(False, None if None in waits else max(wait for wait in waits if wait is not None))
+        longest = None if None in waits else max(wait for wait in waits if wait is not None)
+        return self._until_begun(Said(False, longest), clocks)
+
+    def _until_begun(self, said: Said, clocks: Clocks) -> Said:
+        """A node of a new cluster knows when it begins: what it counts as used up until then was never taken."""
+        node = self._node
+        if said.allowed or said.wait_ns is None or node is None or not self._begins:
+            return said
+        return Said(False, max(1, node.alone_ns - self._at(clocks)))
 
     def verdict(self, subject: Subject, cost: int, said: Said, clocks: Clocks, *, shared: bool, taken: bool) -> Verdict:
         """The verdict of a take, or of a look."""
@@ -178,7 +186,7 @@ class Group:
         refusing = [not said.allowed and look.left < units for look in looks]
         if not said.allowed and not any(refusing):  # the owner of an exact subject keeps some for news on its way
             refusing[looks.index(min(looks, key=lambda look: look.left))] = True
-        decides = not isinstance(self.machine, Exact)  # else an owner may know of a longer wait
+        decides = not isinstance(self.machine, Exact) and not self._begins  # else an owner may know of a longer wait
         policies = tuple(
             PolicyVerdict(
                 policy.name,

@@ -20,7 +20,10 @@ FIRST_EPOCH = 1
 
 
 class Node:
-    """Instants are of the node's own monotonic clock, ns. ``outbox`` has what to send after each call."""
+    """Instants are of the node's own monotonic clock, ns. ``outbox`` has what to send after each call.
+
+    ``alone_ns``: from then on a node that starts waits for no peer.
+    """
 
     def __init__(
         self,
@@ -43,7 +46,7 @@ class Node:
         self._repeat_ns = repeat_ns
         self._out: list[tuple[int, Frame]] = []
         self._heard: dict[Key, int] | None = {} if rejoins else None  # units since the start, while unsettled
-        self._alone_ns = at_ns + refuses_ns  # from then on peers that are not linked are not waited for
+        self.alone_ns = at_ns + refuses_ns
         self._asked_ns = at_ns
         self._asked = 0
         if rejoins:
@@ -89,14 +92,9 @@ class Node:
         else:
             self._other(frame, at_ns)
 
-    @property
-    def alone_ns(self) -> int:
-        """From then on a node that starts waits for no peer."""
-        return self._alone_ns
-
     def is_linked(self, at_ns: int) -> bool:
         """All peers have greeted this node, or have had the time for it."""
-        return at_ns >= self._alone_ns or all(link.peer_epoch != UNKNOWN for link in self._links.values())
+        return at_ns >= self.alone_ns or all(link.peer_epoch != UNKNOWN for link in self._links.values())
 
     def begin_unused(self, at_ns: int) -> None:
         """Nothing was taken before: this is the first start of all nodes."""

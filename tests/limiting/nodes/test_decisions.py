@@ -206,6 +206,11 @@ async def test_where_one_of_a_new_cluster_is_missing_the_others_wait_for_three_s
         rig.start(name, mode, document=document)
     await trio.sleep(2.9)
     assert [await rig.taken(name, 2) for name in "ab"] == [0, 0]
+    early = (await rig.running["a"].check("api", ["user"], 1)).decisive, await rig.running["a"].peek("api", "user")
+    for said in early:
+        assert 0 < (said.wait_ns or 0) <= 10**8
+        assert said.policies[0].wait_ns == said.wait_ns
+    assert (await rig.running["a"].check("api", ["user"], 13)).decisive.wait_ns is None, "never"
     await trio.sleep(0.2)
     passed = await rig.taken("a", 7)
     await trio.sleep(0.1)
