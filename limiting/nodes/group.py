@@ -102,11 +102,9 @@ class Group:
 
     @property
     def due_ns(self) -> int:
-        """When ``tick`` has something to do, by the clock of ``at``; besides it is called every second."""
+        """When ``tick`` has something to send, by the clock of ``at``; besides it is called every second."""
         machine = self.machine.replicated if isinstance(self.machine, Auto) else self.machine
-        if isinstance(machine, Exact):
-            return NEVER_NS
-        return min(machine.due_ns, machine.alone_ns) if self._begins and isinstance(machine, Node) else machine.due_ns
+        return NEVER_NS if isinstance(machine, Exact) else machine.due_ns
 
     @property
     def _node(self) -> Node | None:

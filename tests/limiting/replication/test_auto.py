@@ -196,3 +196,12 @@ def test_a_debt_of_the_whole_bucket_is_owed_by_every_share_by_its_part_and_forgi
     cluster.network.tick(0)  # what is given back is told after ten seconds
     cluster.network.run(12 * SECOND)
     assert other.look(SUBJECT, 12 * SECOND)[0].left // TOKEN == 0
+
+
+@pytest.mark.parametrize(("rejoins", "left"), [(False, -40), (True, 0)])
+def test_a_subject_that_owes_owes_on_when_it_becomes_hot_but_not_what_a_node_only_assumes(rejoins, left):
+    node = Auto(0, [1], ASKED, 0, WIRE_NS, rejoins=rejoins)
+    if not rejoins:
+        node.debit(SUBJECT, [180 * TOKEN], 0)
+    node.receive(Shares(owner(SUBJECT, range(2)), SUBJECT, 1 << 40, (500 * MICRO, 50 * MICRO)), 0)
+    assert node.look(SUBJECT, 0)[0].left == left * TOKEN

@@ -377,3 +377,27 @@ def test_a_policy_that_is_not_here_is_an_error_of_the_peer_and_nothing_is_counte
     assert node.look(SUBJECT, 0)[1].left == 8 * TOKEN
     node.receive(Close(1, SUBJECT), 0)
     assert node.outbox() == []
+
+
+@given(quotas, counts, st.lists(st.integers(0, 6), min_size=8, max_size=8), seeds)
+def test_l3_beyond_the_bound_on_subjects_no_subject_has_more_open_than_the_quota(quota, count, most, seed):
+    cluster = Cluster(count, rule(quota, 30), seed=seed)
+    for name in range(count):
+        cluster.node(name).opens.most = most[name]
+    subjects = [bytes(2) + bytes([number]) * 14 for number in range(1, 6)]  # all in one place
+    is_open: dict[int, tuple[int, bytes, int]] = {}
+    for name in asked_nodes(cluster.network, cluster.chance, 100, SECOND):
+        now_ns = cluster.network.now_ns
+        is_open = {each: had for each, had in is_open.items() if now_ns - had[2] < 30 * SECOND}
+        if is_open and cluster.chance.random() < 0.35:
+            request = cluster.chance.choice(list(is_open))
+            at, subject, _ = is_open.pop(request)
+            assert cluster.node(at).release(subject, request, now_ns)
+            cluster._say(at)
+        subject, request = cluster.chance.choice(subjects), next(cluster.names)
+        if cluster.node(name).take(subject, 1, now_ns, request).allowed:
+            is_open[request] = name, subject, now_ns
+            assert sum(had[1] == subject for had in is_open.values()) <= quota
+        cluster._say(name)
+        if cluster.chance.random() < 0.2:
+            cluster.node(name).forget(now_ns)
