@@ -26,7 +26,7 @@ from limiting.store.shared import SharedStore
 from limiting.watching import Bans, Heaviest, Watched, heaviest_of_all
 from limiting.wire.cluster_key import ClusterKey, number_of
 from limiting.wire.codec import decode, encode
-from srtm.contracts.contract import Contract, Mode, contract_for
+from srtm.contracts.contract import GOSSIPED, Contract, Mode, contract_for
 from srtm.contracts.policy import persists
 from srtm.contracts.subject_plans import Plans
 from srtm.contracts.verdict import Verdict
@@ -35,7 +35,6 @@ from srtm.limiting.limiter import MOST_COST, Heavy, Limiter, PolicyCounts, check
 from srtm.log import Log
 
 TAG_BYTES = 8
-GRANTING: tuple[Mode, ...] = ("replicated", "exact", "auto")  # whose checks can be corrected
 DECIDED_WITHIN_S = 1.0  # where the owner of an ``exact`` subject must be asked
 _AGAIN_S = 0.02  # after a node that could not decide
 _FORGET_EVERY_S = 10
@@ -336,7 +335,7 @@ class Decisions:
         if not isinstance(said, Said):
             said = await self._decided(group, place, grant, said)
         verdict = group.verdict(place, cost, said, self._clocks(), shared=shared, taken=True)
-        if not said.allowed or group.mode not in GRANTING:
+        if not said.allowed or group.mode in GOSSIPED:  # those cannot be corrected
             return verdict
         return verdict._replace(grant=self._corrections.sealed(grant))
 
