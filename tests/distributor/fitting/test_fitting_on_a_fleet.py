@@ -139,6 +139,17 @@ def test_without_more_brokers_the_best_is_placed_and_what_is_missing_is_said(sca
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", [3, 4, 5])
+def test_where_no_layout_would_do_enough_bursts_say_so_before_anybody_moves(seed):
+    # A broker is late after 16 bursts; what so few say of other layouts is chance.
+    demand = grouped_demand(1_000, 30, 10.0, 11_000.0, 2_600.0)
+    fires = firings(34, 1.0, "poisson", 100, seed)
+    fleet = Fleet(demand, 10, fires, {f"b{at}": 18_000 for at in range(10)}, spread=0.3, target_ns=2 * MS)
+    report = fit_on(fleet, Task(demand=demand, percentile=99, target_ns=2 * MS))[1]
+    assert (report.fits, len(report.rounds)) == (False, 1)
+
+
+@pytest.mark.slow
 def test_of_unequal_brokers_each_keeps_what_it_can():
     demand = grouped_demand(1_000, 20, 10.0, 11_000.0, 1_600.0)
     services = {f"b{at}": 18_000 if at % 2 else 36_000 for at in range(8)}

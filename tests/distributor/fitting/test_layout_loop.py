@@ -125,9 +125,10 @@ def test_always_begins_with_the_first_message_whatever_the_verdict():
     assert loop.handle(Seen(promise="kept", heard=True), SECOND) == [Queue()]
 
 
-def test_after_a_search_it_rests_and_twice_as_long_after_the_second_that_failed():
-    loop = queued(Rules(grace_s=1, cool_down_s=10))
-    for rest_s in (10, 20, 40):
+@pytest.mark.parametrize("rests_s", [(10, 20, 40), (1_000, 2_000, 3_600, 3_600)])
+def test_after_a_search_it_rests_and_twice_as_long_after_the_second_that_failed_up_to_an_hour(rests_s):
+    loop = queued(Rules(grace_s=1, cool_down_s=rests_s[0]))
+    for rest_s in rests_s:
         start_ns = 1_000 * SECOND
         loop.handle(begin(brokers=[]), start_ns)
         assert loop.state is State.RESTING
