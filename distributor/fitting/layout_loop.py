@@ -33,8 +33,8 @@ class LayoutLoop:
         self._search: Search | None = None
 
     def ask(self) -> None:
-        """The topic was submitted or changed."""
-        self._asked, self._failures = self.rules.always, 0
+        """The topic was submitted or changed, and this loop is new."""
+        self._asked = self.rules.always
 
     @property
     def state(self) -> State:
@@ -99,7 +99,7 @@ class LayoutLoop:
         if self.state is State.RESTING and passed_ns >= self._rest_ns:
             self._machine.go(Trigger.RESTED, now_ns)
         is_asked = (self._asked and seen.heard) or seen.short
-        if self.state in (State.WATCHING, State.GRACE) or (self.state is State.RESTING and self._asked):
+        if self.state in (State.WATCHING, State.GRACE):
             if is_asked:
                 return self._queue(Trigger.ASKED, now_ns)
             if self.state is State.WATCHING and seen.promise == "broken":

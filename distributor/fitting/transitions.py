@@ -85,7 +85,6 @@ TRANSITIONS: dict[tuple[State, Trigger], State] = {
     (State.TAKING_BACK, Trigger.BETTER): State.PLACING,
     (State.TAKING_BACK, Trigger.SHORT): State.SCALING,
     (State.TAKING_BACK, Trigger.ENDED): State.RESTING,
-    (State.RESTING, Trigger.ASKED): State.QUEUED,
     (State.RESTING, Trigger.RESTED): State.WATCHING,
 } | {(state, Trigger.DISTURBED): State.WATCHING for state in State}
 

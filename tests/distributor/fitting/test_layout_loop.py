@@ -118,6 +118,12 @@ def test_a_promise_that_is_kept_while_the_search_is_queued_begins_none():
     assert loop.state is State.WATCHING
 
 
+def test_publishers_without_a_place_end_the_grace():
+    loop = LayoutLoop(ON_BREACH)
+    loop.handle(BROKEN, 0)
+    assert loop.handle(replace(BROKEN, short=True), SECOND) == [Queue()]
+
+
 def test_always_begins_with_the_first_message_whatever_the_verdict():
     loop = LayoutLoop(ALWAYS)
     loop.ask()
@@ -453,6 +459,13 @@ def test_a_scaler_that_never_answers_ends_it():
     assert of_kind(AskScaler, played.actions)
     (done,) = of_kind(Done, played.tell(Tick(), after_s=180))
     assert done.report.outcome is Outcome.NO_BETTER
+
+
+def test_a_scaler_that_brings_too_few_is_asked_for_the_rest():
+    small = [BrokerCapacity(name=f"b{at}", mcap=10.0) for at in range(3)]
+    played = Played(queued(), begin(task=small_task(scaler=Scaler.COMMAND), brokers=small[:1], in_force=None))
+    assert of_kind(AskScaler, played.actions) == [AskScaler(brokers=3)]
+    assert played.tell(ScalerAnswered(brokers=tuple(small[1:]))) == [AskScaler(brokers=1)]
 
 
 def test_a_topic_that_others_placed_is_watched_on():
