@@ -156,15 +156,15 @@ class Mqtt(Part, frozen=True):
 
 
 class MqttTopic(Part, frozen=True):
-    """What MQTT's sessions, and the groups of shared subscriptions, have of one topic, here or at another broker: QoS 1
-    and 2."""
+    """What all sessions of MQTT, or a group of shared subscriptions, have of one topic, here or at another broker."""
 
     topic: str
-    depth: int  # messages that wait
+    depth: int  # messages that wait; of sessions those of QoS 1 and 2
     in_flight: int  # went out, and are not acknowledged
     messages: int  # since the start
-    holders: int  # sessions and groups that were given some, until they end
+    holders: int  # sessions that were given some, until they end, or members of the group
     dropped: int  # deliveries of any QoS, for want of room, since the start
+    group: str = ""  # $share/GROUP/FILTER; "": of sessions
 
 
 class LinkWay(Part, frozen=True):

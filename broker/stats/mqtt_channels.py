@@ -1,33 +1,55 @@
-"""What MQTT's sessions hold, as nsqd's tools can show it: one channel ``mqtt`` of each topic. Pure."""
+"""What MQTT's sessions and shared groups hold, as nsqd's tools can show it: in each topic one channel ``mqtt``, and one
+for each of the busiest groups. Pure."""
 
 from __future__ import annotations
+
+from collections import defaultdict
+from heapq import nlargest
 
 import msgspec
 
 from broker.snapshot import Channel, Latencies, LatencyNs, LatencyWindows, MqttTopic, Snapshot, Topic
 
 CHANNEL = "mqtt"
+MOST_GROUPS = 64  # that are shown of a topic
 
 _NONE = LatencyNs(count=0, p50_ns=0, p95_ns=0, p99_ns=0, p999_ns=0, max_ns=0)
 _NEVER = Latencies(access=_NONE, processing=_NONE, consumer_wait=_NONE, total=_NONE)
 
 
 def with_mqtt_channels(snapshot: Snapshot) -> Snapshot:
-    """The snapshot with the channel in each topic of which sessions were given something, unless an NSQ consumer has
-    made one of its name. A topic that is at other brokers alone comes in addition, without messages of its own."""
-    held = {one.topic: one for one in snapshot.mqtt_topics}
-    if not held:
+    """The snapshot with the channels in each topic of which sessions or groups were given something, unless an NSQ
+    consumer has made one named ``mqtt``. A topic that is at other brokers alone comes in addition, without messages of
+    its own."""
+    if not snapshot.mqtt_topics:
         return snapshot
-    here = [_with_channel(topic, held.pop(topic.topic_name, None)) for topic in snapshot.topics]
-    elsewhere = [_with_channel(_elsewhere(name), of_topic) for name, of_topic in held.items()]
+    held = defaultdict(list)
+    for one in snapshot.mqtt_topics:
+        held[one.topic].append(one)
+    here = [_with_channels(topic, held.pop(topic.topic_name, [])) for topic in snapshot.topics]
+    elsewhere = [_with_channels(_elsewhere(name), of_topic) for name, of_topic in held.items()]
     return msgspec.structs.replace(snapshot, topics=here + elsewhere)
 
 
-def _with_channel(topic: Topic, held: MqttTopic | None) -> Topic:
-    if held is None or any(channel.channel_name == CHANNEL for channel in topic.channels):
+def channel_name(held: MqttTopic) -> str:
+    return held.group or CHANNEL
+
+
+def _with_channels(topic: Topic, held: list[MqttTopic]) -> Topic:
+    if not held:
         return topic
-    channel = Channel(
-        channel_name=CHANNEL,
+    groups = [one for one in held if one.group]
+    if len(groups) > MOST_GROUPS:
+        busiest = nlargest(MOST_GROUPS, groups, key=lambda one: one.messages)
+        held = [one for one in held if not one.group] + sorted(busiest, key=channel_name)
+    taken = {channel.channel_name for channel in topic.channels}
+    made = [_channel(one) for one in held if channel_name(one) not in taken]
+    return msgspec.structs.replace(topic, channels=[*topic.channels, *made])
+
+
+def _channel(held: MqttTopic) -> Channel:
+    return Channel(
+        channel_name=channel_name(held),
         paused=False,
         depth=held.depth,
         in_flight_count=held.in_flight,
@@ -38,7 +60,6 @@ def _with_channel(topic: Topic, held: MqttTopic | None) -> Topic:
         client_count=held.holders,
         dropped=held.dropped,
     )
-    return msgspec.structs.replace(topic, channels=[*topic.channels, channel])
 
 
 def _elsewhere(name: str) -> Topic:

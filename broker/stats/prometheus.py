@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from broker.snapshot import Bucket, Channel, Contract, Mqtt, MqttTopic, Snapshot, Topic
 from broker.stats import latency_buckets
 from broker.stats.latency_buckets import TopicBuckets
+from broker.stats.mqtt_channels import channel_name
 from srtm.version import __version__
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ _MQTT_COUNTERS = {
 _MQTT_TOPIC_GAUGES = {
     "depth": ("depth", "Messages of QoS 1 and 2 that wait for sessions and shared groups"),
     "in_flight": ("in_flight", "Messages that MQTT clients have not acknowledged"),
-    "holders": ("clients", "Sessions and shared groups that were given messages of QoS 1 and 2"),
+    "holders": ("clients", "Sessions that were given messages of QoS 1 and 2, or members of a shared group"),
 }
 _MQTT_TOPIC_COUNTERS = {
     "messages": "Messages of QoS 1 and 2 that were given to sessions and shared groups",
@@ -279,14 +280,14 @@ def _mqtt_topic_metrics(topics: Sequence[MqttTopic]) -> Iterator[Metric]:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
     for field, (name, text) in _MQTT_TOPIC_GAUGES.items():
-        gauge = GaugeMetricFamily(f"srtm_mqtt_topic_{name}", text, labels=["topic"])
+        gauge = GaugeMetricFamily(f"srtm_mqtt_topic_{name}", text, labels=["topic", "channel"])
         for topic in topics:
-            gauge.add_metric([topic.topic], getattr(topic, field))
+            gauge.add_metric([topic.topic, channel_name(topic)], getattr(topic, field))
         yield gauge
     for field, text in _MQTT_TOPIC_COUNTERS.items():
-        counter = CounterMetricFamily(f"srtm_mqtt_topic_{field}", text, labels=["topic"])
+        counter = CounterMetricFamily(f"srtm_mqtt_topic_{field}", text, labels=["topic", "channel"])
         for topic in topics:
-            counter.add_metric([topic.topic], getattr(topic, field))
+            counter.add_metric([topic.topic, channel_name(topic)], getattr(topic, field))
         yield counter
 
 

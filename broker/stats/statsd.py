@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from srtm.log import Log
 from srtm.net.address import format_address, parse_peer
 from srtm.protocol import is_ephemeral
 
+_FOREIGN = re.compile(r"[^.a-zA-Z0-9_#-]")  # what no name of nsqd has, and a statsd may take for a separator
 _TOPIC_COUNTERS = ("message_count", "message_bytes")
 _TOPIC_GAUGES = ("depth", "backend_depth")
 _CHANNEL_COUNTERS = ("message_count", "requeue_count", "timeout_count")
@@ -58,7 +60,8 @@ class Lines:
         yield from (self._gauge(key + name, getattr(topic, name)) for name in _TOPIC_GAUGES)
         yield from self._end_to_end(key, measured_of(topic))
         for channel in topic.channels:
-            yield from self._channel(f"{key}channel.{channel.channel_name}.", channel, before)
+            name = _FOREIGN.sub("_", channel.channel_name)  # of a shared group: its client has chosen it
+            yield from self._channel(f"{key}channel.{name}.", channel, before)
 
     def _channel(self, key: str, channel: Channel, before: dict[str, int]) -> Iterator[str]:
         if self.config.exclude_ephemeral and is_ephemeral(channel.channel_name):

@@ -2,8 +2,9 @@
 afterwards: ``python -m tests.faults.mqtt_crash --kills 20``.
 
 Publishers use QoS 1. What a kill leaves without a PUBACK they send again, in order, to the next process. The reader's
-session outlives its connection, and in some lives it is away. Each message that was acknowledged must come. Of each
-publisher the first copies must come in the order in which they were sent.
+session outlives its connection, and in some lives it is away. So do the sessions of a shared group with two members.
+Each message that was acknowledged must come to the reader and to the group. Of each publisher the first copies must
+come to the reader in the order in which they were sent.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 import tempfile
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,7 @@ from tests.support.broker_process import Process, process
 from tests.support.ports import pick_addresses
 
 PUBLISHERS = 3
+MEMBERS = 2  # of the shared group
 WINDOW = 20  # messages of a publisher without an answer
 PATIENCE_S = 60.0
 _HOST = "127.0.0.1"
@@ -34,10 +36,12 @@ _HOST = "127.0.0.1"
 
 @dataclass
 class Book:
-    """What was acknowledged and what came, {publisher: numbers}; ``came`` in order, with copies."""
+    """What was acknowledged and what came, {publisher: numbers}; ``came`` to the reader in order, with copies;
+    ``shared``: to a member of the group."""
 
     acknowledged: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     came: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    shared: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     @property
@@ -51,8 +55,16 @@ class Book:
 
     @property
     def lost(self) -> dict[int, list[int]]:
-        """{publisher: acknowledged numbers that did not come}, of those that miss any."""
-        missing = {one: sorted(numbers - set(self.came[one])) for one, numbers in self.acknowledged.items()}
+        """{publisher: acknowledged numbers that did not come to the reader}, of those that miss any."""
+        return self._missing({one: set(numbers) for one, numbers in self.came.items()})
+
+    @property
+    def lost_by_group(self) -> dict[int, list[int]]:
+        """The same of the group."""
+        return self._missing(self.shared)
+
+    def _missing(self, came: Mapping[int, set[int]]) -> dict[int, list[int]]:
+        missing = {one: sorted(numbers - came.get(one, set())) for one, numbers in self.acknowledged.items()}
         return {one: numbers for one, numbers in missing.items() if numbers}
 
     @property
@@ -118,18 +130,37 @@ class Sender:
 
 def reader(port: int, book: Book, host: str = _HOST, name: str = "reader") -> paho.Client:
     """Whose session outlives its connections."""
+
+    def note(publisher: int, message: int) -> None:
+        book.came[publisher].append(message)
+
+    return _subscriber(host, port, name, "crash/#", book, note)
+
+
+def member(port: int, book: Book, number: int) -> paho.Client:
+    """One of the group, whose session outlives its connections."""
+
+    def note(publisher: int, message: int) -> None:
+        book.shared[publisher].add(message)
+
+    return _subscriber(_HOST, port, f"member-{number}", "$share/crash/crash/#", book, note)
+
+
+def _subscriber(
+    host: str, port: int, name: str, pattern: str, book: Book, note: Callable[[int, int], None]
+) -> paho.Client:
     client = paho.Client(CallbackAPIVersion.VERSION2, name, clean_session=False, reconnect_on_failure=False)
     subscribed = threading.Event()
 
-    def note(_client: object, _data: object, message: paho.MQTTMessage) -> None:
+    def came(_client: object, _data: object, message: paho.MQTTMessage) -> None:
         with book.changed:
-            book.came[int(message.topic.rpartition("/")[2])].append(int(message.payload))
+            note(int(message.topic.rpartition("/")[2]), int(message.payload))
             book.changed.notify_all()
 
-    client.on_message = note
+    client.on_message = came
     client.on_subscribe = lambda *_: subscribed.set()
     client.connect(host, port)
-    client.subscribe("crash/#", qos=1)
+    client.subscribe(pattern, qos=1)
     client.loop_start()
     assert subscribed.wait(PATIENCE_S), "no SUBACK"
     return client
@@ -142,15 +173,16 @@ def run(directory: Path, kills: int, seed: int) -> Book:
     for life in range(kills):
         with _living(directory) as (running, port):
             listening = [reader(port, book)] if life == 0 or chance.random() < 0.6 else []
+            listening += [member(port, book, one) for one in range(MEMBERS) if life == 0 or chance.random() < 0.4]
             goal = book.count + chance.randrange(1, 600)
             clients = [sender.connect(port) for sender in senders]
             assert book.wait_until(goal), f"life {life}: {book.count} of {goal} messages were acknowledged"
             running.process.kill()
             stop([*clients, *listening])
     with _living(directory) as (_, port):
-        listening = [reader(port, book)]
+        listening = [reader(port, book), member(port, book, 0)]
         with book.changed:
-            book.changed.wait_for(lambda: not book.lost, PATIENCE_S)
+            book.changed.wait_for(lambda: not (book.lost or book.lost_by_group), PATIENCE_S)
         stop(listening)
     return book
 
@@ -179,7 +211,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="srtm-mqtt-crash-") as directory:
         book = run(Path(directory), asked.kills, asked.seed)
-    wrong = {"lost": book.lost, "out of order": book.out_of_order}
+    wrong = {"lost": book.lost, "lost by the group": book.lost_by_group, "out of order": book.out_of_order}
     for how, found in wrong.items():
         if found:
             print(f"{how}, by publisher: {found}", file=sys.stderr)

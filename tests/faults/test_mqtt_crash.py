@@ -13,7 +13,8 @@ def test_what_was_acknowledged_and_did_not_come_is_lost() -> None:
     book.acknowledged[0] |= {0, 1, 2}
     book.came[0] += [0, 2]
     book.came[1] += [0, 1]
-    assert (book.lost, book.count) == ({0: [1]}, 3)
+    book.shared[0] |= {0, 1}
+    assert (book.lost, book.lost_by_group, book.count) == ({0: [1]}, {0: [2]}, 3)
 
 
 def test_copies_are_no_disorder_and_an_older_message_for_the_first_time_is() -> None:

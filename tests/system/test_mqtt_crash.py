@@ -1,4 +1,4 @@
-"""SIGKILL while MQTT clients publish to a durable session: what was acknowledged comes, in order."""
+"""SIGKILL while MQTT clients publish to a durable session and a shared group: what was acknowledged comes, in order."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ import msgspec
 from broker import snapshot
 from broker.config import EngineConfig
 from broker.stats import stats_json as stats
+from broker.stats.mqtt_channels import MOST_GROUPS
 from tests.support.broker_admin import Admin
 
 
@@ -142,7 +143,7 @@ async def test_latency_from_publish_to_fin_is_shown_as_nsqd_shows_it():
     assert await shown() == {"count": 0, "percentiles": [{"quantile": 0.99, "value": 0}, {"quantile": 0.5, "value": 0}]}
 
 
-def held(topic: str, **figures: int) -> dict[str, object]:
+def held(topic: str, **figures: int | str) -> dict[str, object]:
     return {"topic": topic, "depth": 4, "in_flight": 2, "messages": 9, "holders": 3, "dropped": 0, **figures}
 
 
@@ -164,9 +165,25 @@ async def test_what_mqtts_sessions_hold_is_one_channel_of_each_topic_here_or_els
     assert [len(topic["channels"]) for topic in one["topics"]] == [1]
     assert b"[mqtt " in (await admin.ask("GET", "/stats?topic=heat")).body
     metrics = (await admin.ask("GET", "/metrics")).body.decode()
-    assert 'srtm_mqtt_topic_depth{topic="heat"} 4.0' in metrics
-    assert 'srtm_mqtt_topic_messages_total{topic="elsewhere"} 9.0' in metrics
-    assert 'srtm_mqtt_topic_dropped_total{topic="elsewhere"} 5.0' in metrics
+    assert 'srtm_mqtt_topic_depth{channel="mqtt",topic="heat"} 4.0' in metrics
+    assert 'srtm_mqtt_topic_messages_total{channel="mqtt",topic="elsewhere"} 9.0' in metrics
+    assert 'srtm_mqtt_topic_dropped_total{channel="mqtt",topic="elsewhere"} 5.0' in metrics
+
+
+async def test_a_shared_group_of_mqtt_is_a_channel_and_of_many_the_busiest_are_shown(admin):
+    admin.engine.create_topic("heat")
+    name = "$share/workers/plant/+/heat"
+    admin.engine.mqtt_topics = [held("heat"), held("heat", group=name, depth=1, dropped=7)]
+    _, shown = await admin.json("GET", "/stats?format=json")
+    channels = {one["channel_name"]: (one["depth"], one.get("dropped")) for one in shown["topics"][0]["channels"]}
+    assert channels == {"mqtt": (4, None), name: (1, 7)}
+    metrics = (await admin.ask("GET", "/metrics")).body.decode()
+    assert f'srtm_mqtt_topic_dropped_total{{channel="{name}",topic="heat"}} 7.0' in metrics
+    many = [held("heat", group=f"$share/{number:03}/#", messages=number) for number in range(100)]
+    admin.engine.mqtt_topics = [held("heat"), *many]
+    _, shown = await admin.json("GET", "/stats?format=json")
+    names = [one["channel_name"] for one in shown["topics"][0]["channels"]]
+    assert names == [*(f"$share/{number:03}/#" for number in range(100 - MOST_GROUPS, 100)), "mqtt"]
 
 
 async def test_mqtts_sessions_are_listed_only_for_who_asks(admin):

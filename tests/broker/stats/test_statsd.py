@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from broker import snapshot
 from broker.config import StatsdConfig
 from broker.snapshot import Snapshot
+from broker.stats.mqtt_channels import with_mqtt_channels
 from broker.stats.statsd import Lines, key_prefix, packets, push
 from srtm.log import Log
 from tests.support.fake_engine import FakeEngine
@@ -49,6 +50,23 @@ def test_a_topic_and_its_channels_come_in_nsqds_names() -> None:
         "p.topic.t.channel.c.deferred_count:0|g\n",
         "p.topic.t.channel.c.clients:0|g\n",
     ]
+
+
+def test_the_name_of_a_shared_group_of_mqtt_ends_no_field_of_a_line() -> None:
+    engine = engine_with(t=0)
+    engine.mqtt_topics = [
+        {
+            "topic": "t",
+            "group": "$share/g:1|x/a/#",
+            "depth": 3,
+            "in_flight": 0,
+            "messages": 3,
+            "holders": 1,
+            "dropped": 0,
+        }
+    ]
+    lines = Lines("", QUIET, ()).of(with_mqtt_channels(snapshot.take(engine)))
+    assert "topic.t.channel._share_g_1_x_a_#.depth:3|g\n" in lines
 
 
 def test_counters_are_what_came_since_the_last_push_and_a_topic_made_anew_starts_over() -> None:

@@ -130,7 +130,7 @@ impl Engine {
         let Some(key) = self.topic_key(name) else { return false };
         let topic = &self.topics[key];
         let holds_messages = topic.queue.len() + topic.waiting() + self.server.waiting(key) > 0;
-        let owes_mqtt = self.mqtt.tally.of(name).is_some_and(|held| held.depth + held.in_flight > 0);
+        let owes_mqtt = self.mqtt.tally.all().any(|held| *held.topic == *name && held.depth + held.in_flight > 0);
         let is_used = holds_messages || owes_mqtt || !topic.channels.is_empty() || topic.paused;
         !is_used && topic.limiter.is_none() && self.delete_topic(name)
     }

@@ -9,7 +9,6 @@ use crate::config::ClockSource;
 use crate::engine::Engine;
 use crate::engine::mqtt::inspection::{HeldView, LinkWayView};
 use crate::keys::{ConnKey, TopicKey};
-use crate::mqtt::topic_tally::Held;
 use crate::protocol::identify::Compression;
 use crate::queueing::channel::Channel;
 use crate::queueing::topic::{Limiter, Topic};
@@ -228,16 +227,6 @@ impl Engine {
             publishing,
         };
         (overview, keys)
-    }
-
-    /// By topic ("" = all).
-    fn held_views(&self, topic: &str) -> Vec<HeldView> {
-        let mut views: Vec<&Held> = match topic {
-            "" => self.mqtt.tally.all().collect(),
-            topic => self.mqtt.tally.of(topic).into_iter().collect(),
-        };
-        views.sort_by(|a, b| a.topic.cmp(&b.topic));
-        views.into_iter().map(HeldView::new).collect()
     }
 
     fn mqtt_figures(&self) -> MqttFigures {

@@ -1,11 +1,14 @@
 //! Shared subscriptions: a group has one queue, and each of its messages goes to one of its members.
 //!
 //! It is what a channel is for NSQ: members that are connected and have room take turns; what was in flight to one that
-//! left goes to another at once, in front of the others.
+//! left goes to another at once, in front of the others. If the session of a member outlives its connection, the queue
+//! is on disk.
 
 use std::collections::VecDeque;
 
-use crate::keys::SessionKey;
+use ring::digest;
+
+use crate::keys::{SessionKey, TallyKey};
 use crate::mqtt::filter_trie::Place;
 use crate::mqtt::topic_tally::Owed;
 use crate::protocol::mqtt::packet::Options;
@@ -24,10 +27,32 @@ pub struct Group {
     pub place: Place,
     pub members: VecDeque<Member>, // who is next comes first
     pub queue: Queue,
-    pub owed: Owed, // what is in it, by topic
+    pub is_on_disk: bool, // it is so once a member's session outlives its connection
+    pub owed: Owed,       // what is in it, by topic
+    pub counts: Vec<(TallyKey, TallyKey)>, // {topic: what the group has of it}
 }
 
+/// Of the queues of groups on disk. No topic has such a name: a plus is not allowed there.
+pub const QUEUE: &str = "mqtt+queue+share+";
+
+/// Bytes of a digest that tell the queues of groups apart.
+const DIGEST_BYTES: usize = 16;
+
 impl Group {
+    /// Without members.
+    pub fn new(name: &str) -> Self {
+        let (members, owed, counts) = Default::default();
+        let (place, queue) = (Place { node: 0, position: 0 }, Queue::in_memory());
+        Self { name: name.into(), place, members, queue, is_on_disk: false, owed, counts }
+    }
+
+    /// Of its queue on disk, the same after each start.
+    pub fn queue_name(&self) -> String {
+        let digest = digest::digest(&digest::SHA256, self.name.as_bytes());
+        let digits = digest.as_ref().iter().take(DIGEST_BYTES).map(|byte| format!("{byte:02x}"));
+        std::iter::once(QUEUE.to_owned()).chain(digits).collect()
+    }
+
     pub fn position(&self, session: SessionKey) -> Option<usize> {
         self.members.iter().position(|member| member.session == session)
     }

@@ -36,6 +36,7 @@ use crate::mqtt::retained::Retained;
 use crate::mqtt::session::Session;
 use crate::mqtt::takeovers::Takeovers;
 use crate::mqtt::topic_tally::TopicTally;
+use crate::queueing::disk_ticket::Owner;
 use crate::time::Nanos;
 use crate::timer::Armed;
 
@@ -57,7 +58,7 @@ pub struct Hub {
     pub verified: HashMap<Box<str>, [u8; 32]>, // {user: digest of the password that was right}
     pub counters: Counters,
     pub tally: TopicTally,
-    pub uncounted: Vec<SessionKey>, // which had messages on disk at the start
+    pub(crate) uncounted: Vec<Owner>, // which had messages on disk at the start
     pub denials: Denials,
     pub takeovers: Takeovers,
     pub began: Option<Nanos>, // to tell `$SYS`

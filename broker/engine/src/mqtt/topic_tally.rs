@@ -1,21 +1,22 @@
 //! How much of each topic sessions and groups hold, which mix the topics in one queue: the figures of the pseudo
-//! channel `mqtt`. Messages of QoS 0 wait nowhere, and are not in them.
+//! channels `mqtt` and `$share/GROUP/FILTER`. Messages of QoS 0 wait for no session, and are not in the former.
 
 use std::collections::HashMap;
 
 use slotmap::SlotMap;
 
-use crate::keys::TallyKey;
+use crate::keys::{GroupKey, TallyKey};
 
-/// Of one topic.
+/// Of one topic: what all sessions have, or one group.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Held {
     pub topic: Box<str>,
-    pub depth: usize,     // messages that wait
-    pub in_flight: usize, // went out, and are not acknowledged
-    pub messages: u64,    // given to sessions and groups since the start
-    pub holders: usize,   // sessions and groups that were given some, until they end
-    pub dropped: u64,     // deliveries for which a session, a group or a connection had no room, since the start
+    pub group: Option<GroupKey>, // None: of sessions
+    pub depth: usize,            // messages that wait
+    pub in_flight: usize,        // went out, and are not acknowledged
+    pub messages: u64,           // given to them since the start
+    pub holders: usize,          // that were given some, until they end
+    pub dropped: u64,            // deliveries for which one of them, or a connection, had no room, since the start
 }
 
 impl Held {
@@ -50,8 +51,21 @@ impl TopicTally {
         self.by_topic.get(topic).copied().unwrap_or_default()
     }
 
-    pub fn of(&self, topic: &str) -> Option<&Held> {
-        self.held.get(*self.by_topic.get(topic)?).filter(|held| held.is_shown())
+    /// The key of what a group has of a topic; it gets one if it has none. `known`: {topic: the key}, of that group.
+    pub fn key_of_shared(
+        &mut self,
+        group: GroupKey,
+        known: &mut Vec<(TallyKey, TallyKey)>,
+        topic: TallyKey,
+    ) -> TallyKey {
+        if let Some((_, key)) = known.iter().find(|(of, _)| *of == topic) {
+            return *key;
+        }
+        let Some(name) = self.held.get(topic).map(|held| held.topic.clone()) else { return TallyKey::default() };
+        known.retain(|(of, _)| self.held.contains_key(*of)); // topics come and go
+        let key = self.held.insert(Held { topic: name, group: Some(group), ..Held::default() });
+        known.push((topic, key));
+        key
     }
 
     /// All topics of which somebody was given something, or should have been.
@@ -61,7 +75,8 @@ impl TopicTally {
 
     /// The topic is gone.
     pub fn forget(&mut self, topic: &str) {
-        self.by_topic.remove(topic).map(|key| self.held.remove(key));
+        self.by_topic.remove(topic);
+        self.held.retain(|_, held| *held.topic != *topic);
     }
 
     /// A message is given to the holder of `owed`.
@@ -127,6 +142,11 @@ impl TopicTally {
         }
     }
 
+    /// A group ends, with all that it has. `counts`: {topic: the key of what it has of it}.
+    pub fn end_shared(&mut self, counts: &[(TallyKey, TallyKey)]) {
+        counts.iter().for_each(|(_, key)| _ = self.held.remove(*key));
+    }
+
     /// A message went out, and is to be acknowledged.
     pub fn begin_flight(&mut self, key: TallyKey) {
         self.held.get_mut(key).into_iter().for_each(|held| held.in_flight += 1);
@@ -173,7 +193,10 @@ mod tests {
     use super::*;
 
     fn figures(tally: &TopicTally, topic: &str) -> Option<(usize, usize, u64, usize)> {
-        tally.of(topic).map(|held| (held.depth, held.in_flight, held.messages, held.holders))
+        tally
+            .all()
+            .find(|held| *held.topic == *topic)
+            .map(|held| (held.depth, held.in_flight, held.messages, held.holders))
     }
 
     #[test]

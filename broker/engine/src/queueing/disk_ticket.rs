@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use crate::keys::{ChannelKey, ConnKey, SessionKey, TopicKey};
+use crate::keys::{ChannelKey, ConnKey, GroupKey, SessionKey, TopicKey};
 
 /// The owner of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub(crate) enum Owner {
     Channel(ChannelKey),
     /// What a session of MQTT is owed.
     Session(SessionKey),
+    /// What a group of shared subscriptions has.
+    Group(GroupKey),
 }
 
 /// A publish whose messages are being released.

@@ -65,6 +65,7 @@ impl Engine {
             Owner::Session(key) => {
                 self.mqtt.sessions.get_mut(key)?.outgoing.as_mut().map(|outgoing| &mut outgoing.queue)
             }
+            Owner::Group(key) => self.mqtt.groups.get_mut(key).map(|group| &mut group.queue),
         }
     }
 
@@ -239,12 +240,20 @@ impl Engine {
                 owing.push(key);
             }
         }
+        let mut shared = Vec::new();
+        for (key, group) in &mut self.mqtt.groups {
+            if group.queue.tend() {
+                shared.push(key);
+            }
+        }
         let is_written = !self.journal.as_mut().is_some_and(Journal::tend);
-        if !waiting.is_empty() || !moving.is_empty() || !owing.is_empty() || !is_written {
+        let are_done = waiting.is_empty() && moving.is_empty() && owing.is_empty() && shared.is_empty();
+        if !are_done || !is_written {
             disk.stir();
         }
         waiting.into_iter().for_each(|key| self.mark_channel(key));
         owing.into_iter().for_each(|key| self.list_owing(key));
+        shared.into_iter().for_each(|key| self.list_member(key));
         moving.into_iter().for_each(|key| self.fan_out_later(key));
     }
 
@@ -272,6 +281,10 @@ impl Engine {
             in_flight.sort_by_key(|entry| (entry.delivered, entry.message.id));
             unsaved.extend(channel.queue.save(in_flight.into_iter().map(|entry| entry.message).collect(), aside));
         }
+        let mut in_flight = self.take_all_shared();
+        for (key, group) in &mut self.mqtt.groups {
+            unsaved.extend(group.queue.save(in_flight.remove(&key).unwrap_or_default(), Vec::new()));
+        }
         for session in self.mqtt.sessions.values_mut() {
             let Some(outgoing) = &mut session.outgoing else { continue };
             let front = outgoing.in_flight.drain(..).filter_map(|entry| entry.message).collect();
@@ -285,6 +298,7 @@ impl Engine {
         self.channels.values_mut().for_each(|channel| _ = channel.queue.tend());
         let of_sessions = self.mqtt.sessions.values_mut().filter_map(|session| session.outgoing.as_mut());
         of_sessions.for_each(|outgoing| _ = outgoing.queue.tend());
+        self.mqtt.groups.values_mut().for_each(|group| _ = group.queue.tend());
         let of_channels = disk.wait();
         self.topics.values_mut().for_each(|topic| _ = topic.queue.tend());
         let not_synced = of_channels.or(disk.wait());

@@ -88,6 +88,7 @@ impl Engine {
             Owner::Topic(key) if self.topics.get(key).is_some_and(|topic| topic.flows()) => self.fan_out_later(key),
             Owner::Topic(_) => {}
             Owner::Session(key) => self.list_owing(key),
+            Owner::Group(key) => self.list_member(key),
         }
     }
 
@@ -99,9 +100,7 @@ impl Engine {
         {
             channel.counters.messages -= refused.len() as u64;
         }
-        if let Owner::Session(key) = owner {
-            self.tally_left(key);
-        }
+        self.tally_left(owner);
         for lost in refused.chunk_by(|one, next| Rc::ptr_eq(&one.ticket, &next.ticket)) {
             let ticket = &lost[0].ticket;
             let bytes = lost.iter().map(|refused| refused.bytes).sum();

@@ -14,6 +14,7 @@ use crate::protocol::mqtt::attributes::Attributes;
 use crate::protocol::mqtt::packet::Options;
 use crate::protocol::mqtt::reason::Reason;
 use crate::protocol::mqtt::version::Version;
+use crate::queueing::disk_ticket::Owner;
 use crate::telemetry::latency::Summaries;
 use crate::time::{NS_PER_S, Nanos};
 
@@ -42,22 +43,16 @@ pub struct RetainedView {
     expires_in_s: Option<i64>, // None: never
 }
 
-/// Of one topic: what sessions and groups have of it.
-#[derive(Debug, Serialize)]
+/// Of one topic: what all sessions have of it, or one group.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct HeldView {
     topic: String,
+    group: String, // `$share/GROUP/FILTER`; "": of sessions
     depth: usize,
     in_flight: usize,
     messages: u64,
-    holders: usize,
+    holders: usize, // sessions that were given some, or members of the group
     dropped: u64,
-}
-
-impl HeldView {
-    pub fn new(held: &Held) -> Self {
-        let Held { topic, depth, in_flight, messages, holders, dropped } = held.clone();
-        Self { topic: topic.into(), depth, in_flight, messages, holders, dropped }
-    }
 }
 
 /// How messages of another broker's topic came here (`mqtt::elsewhere::link_peers`).
@@ -70,6 +65,23 @@ pub struct LinkWayView {
 }
 
 impl Engine {
+    /// By topic ("" = all).
+    pub(crate) fn held_views(&self, topic: &str) -> Vec<HeldView> {
+        let held = self.mqtt.tally.all().filter(|held| topic.is_empty() || *held.topic == *topic);
+        let mut views: Vec<HeldView> = held.filter_map(|held| self.held_view(held)).collect();
+        views.sort_unstable();
+        views
+    }
+
+    fn held_view(&self, held: &Held) -> Option<HeldView> {
+        let Held { topic, group, depth, in_flight, messages, holders, dropped } = held.clone();
+        let (group, holders) = match group {
+            Some(key) => self.mqtt.groups.get(key).map(|group| (group.name.to_string(), group.members.len()))?,
+            None => (String::new(), holders),
+        };
+        Some(HeldView { topic: topic.into(), group, depth, in_flight, messages, holders, dropped })
+    }
+
     /// `most` of the ways over links, from number `from` on; none: there are no more. A busy one takes about 0.1 ms.
     pub fn link_way_views(&mut self, from: usize, most: usize, now: Nanos) -> Vec<LinkWayView> {
         let view = |way: &mut LinkWay| LinkWayView {
@@ -81,25 +93,50 @@ impl Engine {
         self.mqtt.ways.some_mut(from, most).map(view).collect()
     }
 
-    /// What waits since before the start counts for the topic of its session's first subscription: its names are on
-    /// disk.
+    /// What waits since before the start counts for the topic of its session's first subscription, or of its group's
+    /// pattern: its names are on disk.
     pub(crate) fn count_restored(&mut self) {
-        for key in std::mem::take(&mut self.mqtt.uncounted) {
-            let place = self.mqtt.sessions.get(key).and_then(|session| session.subscriptions.first().copied());
+        for owner in std::mem::take(&mut self.mqtt.uncounted) {
+            let hub = &self.mqtt;
+            let place = match owner {
+                Owner::Session(key) => hub.sessions.get(key).and_then(|session| session.subscriptions.first().copied()),
+                Owner::Group(key) => hub.groups.get(key).map(|group| group.place),
+                Owner::Topic(_) | Owner::Channel(_) => None,
+            };
             let pattern = place.map(|place| self.mqtt.filters.pattern(place.node)).unwrap_or_default();
             let topic = self.topic_of_name(&pattern).to_owned();
             let topic = self.mqtt.tally.key_of(&topic);
-            let outgoing = self.mqtt.sessions.get_mut(key).and_then(|session| session.outgoing.as_mut());
-            let Some(outgoing) = outgoing.filter(|outgoing| !outgoing.queue.is_empty()) else { continue };
-            self.mqtt.tally.count_restored(&mut outgoing.owed, topic, outgoing.queue.len());
+            match owner {
+                Owner::Session(key) => {
+                    let outgoing = self.mqtt.sessions.get_mut(key).and_then(|session| session.outgoing.as_mut());
+                    let Some(outgoing) = outgoing.filter(|outgoing| !outgoing.queue.is_empty()) else { continue };
+                    self.mqtt.tally.count_restored(&mut outgoing.owed, topic, outgoing.queue.len());
+                }
+                Owner::Group(key) => {
+                    let group = self.mqtt.groups.get_mut(key).filter(|group| !group.queue.is_empty());
+                    let Some(group) = group else { continue };
+                    let topic = self.mqtt.tally.key_of_shared(key, &mut group.counts, topic);
+                    self.mqtt.tally.count_restored(&mut group.owed, topic, group.queue.len());
+                }
+                Owner::Topic(_) | Owner::Channel(_) => {}
+            }
         }
     }
 
-    /// The disk refused messages of a session.
-    pub(crate) fn tally_left(&mut self, key: SessionKey) {
-        let outgoing = self.mqtt.sessions.get_mut(key).and_then(|session| session.outgoing.as_mut());
-        let Some(outgoing) = outgoing else { return };
-        self.mqtt.tally.trim(&mut outgoing.owed, outgoing.queue.len());
+    /// The disk refused messages of a session or a group.
+    pub(crate) fn tally_left(&mut self, owner: Owner) {
+        match owner {
+            Owner::Session(key) => {
+                let outgoing = self.mqtt.sessions.get_mut(key).and_then(|session| session.outgoing.as_mut());
+                let Some(outgoing) = outgoing else { return };
+                self.mqtt.tally.trim(&mut outgoing.owed, outgoing.queue.len());
+            }
+            Owner::Group(key) => {
+                let Some(group) = self.mqtt.groups.get_mut(key) else { return };
+                self.mqtt.tally.trim(&mut group.owed, group.queue.len());
+            }
+            Owner::Topic(_) | Owner::Channel(_) => {}
+        }
     }
 
     pub fn mqtt_session_keys(&self) -> Vec<SessionKey> {

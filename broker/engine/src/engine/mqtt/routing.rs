@@ -5,15 +5,14 @@
 
 use crate::clients::connection::Mark;
 use crate::engine::Engine;
-use crate::keys::{ChannelKey, GroupKey, SessionKey, TallyKey, TopicKey};
-use crate::mqtt::elsewhere::link_peers::{RemoteGroup, way_of};
+use crate::keys::{SessionKey, TallyKey, TopicKey};
+use crate::mqtt::elsewhere::link_peers::way_of;
 use crate::mqtt::filter_trie::Who;
 use crate::mqtt::forms::{Fan, Forms, Heading, Once, Target};
 use crate::mqtt::outgoing::Outgoing;
 use crate::mqtt::session::Session;
 use crate::protocol::mqtt::attributes::Attributes;
 use crate::protocol::mqtt::packet::Qos;
-use crate::protocol::mqtt::topic_filter::{Filter, matches};
 use crate::queueing::message::{Alone, Message};
 use crate::queueing::queue::Queue;
 use crate::scheduling::client_limits::Limit;
@@ -313,76 +312,6 @@ impl Engine {
         self.mark_dirty(key);
     }
 
-    // ---- shared subscriptions -------------------------------------------------------------------------------------
-
-    pub(crate) fn give_to_group(
-        &mut self,
-        forms: &mut Forms,
-        key: GroupKey,
-        message: Message,
-        topic: TallyKey,
-        now: Nanos,
-    ) {
-        let most = self.config.mqtt_max_queued;
-        let Some(group) = self.mqtt.groups.get_mut(key) else { return };
-        if group.queue.len() >= most {
-            self.limits.note(Limit::QueuedMessages, &group.name);
-            self.mqtt.count_drop(topic);
-            return;
-        }
-        group.queue.push_back(message);
-        self.mqtt.tally.give(&mut group.owed, topic);
-        self.mqtt.tally.wait(&mut group.owed, topic);
-        self.send_shared(forms, key, now);
-    }
-
-    /// Gives the queue of a group to its members in turn, as far as they have room. Gives the units.
-    pub(crate) fn send_shared(&mut self, forms: &mut Forms, key: GroupKey, now: Nanos) -> u32 {
-        let mut units = 0;
-        while let Some(member) = self.next_member(key) {
-            let Some(group) = self.mqtt.groups.get_mut(key) else { break };
-            if !group.queue.ready(now) {
-                break;
-            }
-            let Some(message) = group.queue.pop_front() else { break };
-            group.members.rotate_left(member + 1);
-            let Some(member) = group.members.back().copied() else { break };
-            units += message_units(message.body_len());
-            let body = message.clone();
-            let topic = self.tally_taken_shared(key, &body);
-            let Some(heading) = Heading::of(&body, "", self.clock.wall(now)) else {
-                self.mqtt.counters.expired += 1;
-                continue;
-            };
-            if !self.may_have(member.session, self.topic_key(self.topic_of_name(heading.name)), now) {
-                let Some(group) = self.mqtt.groups.get_mut(key) else { break };
-                group.queue.push_front(message.clone()); // another member may have it
-                self.mqtt.tally.wait(&mut group.owed, topic);
-                continue;
-            }
-            let target = Target {
-                session: member.session,
-                qos: member.options.qos.min(heading.qos),
-                retain: member.options.retain_as_published && heading.retain,
-                ids: Some(member.id).into_iter().filter(|id| *id > 0).collect(),
-                group: Some(key),
-                topic,
-            };
-            let mark = self.mark_of_name(heading.name, &body, now);
-            let kept = (target.qos != Qos::AtMostOnce).then_some(message);
-            forms.clear();
-            self.deliver_mqtt(forms, &target, &heading, body.body(), kept, mark);
-        }
-        units
-    }
-
-    /// A message has left the queue of a group; gives the topic that it counted for.
-    fn tally_taken_shared(&mut self, key: GroupKey, message: &Message) -> TallyKey {
-        let topic = self.tally_of(message);
-        let Some(group) = self.mqtt.groups.get_mut(key) else { return topic };
-        self.mqtt.tally.take(&mut group.owed, topic, group.queue.len())
-    }
-
     /// The topic that a message counts for by its name.
     pub(crate) fn tally_of(&self, message: &Message) -> TallyKey {
         let name = Attributes::decode(message.attributes()).map_or("", |attributes| attributes.name);
@@ -394,87 +323,6 @@ impl Engine {
         let name = Attributes::decode(message.attributes()).map_or("", |attributes| attributes.name);
         let topic = self.topic_of_name(name).to_owned();
         self.mqtt.tally.key_of(&topic)
-    }
-
-    /// Gives a message to groups that have members at other brokers, once each. Members here come first.
-    fn share_with_others(
-        &mut self,
-        groups: &mut Vec<GroupKey>,
-        topic: TopicKey,
-        message: &Message,
-        heading: &Heading<'_>,
-        now: Nanos,
-    ) {
-        let mut remote = std::mem::take(&mut self.mqtt.peers.groups);
-        for group in remote.iter_mut().filter(|group| matches(&group.pattern, heading.name)) {
-            let local = self.mqtt.by_group.get(&group.name).copied();
-            if local.is_some_and(|key| self.ready_member(key).is_some()) {
-                continue;
-            }
-            let Some(channel) = self.channel_for(group, topic) else { continue };
-            groups.retain(|key| Some(*key) != local);
-            self.put_shared(channel, &group.name, message, heading, now);
-        }
-        self.mqtt.peers.groups = remote;
-    }
-
-    /// The channel of the broker that is next, of those that take messages now; else of any.
-    fn channel_for(&self, group: &mut RemoteGroup, topic: TopicKey) -> Option<ChannelKey> {
-        let topic = self.topics.get(topic)?;
-        let named = |name: &str| {
-            let is_it = |key: &&ChannelKey| self.channels.get(**key).is_some_and(|channel| &*channel.name == name);
-            topic.channels.iter().find(is_it).copied()
-        };
-        let takes = |key: &ChannelKey| {
-            let channel = self.channels.get(*key);
-            channel.is_some_and(|channel| !channel.consumers.is_empty() && channel.queue.is_empty())
-        };
-        let ready = group.channels.iter().position(|name| named(name).is_some_and(|key| takes(&key)));
-        let at = ready.or_else(|| group.channels.iter().position(|name| named(name).is_some()))?;
-        let key = named(&group.channels[at]);
-        group.channels.rotate_left(at + 1);
-        key
-    }
-
-    /// Puts a copy of a message for one group alone into the channel of a link. It is a message of its own: the channel
-    /// may have the other one too.
-    fn put_shared(&mut self, channel: ChannelKey, group: &str, message: &Message, heading: &Heading<'_>, now: Nanos) {
-        let expires_wall_ns = Attributes::decode(message.attributes()).map_or(0, |known| known.expires_wall_ns);
-        let Heading { origin, name, qos, retain, properties, .. } = *heading;
-        let mut bytes = Vec::new();
-        Attributes { origin, expires_wall_ns, qos, retain, name, group, properties }.encode(&mut bytes);
-        let wall_ns = message.wall_ns();
-        let id = self.ids.next(wall_ns);
-        let alone = Alone { id, wall_ns, attributes: &bytes, body: message.body() };
-        let mut copy = self.builder.alone(&self.memory.messages, alone, message.times.arrival, 0);
-        (copy.times, copy.foreign) = (message.times, message.foreign);
-        copy.times.queued = now;
-        if let Some(channel) = self.channels.get_mut(channel) {
-            channel.put(copy, now);
-        }
-        self.mark_channel(channel);
-    }
-
-    /// The member that is next, of those that are connected and have room, if there is something for it.
-    fn next_member(&self, key: GroupKey) -> Option<usize> {
-        let is_owed = self.mqtt.groups.get(key).is_some_and(|group| !group.queue.is_empty());
-        if is_owed { self.ready_member(key) } else { None }
-    }
-
-    fn ready_member(&self, key: GroupKey) -> Option<usize> {
-        let group = self.mqtt.groups.get(key)?;
-        group.members.iter().position(|member| {
-            let session = self.mqtt.sessions.get(member.session);
-            let may_read = session.is_some_and(|session| self.may_share(session, &group.name));
-            may_read && self.has_room(member.session)
-        })
-    }
-
-    /// Whether a member may still be one: who may read what may have changed since it joined.
-    fn may_share(&self, session: &Session, name: &str) -> bool {
-        let is_free = session.access.is_none() && session.grant.is_none();
-        let may = |filter: Filter<'_>| session.may_subscribe(filter, self.object_of(filter.pattern));
-        is_free || Filter::parse(name).is_some_and(may)
     }
 
     /// A delivery of a message that waited, as its topic's latency counts it.

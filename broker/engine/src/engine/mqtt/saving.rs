@@ -2,7 +2,7 @@
 //! at the start.
 //!
 //! A session that outlives its connection has its queue on disk: what it is owed is written before its publisher is
-//! answered, also while its client is connected.
+//! answered, also while its client is connected. So has a group with such a member (`shared_groups`).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use crate::engine::Engine;
 use crate::id::MessageId;
-use crate::keys::SessionKey;
+use crate::keys::{GroupKey, SessionKey};
 use crate::mqtt::outgoing::Outgoing;
 use crate::mqtt::saved_session::{Renewal, Saved, SavedSession, SavedSubscription};
 use crate::mqtt::session::{Begun, NEVER_EXPIRES, Seldom, Session};
@@ -169,6 +169,8 @@ impl Engine {
     /// Has what a session is owed go through files from now on, if it is to outlive its connection.
     pub(crate) fn keep_on_disk(&mut self, key: SessionKey, now: Nanos) {
         let Some(session) = self.mqtt.sessions.get(key).filter(|session| session.is_durable()) else { return };
+        session.groups().to_vec().into_iter().for_each(|group| self.keep_group_on_disk(group));
+        let Some(session) = self.mqtt.sessions.get(key) else { return };
         if self.journal.is_none() || session.outgoing.as_ref().is_some_and(|outgoing| outgoing.is_on_disk) {
             return;
         }
@@ -327,8 +329,25 @@ impl Engine {
         self.mqtt.remove_session(key);
     }
 
+    /// Queues of groups go to them, if a member is there; the others are removed.
+    fn restore_groups(&mut self, disk: &Rc<Disk>, found: &mut Found, now: Nanos) -> io::Result<()> {
+        let keys: Vec<GroupKey> = self.mqtt.groups.keys().collect();
+        for key in keys {
+            let Some(group) = self.mqtt.groups.get_mut(key).filter(|group| group.is_on_disk) else { continue };
+            let name = group.queue_name();
+            let Some(of_queue) = found.remove(&name) else { continue };
+            let mut files = disk.open(&name, &of_queue)?;
+            self.ids.stay_above(MessageId(files.highest_id()));
+            disk.sync(&mut files);
+            group.queue.restore(files, now)?;
+            self.mqtt.uncounted.push(Owner::Group(key));
+        }
+        Ok(())
+    }
+
     /// Queues of sessions go to them; those of others are removed.
     fn restore_queues(&mut self, disk: &Rc<Disk>, found: &mut Found, now: Nanos) -> io::Result<()> {
+        self.restore_groups(disk, found, now)?;
         let names: Vec<String> = found.keys().filter(|name| name.starts_with(QUEUE)).cloned().collect();
         for name in names {
             let Some(of_queue) = found.remove(&name) else { continue };
@@ -347,7 +366,7 @@ impl Engine {
                 let mut outgoing = Outgoing::new(queue, session.window);
                 outgoing.is_on_disk = true;
                 session.outgoing = Some(Box::new(outgoing));
-                self.mqtt.uncounted.push(key);
+                self.mqtt.uncounted.push(Owner::Session(key));
             }
         }
         Ok(())

@@ -38,7 +38,8 @@ impl Engine {
         let patterns = self.mqtt.filters.patterns(MOST_FILTERS + 1, Subscriber::is_session);
         let is_short = patterns.iter().map(String::len).sum::<usize>() <= MOST_FILTER_BYTES;
         let filters = (patterns.len() <= MOST_FILTERS && is_short).then_some(patterns);
-        let is_durable = |session: &Session| session.is_durable() && !session.subscriptions.is_empty();
+        let subscribes = |session: &Session| !session.subscriptions.is_empty() || !session.groups().is_empty();
+        let is_durable = |session: &Session| session.is_durable() && subscribes(session);
         let sessions = &self.mqtt.sessions;
         let durable = sessions.len() > VISITS_A_TURN || sessions.values().any(is_durable);
         let version = self.mqtt.interest.look(filters.is_none(), durable);

@@ -1,7 +1,5 @@
 //! SUBSCRIBE and UNSUBSCRIBE.
 
-use std::collections::VecDeque;
-
 use crate::clients::reply::Reply;
 use crate::engine::Engine;
 use crate::keys::{ConnKey, GroupKey, SessionKey};
@@ -10,12 +8,10 @@ use crate::mqtt::elsewhere::interest::Subscribed;
 use crate::mqtt::filter_trie::{Place, Subscriber, Who};
 use crate::mqtt::group::{Group, Member};
 use crate::mqtt::retained::Replay;
-use crate::mqtt::topic_tally::Owed;
 use crate::protocol::mqtt::encode;
 use crate::protocol::mqtt::packet::{Options, RetainHandling, Subscribe, Unsubscribe, Wanted};
 use crate::protocol::mqtt::property;
 use crate::protocol::mqtt::reason::{Fault, Reason};
-use crate::queueing::queue::Queue;
 use crate::time::Nanos;
 
 /// What a subscription costs besides its packet: its nodes.
@@ -93,15 +89,7 @@ impl Engine {
             return Reason::QUOTA_EXCEEDED;
         }
         let group = known.unwrap_or_else(|| {
-            let place = Place { node: 0, position: 0 };
-            let (members, queue) = (VecDeque::new(), Queue::in_memory());
-            let group = self.mqtt.groups.insert(Group {
-                name: name.clone().into(),
-                place,
-                members,
-                queue,
-                owed: Owed::default(),
-            });
+            let group = self.mqtt.groups.insert(Group::new(&name));
             let subscriber = Subscriber { who: Who::Group(group), slot: 0, id: 0, options: Options::default() };
             self.mqtt.groups[group].place = self.mqtt.filters.insert(pattern, subscriber);
             self.mqtt.by_group.insert(name.into(), group);
@@ -109,6 +97,7 @@ impl Engine {
         });
         session.seldom().groups.push(group);
         self.mqtt.groups[group].members.push_back(member);
+        self.keep_group_on_disk(group);
         self.note_member(key);
         self.list_owing(key);
         Reason(options.qos as u8)
@@ -128,8 +117,10 @@ impl Engine {
         if group.members.is_empty() {
             let (place, name) = (group.place, group.name.clone());
             self.mqtt.by_group.remove(&name);
-            let group = self.mqtt.groups.remove(group_key);
-            group.into_iter().for_each(|group| self.mqtt.tally.end(&group.owed));
+            if let Some(mut group) = self.mqtt.groups.remove(group_key) {
+                self.mqtt.tally.end_shared(&group.counts);
+                group.queue.clear();
+            }
             self.remove_from_filters(place);
         }
     }

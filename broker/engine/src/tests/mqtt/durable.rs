@@ -6,38 +6,38 @@ use crate::harness::pair::{Pair, S, START};
 use crate::protocol::mqtt::version::Version;
 use crate::tests::mqtt::client::{Client, connect, packet, publish_5, text};
 
-const KEPT: &[u8] = &[0x11, 0, 0, 0, 60];
+pub const KEPT: &[u8] = &[0x11, 0, 0, 0, 60];
 
-struct Disk {
-    store: MemoryStore,
+pub struct Disk {
+    pub store: MemoryStore,
     incarnations: u64,
 }
 
 impl Disk {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self { store: MemoryStore::default(), incarnations: 0 }
     }
 
     /// The next process on it.
-    fn start(&mut self, now: i64) -> Pair {
+    pub fn start(&mut self, now: i64) -> Pair {
         self.incarnations += 1;
         Pair::on_disk(Config::default(), &self.store, self.incarnations, now)
     }
 
     /// The process is killed, and the next one starts.
-    fn kill(&mut self, pair: Pair) -> Pair {
+    pub fn kill(&mut self, pair: Pair) -> Pair {
         let now = pair.now;
         drop(pair);
         self.start(now + S)
     }
 }
 
-fn present(pair: &mut Pair, id: &str) -> (Client, bool) {
+pub fn present(pair: &mut Pair, id: &str) -> (Client, bool) {
     let (client, answer) = Client::with(pair, id, false, KEPT);
     (client, answer[2] == 1)
 }
 
-fn said(client: &mut Client, pair: &mut Pair) -> Vec<String> {
+pub fn said(client: &mut Client, pair: &mut Pair) -> Vec<String> {
     client.messages(pair).into_iter().map(|(_, payload)| payload).collect()
 }
 

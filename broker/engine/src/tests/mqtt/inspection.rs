@@ -95,12 +95,17 @@ fn what_a_client_is_denied_is_told() {
     assert_eq!(told, [("publish", "client".to_owned(), "$SYS/x".to_owned(), 1)]);
 }
 
-/// Depth, in flight, messages and holders of a topic.
-fn held(pair: &mut Pair, topic: &str) -> Option<[u64; 4]> {
+/// Depth, in flight, messages and holders of a topic, of sessions or of a group.
+fn held_by(pair: &mut Pair, topic: &str, group: &str) -> Option<[u64; 4]> {
     let (overview, _) = pair.engine.overview("", false, pair.now);
     let shown = serde_json::to_value(overview).expect("JSON");
-    let of_topic = shown["mqtt_topics"].as_array()?.iter().find(|held| held["topic"] == *topic)?.clone();
+    let is_it = |held: &&Value| held["topic"] == *topic && held["group"] == *group;
+    let of_topic = shown["mqtt_topics"].as_array()?.iter().find(is_it)?.clone();
     Some(["depth", "in_flight", "messages", "holders"].map(|name| of_topic[name].as_u64().expect("a number")))
+}
+
+fn held(pair: &mut Pair, topic: &str) -> Option<[u64; 4]> {
+    held_by(pair, topic, "")
 }
 
 #[test]
@@ -119,21 +124,26 @@ fn each_topic_tells_what_sessions_and_groups_hold_of_it_whatever_their_queues_mi
     for name in ["plant/1/heat", "other", "plant/2/heat"] {
         publisher.publish_5(&mut pair, name, 1, 1, "x");
     }
-    assert_eq!(held(&mut pair, "heat"), Some([1 + 2, 1, 2 + 2, 2]), "of the session, and of the group");
+    let group = "$share/g/plant/+/heat";
+    assert_eq!(held(&mut pair, "heat"), Some([1, 1, 2, 1]));
+    assert_eq!(held_by(&mut pair, "heat", group), Some([2, 0, 2, 1]));
     assert_eq!(held(&mut pair, "default"), Some([1, 0, 1, 1]));
     client.send(&mut pair, &[0x40, 2, 0, 1]); // PUBACK of the first
-    assert_eq!(held(&mut pair, "heat"), Some([1 + 2, 0, 4, 2]));
+    assert_eq!(held(&mut pair, "heat"), Some([1, 0, 2, 1]));
     assert_eq!(held(&mut pair, "default"), Some([0, 1, 1, 1]));
     pair.engine.kick_mqtt("client", pair.now);
-    assert_eq!((held(&mut pair, "heat"), held(&mut pair, "default")), (Some([2, 0, 4, 1]), None));
+    assert_eq!((held(&mut pair, "heat"), held(&mut pair, "default")), (None, None));
     let (mut member, _) = Client::with(&mut pair, "member", false, &ONE_MINUTE);
     assert_eq!(member.messages(&mut pair).len(), 2);
-    assert_eq!(held(&mut pair, "heat"), Some([0, 2, 4, 1]));
+    assert_eq!(held_by(&mut pair, "heat", group), Some([0, 2, 2, 1]));
     member.send(&mut pair, &[0xe0, 0]);
-    assert_eq!(held(&mut pair, "heat"), Some([2, 0, 4, 1]), "they wait again");
+    assert_eq!(held_by(&mut pair, "heat", group), Some([2, 0, 2, 1]), "they wait again");
     assert!(!pair.engine.delete_unused_topic("heat"), "a member is owed some");
     pair.engine.delete_topic("heat");
-    assert_eq!(held(&mut pair, "heat"), None);
+    assert_eq!(held_by(&mut pair, "heat", group), None);
+    invariant::check(&pair.engine, pair.now);
+    pair.engine.kick_mqtt("member", pair.now);
+    assert_eq!(pair.engine.mqtt.tally.all().count(), 0);
 }
 
 #[test]
@@ -150,14 +160,16 @@ fn what_sessions_and_groups_have_no_room_for_is_told_by_topic() {
     }
     let (overview, _) = pair.engine.overview("", false, pair.now);
     let shown = serde_json::to_value(overview).expect("JSON");
-    let mut dropped: Vec<(&str, u64)> = shown["mqtt_topics"]
+    let word = |held: &Value, name: &str| held[name].as_str().expect("a name").to_owned();
+    let dropped: Vec<(String, String, u64)> = shown["mqtt_topics"]
         .as_array()
         .expect("topics")
         .iter()
-        .map(|held| (held["topic"].as_str().expect("a name"), held["dropped"].as_u64().expect("a number")))
+        .map(|held| (word(held, "topic"), word(held, "group"), held["dropped"].as_u64().expect("a number")))
         .collect();
-    dropped.sort_unstable();
-    assert_eq!(dropped, [("default", 1), ("heat", 2 + 3)], "the session keeps two of heat, the group one of each");
+    let expected = [("default", "$share/g/#", 1), ("heat", "", 2), ("heat", "$share/g/#", 3)];
+    let expected = expected.map(|(topic, group, count)| (topic.to_owned(), group.to_owned(), count));
+    assert_eq!(dropped, expected, "the session keeps two of heat, the group one of each");
     invariant::check(&pair.engine, pair.now);
 }
 
@@ -167,13 +179,18 @@ fn what_waits_since_before_a_start_is_told_too() {
     let mut pair = Pair::on_disk(Config::default(), &disk, 1, START);
     let (mut client, _) = Client::with(&mut pair, "away", true, &ONE_MINUTE);
     client.subscribe(&mut pair, "plant/+/heat", 1);
+    client.subscribe(&mut pair, "$share/g/plant/+/heat", 1);
     client.send(&mut pair, &[0xe0, 0]);
     let mut publisher = Client::new(&mut pair, "publisher");
     publisher.ask(&mut pair, &publish_5("plant/1/heat", 1, 1, "x"));
     let mut pair = Pair::on_disk(Config::default(), &disk, 2, START + S); // killed
     pair.engine.set_mqtt_names("heat", vec!["plant/+/heat".into()], V3Excess::Delay);
-    assert_eq!(held(&mut pair, "heat"), Some([1, 0, 0, 1]));
+    for group in ["", "$share/g/plant/+/heat"] {
+        assert_eq!(held_by(&mut pair, "heat", group), Some([1, 0, 0, 1]), "{group}");
+    }
     let (mut client, _) = Client::with(&mut pair, "away", false, &ONE_MINUTE);
-    assert_eq!(client.messages(&mut pair).len(), 1);
-    assert_eq!(held(&mut pair, "heat").map(|held| held[..2].to_vec()), Some(vec![0, 1]));
+    assert_eq!(client.messages(&mut pair).len(), 2);
+    for group in ["", "$share/g/plant/+/heat"] {
+        assert_eq!(held_by(&mut pair, "heat", group).map(|held| held[..2].to_vec()), Some(vec![0, 1]), "{group}");
+    }
 }

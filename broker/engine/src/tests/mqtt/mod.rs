@@ -5,6 +5,7 @@ pub(crate) mod client;
 mod connections;
 mod delivery;
 mod durable;
+mod durable_groups;
 mod inspection;
 mod link_delays;
 mod linked_brokers;

@@ -178,10 +178,7 @@ impl Engine {
             let Some(group) = self.mqtt.groups.get_mut(group).filter(|group| group.members.len() == 1) else {
                 continue;
             };
-            let (name, mut left) = (group.name.clone(), Vec::new());
-            while let Some(message) = group.queue.pop_front() {
-                left.push(message);
-            }
+            let (name, left) = (group.name.clone(), group.queue.take_all(now));
             self.mqtt.tally.trim(&mut group.owed, 0);
             for message in left {
                 let (qos, carried) = (Qos::AtMostOnce, Some(Carried::of(&message)));

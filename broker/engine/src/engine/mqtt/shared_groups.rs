@@ -1,0 +1,217 @@
+//! What becomes of a message for a shared subscription: it waits in the queue of the group until a member has room, here
+//! or at another broker.
+//!
+//! A group with a member whose session outlives its connection has its queue on disk, as such sessions have theirs. The
+//! file has its name from that of the group. What waits comes back with the members: a group ends with its last one.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use crate::engine::Engine;
+use crate::keys::{ChannelKey, GroupKey, TallyKey, TopicKey};
+use crate::mqtt::elsewhere::link_peers::RemoteGroup;
+use crate::mqtt::forms::{Forms, Heading, Target};
+use crate::mqtt::group::Member;
+use crate::mqtt::session::Session;
+use crate::protocol::mqtt::attributes::Attributes;
+use crate::protocol::mqtt::packet::Qos;
+use crate::protocol::mqtt::topic_filter::{Filter, matches};
+use crate::queueing::disk_ticket::Owner;
+use crate::queueing::message::{Alone, Message};
+use crate::queueing::queue::Queue;
+use crate::scheduling::client_limits::Limit;
+use crate::scheduling::work_budget::message_units;
+use crate::time::Nanos;
+
+impl Engine {
+    pub(crate) fn give_to_group(
+        &mut self,
+        forms: &mut Forms,
+        key: GroupKey,
+        message: Message,
+        topic: TallyKey,
+        now: Nanos,
+    ) {
+        let most = self.config.mqtt_max_queued;
+        let Some(group) = self.mqtt.groups.get_mut(key) else { return };
+        let topic = self.mqtt.tally.key_of_shared(key, &mut group.counts, topic);
+        if group.queue.len() >= most {
+            self.limits.note(Limit::QueuedMessages, &group.name);
+            self.mqtt.count_drop(topic);
+            return;
+        }
+        let is_sure = || Attributes::decode(message.attributes()).is_some_and(|known| known.qos != Qos::AtMostOnce);
+        if group.is_on_disk && group.queue.is_empty() && !is_sure() {
+            group.queue.push_front(message); // of QoS 0, and the next one: it needs no disk
+        } else {
+            group.queue.push_back(message);
+        }
+        self.mqtt.tally.give(&mut group.owed, topic);
+        self.mqtt.tally.wait(&mut group.owed, topic);
+        self.send_shared(forms, key, now);
+    }
+
+    /// Gives the queue of a group to its members in turn, as far as they have room. Gives the units.
+    pub(crate) fn send_shared(&mut self, forms: &mut Forms, key: GroupKey, now: Nanos) -> u32 {
+        let mut units = 0;
+        while let Some(member) = self.next_member(key) {
+            let Some(group) = self.mqtt.groups.get_mut(key) else { break };
+            if !group.queue.ready(now) {
+                break;
+            }
+            let Some(message) = group.queue.pop_front() else { break };
+            group.members.rotate_left(member + 1);
+            let Some(member) = group.members.back().copied() else { break };
+            units += message_units(message.body_len());
+            let body = message.clone();
+            let topic = self.tally_taken_shared(key, &body);
+            let Some(heading) = Heading::of(&body, "", self.clock.wall(now)) else {
+                self.mqtt.counters.expired += 1;
+                continue;
+            };
+            if !self.may_have(member.session, self.topic_key(self.topic_of_name(heading.name)), now) {
+                let Some(group) = self.mqtt.groups.get_mut(key) else { break };
+                group.queue.push_front(message.clone()); // another member may have it
+                self.mqtt.tally.wait(&mut group.owed, topic);
+                continue;
+            }
+            let target = Target {
+                session: member.session,
+                qos: member.options.qos.min(heading.qos),
+                retain: member.options.retain_as_published && heading.retain,
+                ids: Some(member.id).into_iter().filter(|id| *id > 0).collect(),
+                group: Some(key),
+                topic,
+            };
+            let mark = self.mark_of_name(heading.name, &body, now);
+            let kept = (target.qos != Qos::AtMostOnce).then_some(message);
+            forms.clear();
+            self.deliver_mqtt(forms, &target, &heading, body.body(), kept, mark);
+        }
+        units
+    }
+
+    /// A message has left the queue of a group; gives the topic that it counted for.
+    fn tally_taken_shared(&mut self, key: GroupKey, message: &Message) -> TallyKey {
+        let topic = self.tally_of(message);
+        let Some(group) = self.mqtt.groups.get_mut(key) else { return topic };
+        let topic = self.mqtt.tally.key_of_shared(key, &mut group.counts, topic);
+        self.mqtt.tally.take(&mut group.owed, topic, group.queue.len())
+    }
+
+    /// What waits for a group may go on: the next member gets its turn.
+    pub(crate) fn list_member(&mut self, key: GroupKey) {
+        let next = self.next_member(key).and_then(|at| self.mqtt.groups.get(key)?.members.get(at));
+        if let Some(session) = next.map(|member| member.session) {
+            self.list_owing(session);
+        }
+    }
+
+    /// Has what waits for a group go through files from now on, if the session of a member outlives its connection.
+    pub(crate) fn keep_group_on_disk(&mut self, key: GroupKey) {
+        let Some(group) = self.mqtt.groups.get_mut(key).filter(|group| !group.is_on_disk) else { return };
+        let Some(disk) = self.disk.as_ref().map(|storage| Rc::clone(&storage.disk)) else { return };
+        let is_durable = |member: &Member| self.mqtt.sessions.get(member.session).is_some_and(Session::is_durable);
+        if !group.members.iter().any(is_durable) {
+            return;
+        }
+        let queue = Queue::on_disk(disk, Owner::Group(key), group.queue_name(), 0);
+        let mut old = std::mem::replace(&mut group.queue, queue);
+        group.is_on_disk = true;
+        while let Some(message) = old.pop_front() {
+            group.queue.push_back(message);
+        }
+    }
+
+    /// Takes what is in flight to members, in order: it is what their groups hold next.
+    pub(crate) fn take_all_shared(&mut self) -> HashMap<GroupKey, Vec<Message>> {
+        let mut taken: HashMap<GroupKey, Vec<Message>> = HashMap::new();
+        let outgoing = self.mqtt.sessions.values_mut().filter_map(|session| session.outgoing.as_mut());
+        for (group, message, _) in outgoing.flat_map(|outgoing| outgoing.take_shared()) {
+            taken.entry(group).or_default().push(message);
+        }
+        taken.values_mut().for_each(|messages| messages.sort_by_key(|message| message.id));
+        taken
+    }
+
+    /// Gives a message to groups that have members at other brokers, once each. Members here come first.
+    pub(super) fn share_with_others(
+        &mut self,
+        groups: &mut Vec<GroupKey>,
+        topic: TopicKey,
+        message: &Message,
+        heading: &Heading<'_>,
+        now: Nanos,
+    ) {
+        let mut remote = std::mem::take(&mut self.mqtt.peers.groups);
+        for group in remote.iter_mut().filter(|group| matches(&group.pattern, heading.name)) {
+            let local = self.mqtt.by_group.get(&group.name).copied();
+            if local.is_some_and(|key| self.ready_member(key).is_some()) {
+                continue;
+            }
+            let Some(channel) = self.channel_for(group, topic) else { continue };
+            groups.retain(|key| Some(*key) != local);
+            self.put_shared(channel, &group.name, message, heading, now);
+        }
+        self.mqtt.peers.groups = remote;
+    }
+
+    /// The channel of the broker that is next, of those that take messages now; else of any.
+    fn channel_for(&self, group: &mut RemoteGroup, topic: TopicKey) -> Option<ChannelKey> {
+        let topic = self.topics.get(topic)?;
+        let named = |name: &str| {
+            let is_it = |key: &&ChannelKey| self.channels.get(**key).is_some_and(|channel| &*channel.name == name);
+            topic.channels.iter().find(is_it).copied()
+        };
+        let takes = |key: &ChannelKey| {
+            let channel = self.channels.get(*key);
+            channel.is_some_and(|channel| !channel.consumers.is_empty() && channel.queue.is_empty())
+        };
+        let ready = group.channels.iter().position(|name| named(name).is_some_and(|key| takes(&key)));
+        let at = ready.or_else(|| group.channels.iter().position(|name| named(name).is_some()))?;
+        let key = named(&group.channels[at]);
+        group.channels.rotate_left(at + 1);
+        key
+    }
+
+    /// Puts a copy of a message for one group alone into the channel of a link. It is a message of its own: the channel
+    /// may have the other one too.
+    fn put_shared(&mut self, channel: ChannelKey, group: &str, message: &Message, heading: &Heading<'_>, now: Nanos) {
+        let expires_wall_ns = Attributes::decode(message.attributes()).map_or(0, |known| known.expires_wall_ns);
+        let Heading { origin, name, qos, retain, properties, .. } = *heading;
+        let mut bytes = Vec::new();
+        Attributes { origin, expires_wall_ns, qos, retain, name, group, properties }.encode(&mut bytes);
+        let wall_ns = message.wall_ns();
+        let id = self.ids.next(wall_ns);
+        let alone = Alone { id, wall_ns, attributes: &bytes, body: message.body() };
+        let mut copy = self.builder.alone(&self.memory.messages, alone, message.times.arrival, 0);
+        (copy.times, copy.foreign) = (message.times, message.foreign);
+        copy.times.queued = now;
+        if let Some(channel) = self.channels.get_mut(channel) {
+            channel.put(copy, now);
+        }
+        self.mark_channel(channel);
+    }
+
+    /// The member that is next, of those that are connected and have room, if there is something for it.
+    fn next_member(&self, key: GroupKey) -> Option<usize> {
+        let is_owed = self.mqtt.groups.get(key).is_some_and(|group| !group.queue.is_empty());
+        if is_owed { self.ready_member(key) } else { None }
+    }
+
+    fn ready_member(&self, key: GroupKey) -> Option<usize> {
+        let group = self.mqtt.groups.get(key)?;
+        group.members.iter().position(|member| {
+            let session = self.mqtt.sessions.get(member.session);
+            let may_read = session.is_some_and(|session| self.may_share(session, &group.name));
+            may_read && self.has_room(member.session)
+        })
+    }
+
+    /// Whether a member may still be one: who may read what may have changed since it joined.
+    fn may_share(&self, session: &Session, name: &str) -> bool {
+        let is_free = session.access.is_none() && session.grant.is_none();
+        let may = |filter: Filter<'_>| session.may_subscribe(filter, self.object_of(filter.pattern));
+        is_free || Filter::parse(name).is_some_and(may)
+    }
+}
