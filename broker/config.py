@@ -98,6 +98,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     mqtt_receive_maximum: int = 256  # publishes of QoS 2 that a client may leave unreleased
     mqtt_max_in_flight: int = 64  # deliveries of QoS 1 and 2 that a client may leave unacknowledged
     mqtt_max_queued: int = 10_000  # messages that wait for a session
+    mqtt_full_session: str = "drop"  # where a session that outlives its connection has no room; or refuse
     mqtt_max_retained: int = 100_000  # messages
     mqtt_max_subscriptions: int = 10_000  # of a session
     mqtt_max_session_expiry_s: int = 604_800  # 7 days
@@ -158,7 +159,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 MQTT_ADDRESSES = ("mqtt_address", "mqtts_address", "mqtt_ws_address", "mqtt_wss_address")
 MQTT_REDIRECTS = ("known", "never")
-MQTT_IDENTITIES = ("client-id", "username", "cert-cn")
+# {setting of the engine: what it may be}
+MQTT_WORDS = {"mqtt_identity": ("client-id", "username", "cert-cn"), "mqtt_full_session": ("drop", "refuse")}
 
 # {setting: least and largest value}
 MQTT_BOUNDS = {
@@ -345,9 +347,9 @@ class BrokerConfig:
     def _check_mqtt(self) -> None:
         """Check the MQTT ports. Nobody beyond this machine gets in without saying who he is, unless that is wanted."""
         by_certificate = self.engine.mqtt_identity == "cert-cn"
-        if self.engine.mqtt_identity not in MQTT_IDENTITIES:
-            rule = f"must be one of {', '.join(MQTT_IDENTITIES)}"
-            raise BadInput("mqtt_identity", self.engine.mqtt_identity, rule)
+        for name, words in MQTT_WORDS.items():
+            if getattr(self.engine, name) not in words:
+                raise BadInput(name, getattr(self.engine, name), f"must be one of {', '.join(words)}")
         if self.mqtt_redirect not in MQTT_REDIRECTS:
             raise BadInput("mqtt_redirect", self.mqtt_redirect, f"must be one of {', '.join(MQTT_REDIRECTS)}")
         in_clear = [name for name in ("mqtt_address", "mqtt_ws_address") if getattr(self, name)]

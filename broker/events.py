@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _LIMITS = {
     "slow_reader": "a client that reads nothing was cut off",
     "silent_client": "a client that said nothing for two heartbeats was cut off",
-    "mqtt_max_queued": "a session of MQTT or a shared group is full: what comes for it is dropped",
+    "mqtt_max_queued": "a session of MQTT or a shared group is full: what comes for it is dropped, or refused",
 }
 
 

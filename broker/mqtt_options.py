@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 
-from broker.config import MQTT_IDENTITIES, MQTT_REDIRECTS, EngineConfig
+from broker.config import MQTT_REDIRECTS, MQTT_WORDS, EngineConfig
 from broker.mqtt_files import read_access, read_passwords
 from srtm.errors import BadInput
 
@@ -20,6 +20,12 @@ _NUMBERS = {
     "mqtt_max_session_expiry_s": "seconds for which a session without a connection is kept",
 }
 
+
+_WORDS = {
+    "mqtt_identity": "by what a publisher is known",
+    "mqtt_full_session": "what becomes of a publish for which a session that outlives its connection has no room: that "
+    "session does not get it, or it is refused",
+}
 
 # Who asks for no password must not be open to each page that a browser on this machine shows.
 _OWN_PAGES = ("localhost", "127.0.0.1", "[::1]")
@@ -58,12 +64,9 @@ def add_mqtt(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--mqtt-password-file", metavar="FILE", help="users, as mosquitto_passwd writes them")
     parser.add_argument("--mqtt-acl-file", metavar="FILE", help="who may do what, as in Mosquitto's acl_file")
-    parser.add_argument(
-        "--mqtt-identity",
-        default=EngineConfig().mqtt_identity,
-        metavar="|".join(MQTT_IDENTITIES),
-        help="by what a publisher is known (default: %(default)s)",
-    )
+    for name, text in _WORDS.items():
+        words, default = "|".join(MQTT_WORDS[name]), getattr(EngineConfig(), name)
+        parser.add_argument(_flag(name), default=default, metavar=words, help=f"{text} (default: %(default)s)")
     parser.add_argument(
         "--mqtt-topic",
         default=EngineConfig().mqtt_topic,
@@ -80,7 +83,7 @@ def mqtt_settings(given: argparse.Namespace) -> dict[str, object]:
     numbers = {name: _whole(name, getattr(given, name)) for name in _NUMBERS}
     users = read_passwords(given.mqtt_password_file) if given.mqtt_password_file else None
     access = read_access(given.mqtt_acl_file) if given.mqtt_acl_file else None
-    words = {"mqtt_topic": given.mqtt_topic, "mqtt_identity": given.mqtt_identity}
+    words = {name: getattr(given, name) for name in ("mqtt_topic", *_WORDS)}
     origins = _origins(given.mqtt_ws_origin, asks_nobody=users is None and not given.mqtt_allow_anonymous)
     return words | {"mqtt_users": users, "mqtt_access": access, "mqtt_ws_origins": origins} | numbers
 

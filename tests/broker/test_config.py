@@ -57,6 +57,7 @@ from tests.support.broker_service import config
         ({"engine": EngineConfig(max_connections=-1)}, "max_connections"),
         ({"engine": EngineConfig(max_topics=1 << 32)}, "max_topics"),
         ({"mqtt_redirect": "all", "mqtt_address": "127.0.0.1:1883"}, "mqtt_redirect"),
+        ({"engine": EngineConfig(mqtt_full_session="wait"), "mqtt_address": "127.0.0.1:1883"}, "mqtt_full_session"),
     ],
 )
 def test_bad_settings_name_field_and_value(tmp_path, changes, field):

@@ -31,6 +31,11 @@ def test_the_origins_that_are_given_replace_the_default():
     assert settings("--mqtt-ws-origin", "plant.example", "--mqtt-ws-origin", "*")["mqtt_ws_origins"] is None
 
 
+def test_words_have_the_defaults_of_the_engine_until_others_are_given():
+    assert settings()["mqtt_full_session"] == "drop"
+    assert settings("--mqtt-full-session", "refuse")["mqtt_full_session"] == "refuse"
+
+
 @pytest.mark.parametrize(
     "origin", ["", "https://plant.example/", "https://", "ftp://plant.example", "a b", "*.example"]
 )

@@ -105,6 +105,16 @@ pub enum MqttIdentity {
     CertCn,
 }
 
+/// What becomes of a PUBLISH for which a session that outlives its connection, or the group of such a one, has no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FullSession {
+    /// That session or group does not get it.
+    Drop,
+    /// Nobody gets it, and the publisher is told so.
+    Refuse,
+}
+
 /// Which certificate a TLS client must show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -151,6 +161,7 @@ pub struct Config {
     pub mqtt_receive_maximum: u16,          // publishes of QoS 2 that a client may leave unreleased
     pub mqtt_max_in_flight: u16,            // deliveries of QoS 1 and 2 that a client may leave unacknowledged
     pub mqtt_max_queued: usize,             // messages that wait for a session
+    pub mqtt_full_session: FullSession,     // where a session that outlives its connection has no room
     pub mqtt_max_retained: usize,           // messages
     pub mqtt_max_subscriptions: usize,      // of a session
     pub mqtt_max_session_expiry_s: u32,
@@ -280,6 +291,7 @@ impl Default for Config {
             mqtt_receive_maximum: 256,
             mqtt_max_in_flight: 64,
             mqtt_max_queued: 10_000,
+            mqtt_full_session: FullSession::Drop,
             mqtt_max_retained: 100_000,
             mqtt_max_subscriptions: 10_000,
             mqtt_max_session_expiry_s: 604_800,

@@ -4,9 +4,11 @@ use std::rc::Rc;
 
 use crate::clients::mqtt_client::FanOut;
 use crate::clients::reply::Reply;
+use crate::config::FullSession;
 use crate::engine::Engine;
 use crate::keys::{ConnKey, SessionKey};
 use crate::mqtt::denials::Action;
+use crate::mqtt::filter_trie::{Subscriber, Who};
 use crate::mqtt::managed_names::V3Excess;
 use crate::mqtt::session::Arrival;
 use crate::protocol::codec;
@@ -19,6 +21,7 @@ use crate::protocol::mqtt::topic_filter::matches;
 use crate::protocol::mqtt::version::Version;
 use crate::protocol::verb::Verb;
 use crate::queueing::publish::{Asked, Outcome, Publish};
+use crate::scheduling::client_limits::Limit;
 use crate::scheduling::work_budget::{COPIED_A_UNIT, NOTED_UNITS, message_units};
 use crate::time::{NS_PER_S, Nanos};
 
@@ -75,6 +78,10 @@ impl Engine {
         let refusal = self.refusal.clone();
         let collected = match refusal {
             Some(reason) => Err(reason),
+            None if self.is_full_for(session, publish, &name) => {
+                self.refuse_for_full(key, publish, &name);
+                return Ok(());
+            }
             None => self.collect_mqtt(key, session, publish, &name, stamp, now),
         };
         match collected {
@@ -82,6 +89,64 @@ impl Engine {
             Err(why) => self.refuse_publish(key, publish.qos, publish.id, &why),
         }
         Ok(())
+    }
+
+    /// Whether a PUBLISH is to be refused because a session that outlives its connection, or the group of such a one,
+    /// has no room for it. The first such one is noted, to be logged.
+    fn is_full_for(&mut self, publisher: SessionKey, publish: PublishPacket<'_>, name: &str) -> bool {
+        if self.config.mqtt_full_session == FullSession::Drop || publish.qos == Qos::AtMostOnce {
+            return false;
+        }
+        let mut found = std::mem::take(&mut self.fan.found);
+        found.clear();
+        self.mqtt.filters.matching(name, &mut found);
+        let full = found.iter().find_map(|subscriber| self.full_one(subscriber, publisher, name));
+        self.fan.found = found;
+        full.iter().for_each(|who| self.limits.note(Limit::QueuedMessages, who));
+        full.is_some()
+    }
+
+    /// The subscriber, by name, if it is to get a PUBLISH of this name with QoS 1 or 2 and has no room for it.
+    fn full_one(&self, subscriber: &Subscriber, publisher: SessionKey, name: &str) -> Option<Rc<str>> {
+        let most = self.config.mqtt_max_queued;
+        match subscriber.who {
+            Who::Session(key) => {
+                let session = self.mqtt.sessions.get(key).filter(|session| session.is_durable())?;
+                session.outgoing.as_ref().filter(|outgoing| outgoing.queue.len() >= most)?;
+                let options = subscriber.options;
+                let is_owed = options.qos != Qos::AtMostOnce && !(options.no_local && key == publisher);
+                (is_owed && session.may_read(name, self.object_of(name))).then(|| Rc::clone(&session.client_id))
+            }
+            Who::Group(key) => {
+                let group = self.mqtt.groups.get(key).filter(|group| group.is_on_disk)?;
+                (group.queue.len() >= most).then(|| (&*group.name).into())
+            }
+        }
+    }
+
+    fn refuse_for_full(&mut self, key: ConnKey, publish: PublishPacket<'_>, name: &str) {
+        let topic = self.topic_of_name(name).to_owned();
+        if self.drops_excess(key, &topic) {
+            self.mqtt.counters.refused += 1;
+            return self.forget_received(key, publish.qos, publish.id);
+        }
+        let text = "a session or a shared group has no room for it";
+        if self.mqtt_client(key).is_some_and(|mqtt| mqtt.version != Version::V5) {
+            return self.refuse_publish(key, publish.qos, publish.id, text);
+        }
+        let mut properties = Written::default();
+        if self.mqtt_client(key).is_some_and(|mqtt| mqtt.explains) {
+            properties
+                .text(property::REASON_STRING, &format!("retry after {FULL_RETRY_MS} ms: {text}"))
+                .user("srtm-retry-ms", &FULL_RETRY_MS.to_string());
+        }
+        self.acknowledge_publish(key, publish.qos, publish.id, Reason::QUOTA_EXCEEDED, properties);
+    }
+
+    /// Whether what is above a limit of the topic, or has no room, is not answered: its client knows no refusal.
+    fn drops_excess(&mut self, key: ConnKey, topic: &str) -> bool {
+        let is_old = self.mqtt_client(key).is_some_and(|mqtt| mqtt.version != Version::V5);
+        is_old && self.mqtt.names.v3_excess(topic) == V3Excess::Drop
     }
 
     /// Counts something that a client was denied, and has it logged.
@@ -232,7 +297,7 @@ impl Engine {
         };
         if reason.is_refusal() && version != Version::V5 {
             let topic = self.topics.get(publish.topic).map(|topic| topic.name.clone()).unwrap_or_default();
-            if self.mqtt.names.v3_excess(&topic) == V3Excess::Drop {
+            if self.drops_excess(key, &topic) {
                 self.mqtt.counters.refused += 1;
                 return self.forget_received(key, qos, id);
             }
@@ -330,6 +395,9 @@ impl Engine {
 /// How often the bytes of a name and of properties are looked at or copied on their way: they are checked, noted under
 /// an alias, taken out of the packet, and written into the message.
 const COPIES: usize = 4;
+
+/// After so long a client may ask again whether there is room: how soon subscribers make some is not known.
+const FULL_RETRY_MS: u64 = 1_000;
 
 const UNKNOWN_ALIAS: Fault = Fault::protocol("a Topic Alias was not set on this connection (section 3.3.2.3.4)");
 

@@ -4,6 +4,7 @@
 //! a copy into its output, or none while it leaves too much unread. The others get it through their session.
 
 use crate::clients::connection::Mark;
+use crate::config::FullSession;
 use crate::engine::Engine;
 use crate::keys::{SessionKey, TallyKey, TopicKey};
 use crate::mqtt::elsewhere::link_peers::way_of;
@@ -217,8 +218,9 @@ impl Engine {
     /// Puts a message behind all that a session is owed, if it has room for it.
     pub(crate) fn owe(&mut self, key: SessionKey, message: Message, topic: TallyKey) {
         let most = self.config.mqtt_max_queued;
-        let Some(outgoing) = self.outgoing_of(key) else { return };
-        if outgoing.queue.len() < most {
+        let Some(is_full) = self.outgoing_of(key).map(|outgoing| outgoing.queue.len() >= most) else { return };
+        let is_kept = || self.mqtt.sessions.get(key).is_some_and(Session::is_durable) && self.was_admitted(&message);
+        if !is_full || is_kept() {
             self.put_last(key, message, topic);
             return self.list_owing(key);
         }
@@ -226,6 +228,16 @@ impl Engine {
         session.seldom().dropped += 1;
         self.limits.note(Limit::QueuedMessages, &session.client_id);
         self.mqtt.count_drop(topic);
+    }
+
+    /// Whether there was room for a message when it came, as its publisher knows: it is not dropped for want of it, even
+    /// if others have come before it meanwhile.
+    pub(crate) fn was_admitted(&self, message: &Message) -> bool {
+        if self.config.mqtt_full_session == FullSession::Drop || way_of(message.times.trace).is_some() {
+            return false;
+        }
+        let attributes = Attributes::decode(message.attributes());
+        attributes.is_some_and(|known| known.origin != 0 && known.qos != Qos::AtMostOnce)
     }
 
     /// A session is given a message, which waits behind all that it is owed.

@@ -33,9 +33,11 @@ impl Engine {
         now: Nanos,
     ) {
         let most = self.config.mqtt_max_queued;
+        let is_full = self.mqtt.groups.get(key).is_some_and(|group| group.queue.len() >= most);
+        let was_admitted = is_full && self.was_admitted(&message);
         let Some(group) = self.mqtt.groups.get_mut(key) else { return };
         let topic = self.mqtt.tally.key_of_shared(key, &mut group.counts, topic);
-        if group.queue.len() >= most {
+        if is_full && !(group.is_on_disk && was_admitted) {
             self.limits.note(Limit::QueuedMessages, &group.name);
             self.mqtt.count_drop(topic);
             return;

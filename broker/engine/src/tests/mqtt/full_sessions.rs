@@ -1,0 +1,124 @@
+//! Sessions and groups without room, where publishers are to be refused then.
+
+use crate::config::{Config, FullSession};
+use crate::event::Event;
+use crate::harness::invariant;
+use crate::harness::pair::Pair;
+use crate::mqtt::managed_names::V3Excess;
+use crate::protocol::mqtt::version::Version;
+use crate::tests::mqtt::client::{Client, packet, publish_5, text};
+use crate::tests::mqtt::durable::KEPT;
+
+const QUOTA_EXCEEDED: u8 = 0x97;
+
+fn pair() -> Pair {
+    let full = FullSession::Refuse;
+    Pair::with(Config { mqtt_max_queued: 2, mqtt_full_session: full, ..Config::default() })
+}
+
+/// The client of a session that is kept, and is away.
+fn away(pair: &mut Pair, filter: &str) {
+    let (mut client, _) = Client::with(pair, "away", true, KEPT);
+    client.subscribe(pair, filter, 1);
+    client.send(pair, &[0xe0, 0]);
+}
+
+fn back(pair: &mut Pair) -> Vec<String> {
+    let (mut client, _) = Client::with(pair, "away", false, KEPT);
+    client.messages(pair).into_iter().map(|(_, payload)| payload).collect()
+}
+
+/// The reason code of the answer.
+fn publish(pair: &mut Pair, sensor: &mut Client, number: u16) -> u8 {
+    let answer = sensor.ask(pair, &publish_5("a/b", 1, number, &number.to_string()));
+    answer.get(4).copied().unwrap_or(0)
+}
+
+#[test]
+fn a_publisher_is_refused_while_a_kept_session_or_group_is_full_and_nobody_gets_the_message() {
+    for filter in ["a/#", "$share/g/a/#"] {
+        let mut pair = if filter.starts_with('$') { on_disk() } else { pair() };
+        away(&mut pair, filter);
+        let mut other = Client::new(&mut pair, "other");
+        other.subscribe(&mut pair, "a/#", 1);
+        let mut sensor = Client::new(&mut pair, "sensor");
+        let codes = [1, 2, 3].map(|number| publish(&mut pair, &mut sensor, number));
+        assert_eq!(codes, [0, 0, QUOTA_EXCEEDED], "{filter}");
+        assert_eq!(other.messages(&mut pair).len(), 2, "{filter}");
+        assert_eq!(back(&mut pair), ["1", "2"], "{filter}");
+        assert_eq!(publish(&mut pair, &mut sensor, 4), 0, "there is room again");
+        invariant::check(&pair.engine, pair.now);
+    }
+}
+
+/// A group is kept where there is a disk.
+fn on_disk() -> Pair {
+    let (store, full) = (crate::harness::memory_store::MemoryStore::default(), FullSession::Refuse);
+    let config = Config { mqtt_max_queued: 2, mqtt_full_session: full, ..Config::default() };
+    Pair::on_disk(config, &store, 1, crate::harness::pair::START)
+}
+
+#[test]
+fn the_answer_says_why_and_when_to_come_again_and_the_log_says_who_is_full() {
+    let mut pair = pair();
+    away(&mut pair, "a/#");
+    let mut sensor = Client::new(&mut pair, "sensor");
+    assert_eq!([1, 2].map(|number| publish(&mut pair, &mut sensor, number)), [0, 0]);
+    let answer = sensor.ask(&mut pair, &publish_5("a/b", 2, 3, "x"));
+    assert_eq!((answer[0], answer[4]), (0x50, QUOTA_EXCEEDED));
+    let said = String::from_utf8_lossy(&answer);
+    assert!(said.contains("retry after 1000 ms: a session") && said.contains("srtm-retry-ms"), "{said}");
+    pair.turn();
+    let is_told = |event: &Event| matches!(event, Event::LimitReached { client, .. } if client == "away");
+    assert!(pair.engine.poll_events().iter().any(is_told));
+    let again = sensor.ask(&mut pair, &publish_5("a/b", 2, 3, "x"));
+    assert_eq!(again[4], QUOTA_EXCEEDED, "its identifier was free");
+}
+
+#[test]
+fn what_was_acknowledged_is_kept_though_others_took_the_room_in_the_same_turn() {
+    let mut pair = pair();
+    away(&mut pair, "a/#");
+    let mut sensor = Client::new(&mut pair, "sensor");
+    let burst: Vec<u8> = (1..=4).flat_map(|number| publish_5("a/b", 1, number, &number.to_string())).collect();
+    sensor.send(&mut pair, &burst);
+    let codes: Vec<u8> = sensor.take(&mut pair).iter().map(|answer| answer.get(4).copied().unwrap_or(0)).collect();
+    assert_eq!(codes, [0, 0, 0, 0]);
+    assert_eq!(back(&mut pair), ["1", "2", "3", "4"]);
+    assert_eq!(pair.engine.mqtt.counters.dropped, 0);
+}
+
+#[test]
+fn qos_0_and_sessions_that_end_with_their_connection_refuse_nobody() {
+    let mut pair = pair();
+    away(&mut pair, "a/#");
+    let (mut passing, _) = Client::with(&mut pair, "passing", true, &[0x21, 0, 1]); // one in flight
+    passing.subscribe(&mut pair, "c/#", 1);
+    let mut sensor = Client::new(&mut pair, "sensor");
+    assert_eq!([1, 2].map(|number| publish(&mut pair, &mut sensor, number)), [0, 0]);
+    sensor.send(&mut pair, &publish_5("a/b", 0, 0, "x"));
+    for number in 10..15 {
+        let answer = sensor.ask(&mut pair, &publish_5("c/d", 1, number, "x"));
+        assert_eq!(answer, [0x40, 2, 0, number as u8]);
+    }
+    assert!(!sensor.has_ended(&pair));
+    assert_eq!(pair.engine.mqtt.counters.dropped, 2, "the queue has two, one is in flight");
+}
+
+#[test]
+fn a_client_of_3_1_1_is_ended_or_gets_no_answer_as_its_topic_says() {
+    for (excess, ends) in [(V3Excess::Delay, true), (V3Excess::Close, true), (V3Excess::Drop, false)] {
+        let mut pair = pair();
+        pair.engine.create_topic("heat");
+        pair.engine.set_mqtt_names("heat", vec!["a/#".into()], excess);
+        away(&mut pair, "a/#");
+        let mut sensor = Client::accept(&mut pair);
+        sensor.connect(&mut pair, Version::V3_1_1, "sensor");
+        for number in 1..=3 {
+            sensor.send(&mut pair, &packet(0x32, &[&text("a/b")[..], &[0, number], b"x"].concat()));
+        }
+        assert_eq!(sensor.take(&mut pair), [[0x40, 2, 0, 1], [0x40, 2, 0, 2]], "{excess:?}");
+        assert_eq!(sensor.has_ended(&pair), ends, "{excess:?}");
+        assert_eq!(back(&mut pair).len(), 2, "{excess:?}");
+    }
+}
