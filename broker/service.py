@@ -52,7 +52,7 @@ from broker.sync.drain import Drain
 from broker.sync.loop import LocalBroker
 from broker.sync.remaining_messages import topics_left
 from broker.sync.state_file import SyncState, load_state
-from srtm.control import SyncRequest
+from srtm.control import MqttPorts, SyncRequest
 from srtm.errors import InternalError
 from srtm.log import Log, LogSettings
 from srtm.net.address import format_address, is_loopback
@@ -282,7 +282,12 @@ class Broker:
             tcp_address=format_address(self._broadcast_address, self._ports.tcp),
             http_address=format_address(self._broadcast_address, self._ports.http),
             mcap=self._config.mcap,
-            mqtt_address=format_address(self._broadcast_address, self._ports.mqtt) if self._ports.mqtt > 0 else "",
+            mqtt_address=self._told_address(self._ports.mqtt),
+            mqtt_ports=MqttPorts(
+                tls=self._told_address(self._ports.mqtts),
+                ws=self._told_address(self._ports.mqtt_ws),
+                wss=self._told_address(self._ports.mqtt_wss),
+            ),
             lab_service_time_ns=self._settings.lab_service_time_ns,
             machine=machine_here(),
             claims=claims_of(Path(self._config.data_path), bound_addresses(self._settings, self._ports).tcp),
@@ -303,6 +308,10 @@ class Broker:
             note_disowned=partial(self._health.note, "name"),
         )
         return Membership(self._config, broker, self._agent, self._contract_agent, self._consuming, self._keeper)
+
+    def _told_address(self, port: int) -> str:
+        """Where clients connect to a port; "": it is no TCP port."""
+        return format_address(self._broadcast_address, port) if port > 0 else ""
 
     def _make_consuming(self) -> ConsumingBrokers:
         settings = self._settings

@@ -278,7 +278,9 @@ class Engine:
 
         Raises ValueError if it is no filter.
         """
-    def move_publisher(self, topic: str, publisher_id: str, address: str, mqtt_address: str, version: int) -> int:
+    def move_publisher(
+        self, topic: str, publisher_id: str, address: str, mqtt: tuple[str, str, str, str], version: int
+    ) -> int:
         """Send ``_move_ ADDRESS VERSION`` to the aware connections of a publisher, and return their number."""
     def awaits_authorization(self, connection: int) -> bool:
         """Whether a connection still waits for ``set_authorization``."""

@@ -346,8 +346,11 @@ class Synchronizer:
         if is_first and not self._drain.refuses:
             self._broker.acceptance.take_all()
         for move in answer.moves:
-            mqtt_address = move.mqtt_address if self._broker.redirects_mqtt else ""
-            self._engine.move_publisher(move.topic, move.publisher_id, move.address, mqtt_address, move.version)
+            ports = move.mqtt_ports
+            mqtt = (move.mqtt_address, ports.tls, ports.ws, ports.wss)
+            if not self._broker.redirects_mqtt:
+                mqtt = ("", "", "", "")
+            self._engine.move_publisher(move.topic, move.publisher_id, move.address, mqtt, move.version)
             self._told.note(move, trio.current_time())
         if answer.addresses is not None:
             self._have_addresses = answer.addresses_version

@@ -24,10 +24,18 @@ _MAX_PEERS = 10_000
 def checked_broker(name: str, request: SyncRequest) -> Broker:
     """The broker that sent ``request``. Raises BadInput."""
     check_broker_name("broker", name)
-    for field in ("incarnation", "srtm_version", "tcp_address", "http_address", "mqtt_address"):
+    for field in ("incarnation", "srtm_version"):
         _check_text(field, getattr(request, field))
-    for field in ("tcp_address", "http_address", *(("mqtt_address",) if request.mqtt_address else ())):
-        address = getattr(request, field)
+    ports = request.mqtt_ports
+    may_be_none = {
+        "mqtt_address": request.mqtt_address,
+        "mqtt_ports.tls": ports.tls,
+        "mqtt_ports.ws": ports.ws,
+        "mqtt_ports.wss": ports.wss,
+    }
+    addresses = {"tcp_address": request.tcp_address, "http_address": request.http_address}
+    for field, address in (addresses | {name: one for name, one in may_be_none.items() if one}).items():
+        _check_text(field, address)
         match = _ADDRESS.fullmatch(address)
         if match is None or not 0 < int(match[1]) < 65536:
             raise BadInput(field, address, "must be HOST:PORT")

@@ -483,6 +483,7 @@ class SyncService:
             address=self._registry.brokers[target].tcp_address,
             version=topic.assignment_version,
             mqtt_address=self.session(target).mqtt_address,
+            mqtt_ports=self.session(target).mqtt_ports,
         )
 
     def _is_ready(self, topic: Topic, target: str) -> bool:
@@ -519,6 +520,7 @@ def _take_facts(session: BrokerSession, request: SyncRequest, contracts: Collect
         session.contract_counts = {key: each for key, each in session.contract_counts.items() if key in contracts}
     _take_links(session, request.links[:_MOST_LINKS])
     session.mqtt_address = request.mqtt_address
+    session.mqtt_ports = request.mqtt_ports
 
 
 def _take_links(session: BrokerSession, links: Sequence[LinkLatency]) -> None:

@@ -15,6 +15,7 @@ from srtm.control import (
     DrainProgress,
     LinkLatency,
     MeasurementRequest,
+    MqttPorts,
     Throttling,
     UnassignedPublisher,
 )
@@ -43,6 +44,7 @@ class BrokerSession:
     connections: int | None = None  # of clients, NSQ and MQTT; None: the broker does not say
     mqtt_sessions: int | None = None  # likewise
     mqtt_address: str = ""  # HOST:PORT; "": it speaks no MQTT in clear
+    mqtt_ports: MqttPorts = field(default_factory=MqttPorts)
     reports: BrokerReports | None = None  # None: none has arrived
     reported_s: float = 0.0  # trio time at which all of them were true
     ignored_reports: int = 0  # since this process started

@@ -27,6 +27,14 @@ from srtm.control.reports import (
 )
 
 
+class MqttPorts(Control, frozen=True):
+    """Where a broker speaks MQTT beside in clear over TCP: HOST:PORT; "": nowhere."""
+
+    tls: str = ""
+    ws: str = ""  # WebSocket
+    wss: str = ""  # WebSocket inside TLS
+
+
 class SyncRequest(Control, frozen=True):
     """The state of a broker, and its reports. Made by ``broker.sync.loop``, read by ``distributor.sync.service``."""
 
@@ -36,6 +44,7 @@ class SyncRequest(Control, frozen=True):
     http_address: str
     mcap: float  # msg/s; 0: not stated
     mqtt_address: str = ""  # HOST:PORT where MQTT is spoken in clear; "": nowhere, or by a broker of an earlier version
+    mqtt_ports: MqttPorts = MqttPorts()
     accepting: bool = True  # false: publishers are refused, because the broker drains
     drain: DrainProgress | None = None  # None: the broker does not drain
     have_version: int = 0  # ``SyncAnswer.version`` of the desired state in force; 0: none
@@ -185,6 +194,7 @@ class Move(Control, frozen=True):
     address: str  # HOST:PORT
     version: int
     mqtt_address: str = ""  # of the same broker; "": it speaks none in clear
+    mqtt_ports: MqttPorts = MqttPorts()  # of the same broker
 
 
 class SyncAnswer(Control, frozen=True):

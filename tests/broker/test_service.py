@@ -14,7 +14,7 @@ from broker.nsqd import metadata
 from broker.runtime import data_directory as data_path
 from broker.sync.state_file import SyncState, load_state, save_state
 from srtm.concurrency.failures import only_failure
-from srtm.control import DesiredTopic, Move, Share, SyncAnswer
+from srtm.control import DesiredTopic, Move, MqttPorts, Share, SyncAnswer
 from srtm.errors import BadInput, Conflict, InternalError
 from srtm.net.http_server import Response, json_response
 from tests.support.broker_service import ask, config, until
@@ -174,11 +174,12 @@ async def test_a_member_syncs_and_then_accepts(tmp_path, engines, nursery):
     nursery.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize(("redirect", "told"), [("known", "h:8"), ("never", "")])
+@pytest.mark.parametrize(("redirect", "told"), [("known", ("h:8", "h:7", "", "h:6")), ("never", ("", "", "", ""))])
 async def test_with_mqtt_redirect_never_only_clients_of_nsq_are_told_where_their_topic_is(
     tmp_path, engines, nursery, redirect, told
 ):
-    move = Move(topic="t", publisher_id="p1", address="h:9", version=6, mqtt_address="h:8")
+    ports = MqttPorts(tls="h:7", wss="h:6")
+    move = Move(topic="t", publisher_id="p1", address="h:9", version=6, mqtt_address="h:8", mqtt_ports=ports)
 
     async def answer(_request):
         return Response(body=msgspec.json.encode(SyncAnswer(version=1, moves=[move])))

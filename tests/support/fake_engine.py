@@ -364,8 +364,10 @@ class FakeEngine:
         self.calls.append(("mqtt_retained", pattern, clear))
         return msgspec.json.encode([{"name": "a/b", "qos": 1, "bytes": 3, "expires_in_s": None}][:most])
 
-    def move_publisher(self, topic: str, publisher_id: str, address: str, mqtt_address: str, version: int) -> int:
-        self.calls.append(("move_publisher", topic, publisher_id, address, mqtt_address, version))
+    def move_publisher(
+        self, topic: str, publisher_id: str, address: str, mqtt: tuple[str, str, str, str], version: int
+    ) -> int:
+        self.calls.append(("move_publisher", topic, publisher_id, address, mqtt, version))
         return 1
 
     def awaits_authorization(self, connection: int) -> bool:

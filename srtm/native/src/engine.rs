@@ -6,6 +6,7 @@ use std::time::Duration;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use srtm_engine::clients::mqtt_client::MqttAddresses;
 use srtm_engine::engine;
 use srtm_engine::engine::leases::Renewal;
 use srtm_engine::http::answer::Answer;
@@ -462,12 +463,12 @@ impl Engine {
         topic: String,
         publisher_id: String,
         address: String,
-        mqtt_address: String,
+        mqtt: (String, String, String, String),
         version: u64,
     ) -> PyResult<usize> {
-        self.call(py, move |engine, now| {
-            engine.move_publisher(&topic, &publisher_id, &address, &mqtt_address, version, now)
-        })
+        let (clear, tls, websocket, websocket_tls) = mqtt;
+        let mqtt = MqttAddresses { clear, tls, websocket, websocket_tls };
+        self.call(py, move |engine, now| engine.move_publisher(&topic, &publisher_id, &address, &mqtt, version, now))
     }
 
     fn awaits_authorization(&self, py: Python<'_>, connection: u64) -> PyResult<bool> {

@@ -5,7 +5,7 @@ import pytest
 import trio
 
 from distributor.sync.service import SyncService
-from srtm.control import LinkLatency, SyncRequest, TopicReport
+from srtm.control import LinkLatency, MqttPorts, SyncRequest, TopicReport
 from srtm.errors import BadInput
 from tests.support.distributor_in_process import settle, spec
 from tests.support.topic_reports import period
@@ -51,6 +51,11 @@ async def test_where_a_broker_speaks_mqtt_is_known_and_checked(distributor):
     with pytest.raises(BadInput) as caught:
         await sync("a", request(3, mqtt_address="h"))
     assert (caught.value.field, caught.value.value) == ("mqtt_address", "h")
+    await sync("a", request(4, mqtt_ports=MqttPorts(tls="h:8883", wss="h:8084")))
+    assert distributor.syncing.session("a").mqtt_ports == MqttPorts(tls="h:8883", wss="h:8084")
+    with pytest.raises(BadInput) as caught:
+        await sync("a", request(5, mqtt_ports=MqttPorts(ws="h:0")))
+    assert (caught.value.field, caught.value.value) == ("mqtt_ports.ws", "h:0")
 
 
 async def test_a_forgotten_broker_is_asked_for_everything(distributor):

@@ -8,6 +8,7 @@ use crate::protocol::mqtt::decode::header;
 use crate::protocol::mqtt::property::{self, Properties};
 use crate::protocol::mqtt::version::Version;
 use crate::time::{NS_PER_S, Nanos, PATIENCE_NS};
+use crate::transport::Layers;
 
 /// How long a client may take from its connection to its CONNECT.
 const CONNECT_NS: Nanos = 10 * NS_PER_S;
@@ -27,6 +28,29 @@ pub struct MqttClient {
     aliases: Option<Box<Aliases>>,   // that the client has set; "": not set
     given: Option<Box<Given>>,       // that the broker sets, if the client takes any
     pub fan_out: Option<FanOut>,     // of what it publishes; None: nothing yet
+}
+
+/// Where a broker speaks MQTT, by kind of port: HOST:PORT; "": nowhere.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct MqttAddresses {
+    pub clear: String,
+    pub tls: String,
+    pub websocket: String,
+    pub websocket_tls: String,
+}
+
+impl MqttAddresses {
+    /// The one of the kind of port that a connection with these layers came by: a client knows no other kind, or would
+    /// send in clear what it wants sealed.
+    pub fn like(&self, layers: Option<&Layers>) -> &str {
+        let is_encrypted = layers.is_some_and(|layers| layers.session().is_some());
+        match (layers.is_some_and(Layers::is_websocket), is_encrypted) {
+            (false, false) => &self.clear,
+            (false, true) => &self.tls,
+            (true, false) => &self.websocket,
+            (true, true) => &self.websocket_tls,
+        }
+    }
 }
 
 /// To how many subscribers the messages of a client go: an exponentially weighted moving average, an eighth for each.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use serde::Serialize;
 
+use crate::clients::mqtt_client::MqttAddresses;
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::keys::{ChannelKey, TopicKey};
@@ -312,15 +313,13 @@ impl Engine {
     }
 
     /// Tell the aware connections on which a publisher serves a topic where it belongs; gives how many were told.
-    /// `mqtt_address`: where that broker speaks MQTT in clear; "": nowhere, so that clients of MQTT stay. Those that came
-    /// inside TLS or WebSocket stay as well: a reference to another kind of port would be of no use to them, or would
-    /// have them send in clear what they want sealed.
+    /// `mqtt`: where that broker speaks MQTT. Clients of MQTT stay if it has no port of the kind that they use.
     pub fn move_publisher(
         &mut self,
         topic: &str,
         publisher_id: &str,
         address: &str,
-        mqtt_address: &str,
+        mqtt: &MqttAddresses,
         version: u64,
         now: Nanos,
     ) -> usize {
@@ -331,16 +330,15 @@ impl Engine {
             else {
                 continue;
             };
-            match (&mut conn.mqtt, mqtt_address) {
+            match (&mut conn.mqtt, mqtt.like(conn.layers.as_deref())) {
                 (None, _) => {
                     conn.respond(format!("_move_ {address} {version}").as_bytes());
                     self.mark_dirty(key);
                 }
                 (Some(_), "") => continue,
-                (Some(_), _) if conn.layers.is_some() => continue,
-                (Some(mqtt), _) => {
-                    mqtt.leaves = true;
-                    self.send_elsewhere(key, topic, mqtt_address, now);
+                (Some(client), reference) => {
+                    client.leaves = true;
+                    self.send_elsewhere(key, topic, reference, now);
                 }
             }
             told += 1;

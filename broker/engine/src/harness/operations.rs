@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use crate::clients::mqtt_client::MqttAddresses;
 use crate::config::Config;
 use crate::harness::invariant;
 use crate::harness::memory_store::MemoryStore;
@@ -147,7 +148,8 @@ impl World {
             Operation::Publishers(topic) => {
                 self.version += 1;
                 engine.set_publishers(TOPICS[topic], vec!["q".into()], self.version);
-                engine.move_publisher(TOPICS[topic], "p", "127.0.0.1:1", "127.0.0.1:2", self.version, now);
+                let mqtt = MqttAddresses { clear: "127.0.0.1:2".into(), ..MqttAddresses::default() };
+                engine.move_publisher(TOPICS[topic], "p", "127.0.0.1:1", &mqtt, self.version, now);
             }
             Operation::Contract(topic, burst) => {
                 let (name, namespace) = (TOPICS[topic], if burst == 0 { "" } else { "all" });

@@ -1,6 +1,7 @@
 //! A topic with a bucket: order of arrival, instants, refusals, shares, publishers.
 
 use super::pair::*;
+use crate::clients::mqtt_client::MqttAddresses;
 use crate::event::Event;
 use crate::queueing::topic::Limit;
 
@@ -268,13 +269,14 @@ fn only_aware_connections_of_that_publisher_on_that_topic_are_told_to_move() {
         pair.ask(key, pub_(topic, "x"));
     }
     let now = pair.now;
-    assert_eq!(pair.engine.move_publisher("t", "p", "127.0.0.1:4250", "127.0.0.1:1883", 9, now), 1);
+    let mqtt = MqttAddresses { clear: "127.0.0.1:1883".into(), ..MqttAddresses::default() };
+    assert_eq!(pair.engine.move_publisher("t", "p", "127.0.0.1:4250", &mqtt, 9, now), 1);
     pair.turn();
     assert_eq!(pair.take(told), [response("_move_ 127.0.0.1:4250 9")]);
     assert_eq!([elsewhere, other, plain].map(|key| pair.take(key)), [vec![], vec![], vec![]]);
     pair.close(told);
     let now = pair.now;
-    assert_eq!(pair.engine.move_publisher("t", "p", "127.0.0.1:4250", "127.0.0.1:1883", 9, now), 0);
+    assert_eq!(pair.engine.move_publisher("t", "p", "127.0.0.1:4250", &mqtt, 9, now), 0);
 }
 
 #[test]

@@ -183,6 +183,10 @@ impl Layers {
         self.session.as_ref()
     }
 
+    pub fn is_websocket(&self) -> bool {
+        self.websocket.is_some()
+    }
+
     /// Keep what the handshake settled.
     pub fn note_session(&mut self) {
         self.session = self.tls.as_ref().and_then(|tls| tls.session());

@@ -1,8 +1,9 @@
 //! Who may connect, publish and subscribe; and the port inside TLS.
 
+use crate::clients::mqtt_client::MqttAddresses;
 use crate::config::{AccessAction, ClientAuth, Config, MqttIdentity, MqttRule, MqttUser, TlsRequired};
 use crate::event::Event;
-use crate::harness::pair::Pair;
+use crate::harness::pair::{Pair, limit};
 use crate::protocol::mqtt::version::Version;
 use crate::tests::mqtt::client::{Client, connect, packet, publish_5, subscribe, text};
 use crate::time::NS_PER_S as S;
@@ -103,6 +104,34 @@ fn a_client_inside_tls_is_known_by_its_certificate() {
     assert_eq!((connack[0], connack[3]), (0x20, 0));
     assert_eq!(ask(&publish_5("own", 1, 5, "x")), [0x40, 3, 0, 5, 0x10]);
     assert_eq!(ask(&publish_5("other", 1, 6, "x")), [0x40, 3, 0, 6, 0x87]);
+}
+
+#[test]
+fn a_client_inside_tls_is_sent_to_a_port_inside_tls_alone() {
+    let mut pair = Pair::with(tls_config());
+    pair.limit("heat", limit(10, 10, 1));
+    let key = pair.engine.handle_accept_mqtts("192.0.2.1:5000", pair.now);
+    let mut client = TlsClient::new(TLS13, None);
+    let mut ask = |pair: &mut Pair, plain: &[u8]| {
+        pair.send(key, client.send(plain));
+        pair.turn();
+        client.receive(&pair.take_bytes(key)).expect("TLS")
+    };
+    for _ in 0..3 {
+        assert_eq!(ask(&mut pair, b""), b"");
+    }
+    let follow = [&[0x26][..], &text("srtm-follow"), &text("1")].concat();
+    assert_eq!(ask(&mut pair, &connect(Version::V5, "p", true, &follow))[3], 0);
+    assert_eq!(ask(&mut pair, &publish_5("heat", 1, 5, "x"))[0], 0x40);
+    let mut mqtt = MqttAddresses { clear: "h:1883".into(), websocket_tls: "h:8084".into(), ..MqttAddresses::default() };
+    let now = pair.now;
+    assert_eq!(pair.engine.move_publisher("heat", "p", "h:4150", &mqtt, 9, now), 0);
+    mqtt.tls = "h:8883".into();
+    assert_eq!(pair.engine.move_publisher("heat", "p", "h:4150", &mqtt, 9, now), 1);
+    pair.advance(S);
+    let told = client.receive(&pair.take_bytes(key)).expect("TLS");
+    assert_eq!((told[0], told[2]), (0xe0, 0x9c));
+    assert!(told.ends_with(b"h:8883"), "{told:02x?}");
 }
 
 /// What an auth server grants to eva for 30 s.

@@ -1,5 +1,6 @@
 //! Names that a topic's file gives to the topic, and what its limit is to their publishers.
 
+use crate::clients::mqtt_client::MqttAddresses;
 use crate::harness::pair::{MS, Pair, S, limit};
 use crate::mqtt::managed_names::V3Excess;
 use crate::protocol::mqtt::version::Version;
@@ -125,7 +126,8 @@ fn follower(pair: &mut Pair, id: &str) -> Client {
 
 fn moved(pair: &mut Pair, id: &str, mqtt_address: &str) -> usize {
     let now = pair.now;
-    pair.engine.move_publisher("heat", id, "127.0.0.1:4250", mqtt_address, 9, now)
+    let mqtt = MqttAddresses { clear: mqtt_address.into(), ..MqttAddresses::default() };
+    pair.engine.move_publisher("heat", id, "127.0.0.1:4250", &mqtt, 9, now)
 }
 
 fn reference() -> Vec<u8> {

@@ -1,6 +1,7 @@
 //! MQTT in WebSocket on the engine: packets go through frames, and a client that breaks the rules has died.
 
-use crate::harness::pair::{Pair, limit};
+use crate::clients::mqtt_client::MqttAddresses;
+use crate::harness::pair::{Pair, S, limit};
 use crate::keys::ConnKey;
 use crate::mqtt::managed_names::V3Excess;
 use crate::protocol::mqtt::version::Version;
@@ -63,7 +64,7 @@ fn a_request_for_something_else_gets_an_answer_and_the_end() {
 }
 
 #[test]
-fn a_client_in_websocket_is_not_sent_to_a_port_in_clear() {
+fn a_client_in_websocket_is_sent_to_a_port_for_websocket_alone() {
     let mut pair = Pair::new();
     pair.limit("heat", limit(10, 10, 1));
     assert!(pair.engine.set_mqtt_names("heat", vec!["plant/+/heat".into()], V3Excess::Delay));
@@ -75,6 +76,12 @@ fn a_client_in_websocket_is_not_sent_to_a_port_in_clear() {
     let answer = said(&mut pair, key, &frame(2, &publish_5("plant/7/heat", 1, 1, "x")));
     assert_eq!(answer[2], 0x40, "{answer:02x?}");
     let now = pair.now;
-    let moved = ["p", "q"].map(|id| pair.engine.move_publisher("heat", id, "h:4150", "h:1883", 9, now));
+    let mut mqtt = MqttAddresses { clear: "h:1883".into(), tls: "h:8883".into(), ..MqttAddresses::default() };
+    let moved = ["p", "q"].map(|id| pair.engine.move_publisher("heat", id, "h:4150", &mqtt, 9, now));
     assert_eq!(moved, [1, 0]);
+    mqtt.websocket = "h:8080".into();
+    assert_eq!(pair.engine.move_publisher("heat", "q", "h:4150", &mqtt, 9, now), 1);
+    pair.advance(S);
+    let told = pair.take_bytes(key);
+    assert!(told.windows(6).any(|bytes| bytes == b"h:8080"), "{told:02x?}");
 }
