@@ -153,6 +153,7 @@ class Mqtt(Part, frozen=True):
     denied: int
     expired: int
     refused: int  # publishes that nobody could be told of
+    tells_topics: bool = False  # somebody may have subscribed to what is told of topics
 
 
 class MqttTopic(Part, frozen=True):

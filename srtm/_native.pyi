@@ -123,6 +123,8 @@ class Engine:
         promise, as JSON (``broker.stats.latency_buckets``)."""
     def set_promise(self, topic: str, latency_ns: int) -> None:
         """Set the latency that messages of a topic are to have at most. 0: none is promised."""
+    def set_verdicts(self, verdicts: Sequence[tuple[str, str, float | None]]) -> None:
+        """Replace the distributor's words on promises: (topic, word, latency in ms). MQTT clients may ask for them."""
     def watch(self, topics: Sequence[str], no_longer: Sequence[str]) -> None:
         """Detect changes of rate (event ``moved``) and unsteady traffic (``restless``) in ``topics`` from now on.
 

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from srtm._native import Engine
 
 PERIOD_S = 1.0
+_VERDICTS_S = 10.0  # between questions for the words on promises: as often as MQTT clients are told
 _ANSWER_GRACE_S = 3.0  # beyond wait_s: a distributor may be busy planning, and nothing here depends on a quick answer
 _ANSWER_GRACE_FRACTION = 0.25  # of the shortest lease: in time to ask another distributor before it ends
 _MAX_SINGLE_TOPICS = 20  # up to so many topics are read from the engine one by one
@@ -121,6 +122,7 @@ class Synchronizer:
         self._measurements: list[MeasurementRequest] = []  # of the latest answer
         self._saved = SyncState()  # what is in the state file
         self._names_peers = True  # the next sync says which brokers the cluster had
+        self._verdicts_due_s = 0.0  # trio time
         self._have_addresses = 0  # ``SyncAnswer.addresses_version`` of the latest answer
         self._sent_ns = 0  # CLOCK_BOOTTIME of the latest request
         self.is_settled = False  # the latest answer changed nothing: what is in force here is acknowledged
@@ -303,7 +305,9 @@ class Synchronizer:
             if not self._broker.contracts.is_empty:
                 counts = self._counts.unsent(snapshot.take_contracts(self._engine))
                 request = msgspec.structs.replace(request, contract_counts=counts)
-            request = msgspec.structs.replace(request, links=self._links.unsent(seen.links))
+            request = msgspec.structs.replace(
+                request, links=self._links.unsent(seen.links), wants_verdicts=self._wants_verdicts(seen.mqtt)
+            )
             self._reports.note(seen.topics, applied)
             self._changed.clear()
         else:
@@ -313,6 +317,13 @@ class Synchronizer:
         return msgspec.structs.replace(
             self._reports.add_to(request), connections=self._connections, mqtt_sessions=self._mqtt_sessions
         )
+
+    def _wants_verdicts(self, mqtt: snapshot.Mqtt | None) -> bool:
+        now_s = trio.current_time()
+        if mqtt is None or not mqtt.tells_topics or now_s < self._verdicts_due_s:
+            return False
+        self._verdicts_due_s = now_s + _VERDICTS_S
+        return True
 
     def _take_changed(self) -> list[str]:
         """The first of the changed topics. If there are more, the next sync follows at once: thousands of new topics
@@ -356,6 +367,9 @@ class Synchronizer:
             self._have_addresses = answer.addresses_version
             self._broker.contracts.meet(answer.addresses)
             self._listener.meet(answer.addresses)
+        if answer.verdicts is not None:
+            verdicts = [(topic, one.verdict, one.latency_ms) for topic, one in answer.verdicts.items()]
+            self._engine.set_verdicts(verdicts)
         self._measurements = answer.measurements
         self._listener.follow(answer.measurements)
         self.last_sync_s = trio.current_time()

@@ -6,6 +6,7 @@ Observations live here, one ``BrokerSession`` a broker; the authoritative state 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import islice
 
 import msgspec
 import trio
@@ -33,6 +34,7 @@ from srtm.control import (
     SyncAnswer,
     SyncRequest,
     TopicReport,
+    TopicVerdict,
     UnassignedPublisher,
 )
 from srtm.protocol import is_ephemeral
@@ -41,6 +43,7 @@ _MOVE_REPEATS = 2  # one answer may cross with the broker's next request, which 
 _LATELY_BINS = 5  # of 100 ms, at the end of a history: who sent before may have left
 _MOST_COUNTED = 10_000  # contracts that a broker reports
 _MOST_LINKS = 10_000  # likewise
+_MOST_VERDICTS = 1_000  # that a broker is told at once
 _SUBSCRIBER_WAIT_S = 1.0  # for subscribers to connect to a broker that is new to the topic
 
 
@@ -374,8 +377,18 @@ class SyncService:
             brokers=brokers,
             broker_claims=self._claims(brokers or {}),
             contracts=self._news_of_contracts(request),
+            verdicts=self._verdicts(name) if request.wants_verdicts else None,
             **self._news_of_addresses(request),
         )
+
+    def _verdicts(self, name: str) -> dict[str, TopicVerdict]:
+        """The words on the promises of topics that have a share at ``name``."""
+        here = (topic for topic in self._registry.managed() if name in topic.leases.target)
+        found = {topic.name: self.promise(topic) for topic in islice(here, _MOST_VERDICTS)}
+        return {
+            topic: TopicVerdict(verdict=promise.verdict, latency_ms=promise.decides.latency_ms)
+            for topic, promise in found.items()
+        }
 
     def _news_of_contracts(self, request: SyncRequest) -> BrokerContracts | None:
         """Contracts that the broker has not, or all to one that takes no differences; None: it has all, or knows

@@ -56,6 +56,7 @@ from srtm.control.sync import (
     Share,
     SyncAnswer,
     SyncRequest,
+    TopicVerdict,
 )
 
 __all__ = [
@@ -115,6 +116,7 @@ __all__ = [
     "TopicLatency",
     "TopicReport",
     "TopicTraits",
+    "TopicVerdict",
     "Trace",
     "UnassignedPublisher",
     "check_broker_name",

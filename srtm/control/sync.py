@@ -80,6 +80,7 @@ class SyncRequest(Control, frozen=True):
     links: list[LinkLatency] = []  # without ``reports_since`` all, else those that may differ
     names_peers: bool = False  # whether the broker knows what ``peers`` is
     peer_claims: dict[str, list[str]] = {}  # {broker of ``peers``: its ``claims``}, as told
+    wants_verdicts: bool = False  # MQTT clients here may want to hear of promises
     have_addresses: int | None = None  # ``SyncAnswer.addresses_version`` of the addresses here; None: none are wanted
     wait_s: float = 0.0
 
@@ -197,6 +198,13 @@ class Move(Control, frozen=True):
     mqtt_ports: MqttPorts = MqttPorts()  # of the same broker
 
 
+class TopicVerdict(Control, frozen=True):
+    """The word on a topic's promise: kept, broken or unknown."""
+
+    verdict: str
+    latency_ms: float | None = None  # that the promise is about; None: not known, or without end
+
+
 class SyncAnswer(Control, frozen=True):
     """The desired state of one broker: every managed topic of the cluster, or, as a delta, those that differ from
     the state ``since``."""
@@ -216,6 +224,7 @@ class SyncAnswer(Control, frozen=True):
     contracts: BrokerContracts | None = None  # None: as before, or a distributor of an earlier version
     addresses: dict[str, str] | None = None  # {broker: its HTTP address}, of all that live; None: as told before
     addresses_version: int = 0  # differs for other addresses
+    verdicts: dict[str, TopicVerdict] | None = None  # of topics that have a share at the broker; None: not asked for
     purged: list[str] = []  # topics removed since ``have_version``, to be deleted with their messages
 
 

@@ -48,6 +48,7 @@ class FakeEngine:
         self.links: dict[int, tuple[object, ...]] = {}  # {number: what was said of it}, open
         self.sessions_left = [0]  # what ``hand_over_mqtt_sessions`` gives
         self.mqtt: dict[str, dict[str, Any]] = {}  # {client id: its session, as ``srtm.control.MqttSession``}
+        self.tells_topics = False  # to clients of MQTT that have subscribed
         self.mqtt_topics: list[dict[str, Any]] = []  # as ``broker.snapshot.MqttTopic``
         self.contracts_in_force: dict[tuple[str, str], dict[str, Any]] = {}
         self.taken: list[tuple[str, str, int]] = []  # of replicated contracts
@@ -397,6 +398,9 @@ class FakeEngine:
     def histogram(self, topic: str, kind: str, window: str) -> bytes | None:
         return b"HISTFAAAAA" if topic in self.topics and (kind, window) == ("access", "since_start") else None
 
+    def set_verdicts(self, verdicts: list[tuple[str, str, float | None]]) -> None:
+        self.calls.append(("set_verdicts", *verdicts))
+
     def set_promise(self, topic: str, latency_ns: int) -> None:
         if topic in self.topics:
             self.topics[topic].promise_ns = latency_ns
@@ -430,7 +434,7 @@ class FakeEngine:
                 "accepting": self.accepting,
                 "topics": [topic_json(found, channel) for found in shown],
                 "producers": self.producers,
-                "mqtt": dict.fromkeys(MQTT_FIGURES, 7),
+                "mqtt": {**dict.fromkeys(MQTT_FIGURES, 7), "tells_topics": self.tells_topics},
                 "mqtt_topics": [one for one in self.mqtt_topics if topic in ("", one["topic"])],
             }
         )

@@ -53,6 +53,7 @@ class FakeDistributor:
         self.cluster = 0
         self.contracts = None  # the next answers have them
         self.brokers = None  # as the next answers tell them
+        self.verdicts = {}  # for who asks
 
     async def aclose(self):
         self.closed = True
@@ -90,6 +91,7 @@ class FakeDistributor:
             cluster=self.cluster,
             brokers=self.brokers,
             contracts=self.contracts,
+            verdicts=self.verdicts if asked.wants_verdicts else None,
         )
         if asked.have_version == self.version:
             return 200, msgspec.json.encode(msgspec.structs.replace(answer, unchanged=True))

@@ -177,6 +177,10 @@ impl Engine {
         self.call(py, move |engine, _| engine.set_promise(&topic, latency_ns))
     }
 
+    fn set_verdicts(&self, py: Python<'_>, verdicts: Vec<(String, String, Option<f64>)>) -> PyResult<()> {
+        self.call(py, move |engine, _| engine.set_verdicts(verdicts))
+    }
+
     fn watch(&self, py: Python<'_>, topics: Vec<String>, no_longer: Vec<String>) -> PyResult<()> {
         self.call(py, move |engine, now| engine.watch(topics, &no_longer, now))
     }

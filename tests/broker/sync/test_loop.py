@@ -18,6 +18,7 @@ from srtm.control import (
     Problem,
     Share,
     Throttling,
+    TopicVerdict,
 )
 from srtm.errors import BadInput, PeerError, Unavailable
 from tests.support.sync_rig import DRAINING, TOPIC, FakeDistributor, Rig, producer, settle
@@ -148,6 +149,22 @@ async def test_strangers_are_told_at_once_until_they_were_answered_and_then_move
     mock_clock.jump(PERIOD_S)
     await settle()
     assert rig.requests[-1][1].strangers == []
+
+
+async def test_words_on_promises_are_asked_for_every_10_s_while_clients_of_mqtt_may_want_them(rig, nursery, mock_clock):
+    rig.distributors[0].verdicts = {"t": TopicVerdict(verdict="kept", latency_ms=1.5)}
+    nursery.start_soon(rig.sync.run)
+    await settle()
+    assert not any(asked.wants_verdicts for _, asked in rig.requests)
+    rig.engine.tells_topics = True
+    for _ in range(12):
+        mock_clock.jump(PERIOD_S)
+        await settle()
+    asked_s = [at for at, asked in rig.requests if asked.wants_verdicts]
+    assert len(asked_s) == 2
+    assert asked_s[1] - asked_s[0] >= 10
+    told = [call for call in rig.engine.calls if call[0] == "set_verdicts"]
+    assert told == [("set_verdicts", ("t", "kept", 1.5))] * 2
 
 
 async def test_whoever_was_told_twice_and_has_a_connection_here_5_s_later_is_said_to_stay(rig, nursery, mock_clock):

@@ -58,6 +58,16 @@ async def test_where_a_broker_speaks_mqtt_is_known_and_checked(distributor):
     assert (caught.value.field, caught.value.value) == ("mqtt_ports.ws", "h:0")
 
 
+async def test_a_broker_that_asks_is_told_the_words_on_promises_of_topics_that_have_a_share_there(distributor):
+    sync = distributor.syncing.sync
+    await sync("a", request(1))
+    await distributor.submit(spec())
+    assert (await sync("a", request(2))).verdicts is None
+    told = (await sync("a", request(3, wants_verdicts=True))).verdicts
+    assert {topic: one.verdict for topic, one in told.items()} == {"cars": "unknown"}
+    assert (await sync("c", request(1, wants_verdicts=True))).verdicts == {}
+
+
 async def test_a_forgotten_broker_is_asked_for_everything(distributor):
     await distributor.syncing.sync("a", request(1, report("t")))
     distributor.syncing.forget("a")

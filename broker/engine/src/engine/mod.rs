@@ -354,6 +354,7 @@ impl Engine {
         self.save_sessions(now);
         self.renew_journal(now);
         self.seed_links(now);
+        self.tell_topic_news(now);
         self.tend_disk(now);
         self.relieve_memory();
         self.tell_limits(now);
@@ -368,6 +369,7 @@ impl Engine {
             && self.tls.is_idle()
             && self.turn.replies.is_empty()
             && !self.is_renewing()
+            && self.mqtt.news.due.is_empty()
             && self.mqtt.peers.seeding.is_empty()
             && self.mqtt.moves.is_idle()
             && self.disk.as_ref().is_none_or(|storage| !storage.disk.is_listed() && !storage.disk.has_settled());

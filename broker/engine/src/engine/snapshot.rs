@@ -62,6 +62,7 @@ struct MqttFigures {
     denied: u64,
     expired: u64,
     refused: u64,
+    tells_topics: bool, // somebody may have subscribed to what is told of topics
 }
 
 #[derive(Debug, Serialize)]
@@ -241,6 +242,7 @@ impl Engine {
             denied: counters.denied,
             expired: counters.expired,
             refused: counters.refused,
+            tells_topics: self.tells_topics(),
         }
     }
 

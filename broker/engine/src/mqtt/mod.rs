@@ -15,6 +15,7 @@ pub mod retained;
 pub mod saved_session;
 pub mod session;
 pub mod takeovers;
+pub mod topic_news;
 pub mod topic_tally;
 pub mod will;
 
@@ -35,6 +36,7 @@ use crate::mqtt::managed_names::ManagedNames;
 use crate::mqtt::retained::Retained;
 use crate::mqtt::session::Session;
 use crate::mqtt::takeovers::Takeovers;
+use crate::mqtt::topic_news::TopicNews;
 use crate::mqtt::topic_tally::TopicTally;
 use crate::queueing::disk_ticket::Owner;
 use crate::time::Nanos;
@@ -61,6 +63,7 @@ pub struct Hub {
     pub(crate) uncounted: Vec<Owner>, // which had messages on disk at the start
     pub denials: Denials,
     pub takeovers: Takeovers,
+    pub news: TopicNews,
     pub began: Option<Nanos>, // to tell `$SYS`
     pub most_clients: usize,  // that it has told
     pub armed: Armed,         // to tell it again

@@ -222,7 +222,7 @@ impl Engine {
         }
     }
 
-    fn count_subscribers(&mut self, name: &str) -> u32 {
+    pub(super) fn count_subscribers(&mut self, name: &str) -> u32 {
         let found = &mut self.fan.found;
         found.clear();
         self.mqtt.filters.matching(name, found);
