@@ -94,6 +94,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     mqtt_users: tuple[MqttUser, ...] | None = None  # None: no passwords are asked for
     mqtt_access: tuple[MqttRule, ...] | None = None  # None: everybody may do everything
     mqtt_topic: str = "default"  # of names that no topic has
+    mqtt_unmanaged: str = "accept"  # such names; or refuse
     mqtt_max_keep_alive_s: int = 0  # that 5.0's clients are told; 0: as they wish
     mqtt_receive_maximum: int = 256  # publishes of QoS 2 that a client may leave unreleased
     mqtt_max_in_flight: int = 64  # deliveries of QoS 1 and 2 that a client may leave unacknowledged
@@ -160,7 +161,11 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
 MQTT_ADDRESSES = ("mqtt_address", "mqtts_address", "mqtt_ws_address", "mqtt_wss_address")
 MQTT_REDIRECTS = ("known", "never")
 # {setting of the engine: what it may be}
-MQTT_WORDS = {"mqtt_identity": ("client-id", "username", "cert-cn"), "mqtt_full_session": ("drop", "refuse")}
+MQTT_WORDS = {
+    "mqtt_identity": ("client-id", "username", "cert-cn"),
+    "mqtt_unmanaged": ("accept", "refuse"),
+    "mqtt_full_session": ("drop", "refuse"),
+}
 
 # {setting: least and largest value}
 MQTT_BOUNDS = {

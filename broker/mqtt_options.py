@@ -23,6 +23,7 @@ _NUMBERS = {
 
 _WORDS = {
     "mqtt_identity": "by what a publisher is known",
+    "mqtt_unmanaged": "whether MQTT names that are no topic's may be used",
     "mqtt_full_session": "what becomes of a publish for which a session that outlives its connection has no room: that "
     "session does not get it, or it is refused",
 }

@@ -115,6 +115,16 @@ pub enum FullSession {
     Refuse,
 }
 
+/// What becomes of MQTT names that no topic has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unmanaged {
+    /// They belong to `mqtt_topic`.
+    Accept,
+    /// Nobody may publish under them, nor subscribe to one of them.
+    Refuse,
+}
+
 /// Which certificate a TLS client must show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -157,6 +167,7 @@ pub struct Config {
     pub mqtt_users: Option<Vec<MqttUser>>,  // None: no passwords are asked for
     pub mqtt_access: Option<Vec<MqttRule>>, // None: everybody may do everything
     pub mqtt_topic: String,                 // of names that no topic owns
+    pub mqtt_unmanaged: Unmanaged,          // whether there are such names
     pub mqtt_max_keep_alive_s: u16,         // that 5.0's clients are told; 0: as they wish
     pub mqtt_receive_maximum: u16,          // publishes of QoS 2 that a client may leave unreleased
     pub mqtt_max_in_flight: u16,            // deliveries of QoS 1 and 2 that a client may leave unacknowledged
@@ -287,6 +298,7 @@ impl Default for Config {
             mqtt_users: None,
             mqtt_access: None,
             mqtt_topic: "default".into(),
+            mqtt_unmanaged: Unmanaged::Accept,
             mqtt_max_keep_alive_s: 0,
             mqtt_receive_maximum: 256,
             mqtt_max_in_flight: 64,

@@ -211,6 +211,9 @@ impl Engine {
         if connect.will.as_ref().is_some_and(|will| !may_be_published(will.topic)) {
             return Some((Reason::NOT_AUTHORIZED, "the topic of the will is not a client's".into()));
         }
+        if connect.will.as_ref().is_some_and(|will| self.is_foreign_name(will.topic)) {
+            return Some((Reason::NOT_AUTHORIZED, "the name of the will is no topic's (mqtt_unmanaged)".into()));
+        }
         let needs_id = match connect.version {
             Version::V3_1 => true,
             Version::V3_1_1 => !connect.clean_start,

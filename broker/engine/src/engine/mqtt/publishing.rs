@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use crate::clients::mqtt_client::FanOut;
 use crate::clients::reply::Reply;
-use crate::config::FullSession;
+use crate::config::{FullSession, Unmanaged};
 use crate::engine::Engine;
 use crate::keys::{ConnKey, SessionKey};
 use crate::mqtt::denials::Action;
@@ -45,7 +45,7 @@ impl Engine {
             let object = self.object_of(&name);
             session.may_write(&name, object)
         });
-        if !may_be_published(&name) || !may_write {
+        if !may_be_published(&name) || !may_write || self.is_foreign_name(&name) {
             let client = self.mqtt.sessions.get(session).map(|session| session.client_id.clone()).unwrap_or_default();
             self.deny(Action::Publish, &client, &name);
             if publish.qos == Qos::AtMostOnce || self.mqtt_client(key).is_some_and(|mqtt| mqtt.version == Version::V5) {
@@ -252,11 +252,18 @@ impl Engine {
     /// The topic that a name belongs to: the one with a filter that matches it, else the one of that name, else that of
     /// all other names.
     pub(crate) fn topic_of_name<'a>(&'a self, name: &'a str) -> &'a str {
-        if let Some(owner) = self.mqtt.names.owner_of(name) {
-            return owner;
-        }
-        let is_own = codec::name(name.as_bytes()).is_some() && self.topic_names.contains_key(name);
-        if is_own { name } else { &self.config.mqtt_topic }
+        self.owner_of_name(name).unwrap_or(&self.config.mqtt_topic)
+    }
+
+    fn owner_of_name<'a>(&'a self, name: &'a str) -> Option<&'a str> {
+        let is_own = || codec::name(name.as_bytes()).is_some() && self.topic_names.contains_key(name);
+        self.mqtt.names.owner_of(name).or_else(|| is_own().then_some(name))
+    }
+
+    /// Whether no topic has the name, and such names are refused. Those of `$SYS` are the broker's.
+    pub(crate) fn is_foreign_name(&self, name: &str) -> bool {
+        let refuses = self.config.mqtt_unmanaged == Unmanaged::Refuse;
+        refuses && !name.starts_with("$SYS/") && self.owner_of_name(name).is_none()
     }
 
     /// As what the rows for all protocols and auth servers know a name: the topic that it belongs to, or itself if that

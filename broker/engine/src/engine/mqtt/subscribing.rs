@@ -52,6 +52,11 @@ impl Engine {
             self.deny(Action::Subscribe, &client, filter.pattern);
             return Reason::UNSPECIFIED; // Eclipse Paho's clients of the suite take no other refusal
         }
+        if !filter.pattern.contains(['+', '#']) && self.is_foreign_name(filter.pattern) {
+            let client = self.mqtt.sessions.get(key).map(|session| session.client_id.clone()).unwrap_or_default();
+            self.deny(Action::Subscribe, &client, filter.pattern);
+            return Reason::NOT_AUTHORIZED;
+        }
         if let Some(group) = filter.group {
             return self.join(key, group, filter.pattern, options, id);
         }

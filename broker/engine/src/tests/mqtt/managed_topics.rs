@@ -1,6 +1,7 @@
 //! Names that a topic's file gives to the topic, and what its limit is to their publishers.
 
 use crate::clients::mqtt_client::MqttAddresses;
+use crate::config::{Config, Unmanaged};
 use crate::harness::pair::{MS, Pair, S, limit};
 use crate::mqtt::managed_names::V3Excess;
 use crate::protocol::mqtt::version::Version;
@@ -210,4 +211,31 @@ fn an_alias_that_a_client_sets_while_it_is_sent_elsewhere_is_known_as_long_as_it
     assert_eq!(client.take(&mut pair), [reference()]);
     pair.advance(S);
     assert_eq!(pair.take(nsq).len(), 1, "that of QoS 0");
+}
+
+#[test]
+fn names_that_are_no_topics_are_refused_where_that_is_asked_for() {
+    let mut pair = Pair::with(Config { mqtt_unmanaged: Unmanaged::Refuse, ..Config::default() });
+    pair.engine.create_topic("heat");
+    pair.engine.set_mqtt_names("heat", vec!["plant/+/heat".into()], V3Excess::Delay);
+    let mut client = Client::new(&mut pair, "client");
+    let codes = ["heat", "plant/1/heat", "plant/1/cold", "cold", "$share/g/cold", "#", "$SYS/broker/uptime"]
+        .map(|filter| client.subscribe(&mut pair, filter, 1));
+    assert_eq!(codes, [1, 1, 0x87, 0x87, 0x87, 1, 1]);
+    let mut sensor = Client::new(&mut pair, "sensor");
+    for (name, code) in [("plant/1/heat", None), ("heat", None), ("plant/1/cold", Some(0x87)), ("cold", Some(0x87))] {
+        assert_eq!(sensor.ask(&mut pair, &publish_5(name, 1, 1, "x")).get(4).copied(), code, "{name}");
+    }
+    assert_eq!(client.messages(&mut pair).len(), 2);
+    let mut old = Client::accept(&mut pair);
+    old.connect(&mut pair, Version::V3_1_1, "old");
+    let answer = old.ask(&mut pair, &packet(0x32, &[&text("cold")[..], &[0, 1], b"x"].concat()));
+    assert_eq!(answer, [0x40, 2, 0, 1], "it would send it again for ever");
+    assert!(!pair.engine.topic_names.contains_key("default"));
+    let mut dying = Client::accept(&mut pair);
+    let mut with_will = connect(Version::V5, "dying", true, &[]);
+    with_will[9] |= 4;
+    with_will.extend([&[0][..], &text("cold"), &text("gone")].concat());
+    with_will[1] = (with_will.len() - 2) as u8;
+    assert_eq!(dying.ask(&mut pair, &with_will)[3], 0x87);
 }
