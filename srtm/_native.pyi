@@ -194,6 +194,9 @@ class Engine:
 
         ``v3_excess`` ("delay", "close", "drop"): what becomes of a publish of 3.1.1 above the limit. Raises ValueError.
         """
+    def set_mqtt_name(self, topic: str, said: str) -> None:
+        """Set the MQTT name of messages that come by NSQ, until ``set_mqtt_names``. Raises ValueError if no filter of
+        the topic matches it."""
     def set_contracts(self, contracts: Sequence[tuple[bytes, bool]], rejoins: bool) -> list[str | None]:
         """Put contracts in force, in the place of those of their patterns: JSON, as ``Limiter`` takes it, and whether
         ``take_taken`` tells what is taken. Return for each why it is refused. Subjects keep what they have used.

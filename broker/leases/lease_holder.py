@@ -243,7 +243,9 @@ class LeaseHolder:
         self._engine.set_publishers(topic.topic, topic.publishers, topic.assignment_version)
 
     def _set_mqtt_names(self, topic: DesiredTopic) -> None:
-        self._engine.set_mqtt_names(topic.topic, *_mqtt_names(topic))
+        self._engine.set_mqtt_names(topic.topic, topic.mqtt_filters, topic.mqtt_v3_excess)
+        if topic.mqtt_name:
+            self._engine.set_mqtt_name(topic.topic, topic.mqtt_name)
 
     def _set_promise(self, topic: DesiredTopic) -> None:
         self._engine.set_promise(topic.topic, round(topic.promise_ms * 1e6))
@@ -291,8 +293,8 @@ def _limits(topic: DesiredTopic) -> tuple[object, ...]:
     return (share.version, share.rate, share.burst, topic.on_excess, topic.max_backlog, topic.max_backlog_bytes)
 
 
-def _mqtt_names(topic: DesiredTopic) -> tuple[list[str], str]:
-    return topic.mqtt_filters, topic.mqtt_v3_excess
+def _mqtt_names(topic: DesiredTopic) -> tuple[list[str], str, str]:
+    return topic.mqtt_filters, topic.mqtt_name, topic.mqtt_v3_excess
 
 
 def micro(value: float) -> int:

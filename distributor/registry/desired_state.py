@@ -79,6 +79,7 @@ def desired_topic(topic: Topic, broker: str, brokers: Mapping[str, Broker], max_
         steady_histories=may_be_told_seldom(topic),
         exchange=exchange(topic, broker, brokers, max_rate),
         mqtt_filters=list(topic.spec.mqtt.filters),
+        mqtt_name=topic.spec.mqtt.name,
         mqtt_v3_excess=topic.spec.mqtt.v3_excess,
         promise_ms=topic.spec.slo.latency_ms,
         terms=terms(topic, broker),

@@ -182,6 +182,7 @@ class DesiredTopic(Control, frozen=True):
     exchange: Exchange | None = None  # under ``gdrl``, once all shares are in force
     mqtt_filters: list[str] = []  # what matches one of them belongs to the topic
     promise_ms: float = 0.0  # latency of the topic's promise; 0: an earlier version does not say
+    mqtt_name: str = ""  # of messages that come by NSQ; "": the topic's own
     mqtt_v3_excess: str = "delay"  # or "close", "drop": publishes of MQTT 3.1.1 above the limit
     terms: ContractTerms = ContractTerms()
 

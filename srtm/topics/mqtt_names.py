@@ -27,17 +27,21 @@ LONGEST_FILTER = 1_024  # bytes
 class MqttNames:
     """``filters``: what matches one of them belongs to the topic, besides the name equal to its own.
 
+    ``name``: under which subscribers get what NSQ clients publish, one that a filter matches; "": the topic's own.
+
     ``v3_excess``: what becomes of a publish of QoS 1 or 2 above the limit whose client speaks MQTT 3.1 or 3.1.1, which
     have no refusal. ``delay``: it waits, also under ``on_excess = "reject"``, and without room the connection ends.
     ``close``: where it would be refused, the connection ends. ``drop``: it is not acknowledged.
     """
 
     filters: tuple[str, ...] = ()
+    name: str = ""
     v3_excess: V3Excess = "delay"
 
     def to_json(self) -> dict[str, object]:
         """Return the table that ``mqtt_names`` turns into this."""
-        return {**asdict(self), "filters": list(self.filters)}
+        table = {**asdict(self), "filters": list(self.filters)}
+        return {key: value for key, value in table.items() if value != ""}
 
 
 def _filter(value: str) -> str:
@@ -64,17 +68,24 @@ class MqttTable(Schema):
     filters: Annotated[list[Annotated[str, AfterValidator(_filter)]], Field(max_length=MOST_FILTERS)] = Field(
         default_factory=list
     )
+    name: Annotated[str, AfterValidator(_filter)] | None = None
     v3_excess: V3Excess = "delay"
 
 
 def mqtt_names(table: MqttTable) -> MqttNames:
-    """Return the names that ``table`` gives to a topic. Raises BadInput: two of its filters share a name."""
+    """Return the names that ``table`` gives to a topic. Raises BadInput: two of its filters share a name, or ``name``
+    is none of theirs."""
     for number, one in enumerate(table.filters):
         for other in table.filters[number + 1 :]:
             if (example := shared_name(one, other)) is not None:
                 rule = f"must share no name with {other!r} of the same topic: both match {example!r}"
                 raise BadInput(f"mqtt.filters[{number}]", one, rule)
-    return MqttNames(filters=tuple(table.filters), v3_excess=table.v3_excess)
+    if table.name is not None:
+        if {"+", "#"} & set(table.name.split("/")):
+            raise BadInput("mqtt.name", table.name, "must be one name, without + and #")
+        if all(shared_name(filter_, table.name) is None for filter_ in table.filters):
+            raise BadInput("mqtt.name", table.name, "must be matched by one of the topic's filters")
+    return MqttNames(filters=tuple(table.filters), name=table.name or "", v3_excess=table.v3_excess)
 
 
 def check_disjoint(topic: str, names: MqttNames, others: Iterable[tuple[str, MqttNames]]) -> None:

@@ -309,6 +309,9 @@ class FakeEngine:
             ]
         )
 
+    def set_mqtt_name(self, topic: str, said: str) -> None:
+        self.calls.append(("set_mqtt_name", topic, said))
+
     def share_mqtt_interest(self, is_shared: bool) -> None:
         self.calls.append(("share_mqtt_interest", is_shared))
 

@@ -132,7 +132,7 @@ async def test_mqtt_and_nsq_share_a_topic_its_bucket_and_its_promise(tmp_path: P
                     await trio.sleep(0.1)
                     view = await client.topic("heat")
             assert view["promise"] == "broken", "a burst of 300 through 50 tokens waits for longer than 50 ms"
-            assert view["mqtt"] == {"filters": ["plant/+/heat"], "v3_excess": "delay"}
+            assert view["mqtt"] == {"filters": ["plant/+/heat"], "name": "", "v3_excess": "delay"}
 
 
 async def mqtt_json(running: Cluster, *arguments: str) -> Any:

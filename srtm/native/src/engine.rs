@@ -352,6 +352,14 @@ impl Engine {
         }
     }
 
+    fn set_mqtt_name(&self, py: Python<'_>, topic: &str, said: String) -> PyResult<()> {
+        let topic = name("topic", topic)?;
+        match self.call(py, move |engine, _| engine.set_mqtt_name(&topic, &said))? {
+            true => Ok(()),
+            false => Err(PyValueError::new_err("said: no filter of the topic matches it")),
+        }
+    }
+
     fn share_mqtt_interest(&self, py: Python<'_>, is_shared: bool) -> PyResult<()> {
         self.call(py, move |engine, _| engine.share_interest(is_shared))
     }

@@ -292,6 +292,16 @@ def test_the_mqtt_names_of_a_topic_are_set_once_for_each_change_and_taken_back_w
     assert name_calls(engine)[-1] == ("set_mqtt_names", "t", [], "delay")
 
 
+def test_the_name_of_nsqs_messages_follows_the_names_of_the_topic(holder, engine):
+    holder.apply(answer(1, desired(mqtt_filters=["a/#"])), ASKED_NS)
+    holder.apply(answer(2, desired(version=2, mqtt_filters=["a/#"], mqtt_name="a/nsq")), ASKED_NS)
+    assert [call for call in engine.calls if "mqtt_name" in call[0]] == [
+        ("set_mqtt_names", "t", ["a/#"], "delay"),
+        ("set_mqtt_names", "t", ["a/#"], "delay"),
+        ("set_mqtt_name", "t", "a/nsq"),
+    ]
+
+
 def test_a_topic_of_an_earlier_incarnation_has_its_mqtt_names_before_the_first_sync(holder, engine):
     holder.hold([desired(version=8, mqtt_filters=["a/#"])], 5)
     assert name_calls(engine) == [("set_mqtt_names", "t", ["a/#"], "delay")]

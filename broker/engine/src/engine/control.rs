@@ -298,6 +298,15 @@ impl Engine {
         are_sound
     }
 
+    /// Names the messages of a topic that come by NSQ, until `set_mqtt_names`; `false`: it is no name of the topic.
+    pub fn set_mqtt_name(&mut self, topic: &str, name: &str) -> bool {
+        let is_its = self.mqtt.names.owner_of(name) == Some(topic);
+        if is_its {
+            self.mqtt.names.say(topic, name);
+        }
+        is_its
+    }
+
     /// Sets the publishers assigned to this broker; others count as unassigned at their next message.
     pub fn set_publishers(&mut self, name: &str, publishers: Vec<String>, version: u64) {
         let key = self.topic_of(name);

@@ -38,6 +38,7 @@ struct Owner {
     topic: Rc<str>,
     filters: Vec<String>,
     v3_excess: V3Excess,
+    said: Option<Box<str>>, // the name of messages that came by NSQ; None: the topic's own
 }
 
 /// The filters of all topics. Those of different topics have no name in common, except while they change hands.
@@ -56,7 +57,7 @@ impl ManagedNames {
             return;
         }
         let topic: Rc<str> = topic.into();
-        let key = self.owners.insert(Owner { topic: topic.clone(), filters, v3_excess });
+        let key = self.owners.insert(Owner { topic: topic.clone(), filters, v3_excess, said: None });
         for filter in &self.owners[key].filters {
             self.filters.insert(filter, key);
         }
@@ -80,6 +81,18 @@ impl ManagedNames {
         let mut found = Vec::new();
         self.filters.matching(name, &mut found);
         found.first().and_then(|key| self.owners.get(*key)).map(|owner| &*owner.topic)
+    }
+
+    /// Names the messages of a topic with filters that come by NSQ, until `set`.
+    pub fn say(&mut self, topic: &str, name: &str) {
+        let owner = self.by_topic.get(topic).and_then(|key| self.owners.get_mut(*key));
+        owner.into_iter().for_each(|owner| owner.said = Some(name.into()));
+    }
+
+    /// The name of a topic's messages that came by NSQ.
+    pub fn name_of<'a>(&'a self, topic: &'a str) -> &'a str {
+        let owner = self.by_topic.get(topic).and_then(|key| self.owners.get(*key));
+        owner.and_then(|owner| owner.said.as_deref()).unwrap_or(topic)
     }
 
     pub fn v3_excess(&self, topic: &str) -> V3Excess {

@@ -18,6 +18,7 @@ use crate::clients::connection::{Connection, Mark};
 use crate::engine::Engine;
 use crate::engine::mqtt::links::is_wanted;
 use crate::keys::{ChannelKey, ConnKey, TopicKey};
+use crate::mqtt::managed_names::ManagedNames;
 use crate::queueing::channel::{Channel, InFlight};
 use crate::queueing::message::Message;
 use crate::queueing::queue::Queue;
@@ -90,7 +91,7 @@ impl Engine {
                 &mut self.channels,
                 &mut self.timers,
                 &mut self.schedule.dirty_channels,
-                (channel, &topic.name),
+                (channel, &topic.name, &self.mqtt.names),
                 message,
                 now,
             );
@@ -262,7 +263,7 @@ impl Engine {
                     (message.attempts == 1 && !message.foreign).then(|| first_delivery(channel.topic, &message, now));
                 if conn.terms.linked {
                     let topic_name = self.topics.get(channel.topic).map_or("", |topic| &topic.name);
-                    Self::deliver_linked(conn, topic_name, &message, mark, now);
+                    Self::deliver_linked(conn, self.mqtt.names.name_of(topic_name), &message, mark, now);
                 } else {
                     conn.deliver(&message, mark);
                 }
@@ -316,11 +317,11 @@ fn put(
     channels: &mut SlotMap<ChannelKey, Channel>,
     timers: &mut Timers,
     dirty: &mut VecDeque<ChannelKey>,
-    (key, topic_name): (ChannelKey, &str),
+    (key, topic_name, names): (ChannelKey, &str, &ManagedNames),
     message: Message,
     now: Nanos,
 ) {
-    let Some(channel) = channels.get_mut(key).filter(|channel| is_wanted(channel, topic_name, &message)) else {
+    let Some(channel) = channels.get_mut(key).filter(|channel| is_wanted(channel, topic_name, names, &message)) else {
         return;
     };
     if let Some(due) = channel.put(message, now) {

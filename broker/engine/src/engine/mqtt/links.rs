@@ -15,6 +15,7 @@ use crate::engine::Engine;
 use crate::id::MessageId;
 use crate::keys::{ChannelKey, ConnKey, TopicKey};
 use crate::mqtt::elsewhere::link_peers::{Latest, Peer, Seeding, times_of};
+use crate::mqtt::managed_names::ManagedNames;
 use crate::protocol::errors::{self, WireError};
 use crate::protocol::identify::{Identity, LinkClaim};
 use crate::protocol::link_frames::{self, Frame, LINK_CHANNEL, Linked, NEWS, Opening, RETAINED_TOPIC};
@@ -310,8 +311,8 @@ fn is_news(message: &Message) -> bool {
 }
 
 /// Whether a message goes to a channel: a link's takes only what its broker wants.
-pub(crate) fn is_wanted(channel: &Channel, topic_name: &str, message: &Message) -> bool {
+pub(crate) fn is_wanted(channel: &Channel, topic_name: &str, names: &ManagedNames, message: &Message) -> bool {
     let Some(interest) = &channel.link else { return true };
     let attributes = Attributes::decode(message.attributes());
-    interest.wants(attributes.map_or(topic_name, |attributes| attributes.name))
+    interest.wants(attributes.map_or_else(|| names.name_of(topic_name), |attributes| attributes.name))
 }

@@ -30,7 +30,9 @@ impl Engine {
         let mut fan = std::mem::take(&mut self.fan);
         let of_topic = || self.topics.get(topic).map(|topic| topic.name.clone()).unwrap_or_default();
         let topic_name = fan.linked.clone().unwrap_or_else(of_topic);
-        let heard = match Heading::of(message, &topic_name, self.clock.wall(now)) {
+        let is_nsqs = !message.has_attributes();
+        let said: Box<str> = if is_nsqs { self.mqtt.names.name_of(&topic_name).into() } else { Box::default() };
+        let heard = match Heading::of(message, &said, self.clock.wall(now)) {
             None => {
                 self.mqtt.counters.expired += 1;
                 false

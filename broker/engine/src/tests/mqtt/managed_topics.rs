@@ -239,3 +239,19 @@ fn names_that_are_no_topics_are_refused_where_that_is_asked_for() {
     with_will[1] = (with_will.len() - 2) as u8;
     assert_eq!(dying.ask(&mut pair, &with_will)[3], 0x87);
 }
+
+#[test]
+fn what_nsq_clients_publish_has_the_name_that_the_topic_file_says_while_it_says_so() {
+    let mut pair = Pair::new();
+    pair.engine.create_topic("heat");
+    pair.engine.set_mqtt_names("heat", vec!["plant/+/heat".into()], V3Excess::Delay);
+    assert!(!pair.engine.set_mqtt_name("heat", "plant/heat"), "no filter matches it");
+    assert!(pair.engine.set_mqtt_name("heat", "plant/nsq/heat"));
+    let mut client = Client::new(&mut pair, "client");
+    client.subscribe(&mut pair, "#", 1);
+    pair.publish("heat", "1");
+    pair.engine.set_mqtt_names("heat", vec!["plant/+/heat".into()], V3Excess::Delay);
+    pair.publish("heat", "2");
+    let came = [("plant/nsq/heat", "1"), ("heat", "2")].map(|(name, body)| (name.to_owned(), body.to_owned()));
+    assert_eq!(client.messages(&mut pair), came);
+}
