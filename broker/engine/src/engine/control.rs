@@ -300,11 +300,7 @@ impl Engine {
 
     /// Names the messages of a topic that come by NSQ, until `set_mqtt_names`; `false`: it is no name of the topic.
     pub fn set_mqtt_name(&mut self, topic: &str, name: &str) -> bool {
-        let is_its = self.mqtt.names.owner_of(name) == Some(topic);
-        if is_its {
-            self.mqtt.names.say(topic, name);
-        }
-        is_its
+        self.mqtt.names.say(topic, name)
     }
 
     /// Sets the publishers assigned to this broker; others count as unassigned at their next message.

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use slotmap::{SlotMap, new_key_type};
 
 use crate::mqtt::filter_trie::FilterTrie;
+use crate::protocol::mqtt::topic_filter::matches;
 
 new_key_type! { struct OwnerKey; }
 
@@ -83,10 +84,14 @@ impl ManagedNames {
         found.first().and_then(|key| self.owners.get(*key)).map(|owner| &*owner.topic)
     }
 
-    /// Names the messages of a topic with filters that come by NSQ, until `set`.
-    pub fn say(&mut self, topic: &str, name: &str) {
-        let owner = self.by_topic.get(topic).and_then(|key| self.owners.get_mut(*key));
-        owner.into_iter().for_each(|owner| owner.said = Some(name.into()));
+    /// Names the messages of a topic that come by NSQ, until `set`; `false`: no filter of the topic matches the name.
+    pub fn say(&mut self, topic: &str, name: &str) -> bool {
+        let Some(owner) = self.by_topic.get(topic).and_then(|key| self.owners.get_mut(*key)) else { return false };
+        let is_its = owner.filters.iter().any(|filter| matches(filter, name));
+        if is_its {
+            owner.said = Some(name.into());
+        }
+        is_its
     }
 
     /// The name of a topic's messages that came by NSQ.
@@ -144,6 +149,8 @@ mod tests {
                 }
             }
             assert_eq!(names.owner_of("a/b"), Some("new"));
+            assert!(names.say("new", "a/b") && !names.say("new", "b") && !names.say("old", "a/b"));
+            assert_eq!((names.name_of("new"), names.name_of("old")), ("a/b", "old"));
         }
     }
 }
