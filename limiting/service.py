@@ -24,6 +24,7 @@ from limiting.discovery import Discovery
 from limiting.envoy.rate_limits import RateLimitRequest, RateLimitResponse
 from limiting.envoy_checks import should_rate_limit
 from limiting.grpc_server import GrpcServer
+from limiting.http_server import HttpServer
 from limiting.listeners import Door
 from limiting.nodes.decisions import Decisions
 from limiting.nodes.links import Links, nodes_of
@@ -163,7 +164,8 @@ async def _serve(
             app = make_app(Parts(decisions, contracts, config, AuditLog(database)))
             _collect_seldom()
             ready = partial(_ready, BoundAddresses(http, resp, grpc), config, task_status)
-            await serve_app(app, listener, certificate, Log("limit"), ready)
+            front = HttpServer(app, decisions, config, Log("limit"))
+            await serve_app(app, listener, certificate, Log("limit"), ready, front)
 
 
 @contextmanager

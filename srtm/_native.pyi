@@ -6,7 +6,7 @@ such address), ``RuntimeError`` (the engine has stopped).
 """
 
 from collections.abc import Sequence
-from typing import final
+from typing import Literal, final
 
 from typing_extensions import Buffer
 
@@ -16,6 +16,7 @@ __all__ = [
     "DriftDetector",
     "Engine",
     "Flood",
+    "HttpSession",
     "Limiter",
     "LoadGen",
     "Measurement",
@@ -375,6 +376,39 @@ _Clocks = tuple[int, int]  # monotonic and wall clock, ns
 _Verdict = tuple[
     bool, int, list[tuple[bool, int, int | None, int | None]], int | None, bytes | None, bool, bool
 ]  # allowed, contract, policies (allowed, remaining, wait, reset, ns), wait ns, grant, shared, shadowed; None: never
+
+_HttpHeaders = list[tuple[bytes, bytes]]
+_HttpWaits = Literal["bytes", "body", "room", "admission", "answer", "server", "end"]
+
+@final
+class HttpSession:
+    """One connection of HTTP/1.1, sans-IO. It answers checks that a limiter decides, and says who is needed for others.
+
+    ``bytes`` and ``body`` wait for what the client sends, ``room`` for another ``feed`` once the answers are sent,
+    ``admission`` for ``admit``, ``answer`` for ``answer``, ``server`` for another server that begins with ``rest``. At
+    ``end`` the connection ends after the answers.
+    """
+
+    def __new__(cls, key: bytes, needs_token: bool, headers: Sequence[str], most_body: int) -> HttpSession:
+        """``key``: 16 secret bytes, of ids of requests. ``headers``: families of answers to gateways.
+
+        ``most_body``: larger bodies, bytes, are for another server.
+        """
+    def feed(self, received: bytes, limiter: Limiter | None, clocks: _Clocks) -> tuple[bytes, _HttpWaits]:
+        """Take what was received. Return answers, and what is waited for. ``limiter``: None: others decide."""
+    @property
+    def authorization(self) -> str | None:
+        """The header that waits for ``admit``."""
+    def admit(self, is_admitted: bool) -> None:
+        """Say whether it may check, until more is received. Go on with ``feed``."""
+    @property
+    def asked(self) -> tuple[str, bytes, _HttpHeaders, bytes] | None:
+        """The request that waits for ``answer``: method, target, headers, body."""
+    def answer(self, status: int, headers: _HttpHeaders, body: bytes, clocks: _Clocks) -> tuple[bytes, _HttpWaits]:
+        """Return the bytes of an answer, and what is waited for. Go on with ``feed``."""
+    @property
+    def rest(self) -> bytes:
+        """What was received and is no request of here."""
 
 @final
 class Limiter:

@@ -1,4 +1,8 @@
-"""Bodies of checks and of corrections, and verdicts as JSON."""
+"""Bodies of checks and of corrections, and verdicts as JSON.
+
+``limiting/core/src/http`` reads and writes the same where the core decides; a test holds them together
+(``tests/limiting/test_http_server.py``).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks, corrections and releases.
+"""Checks, corrections and releases: every request but the plain checks that ``limiting.http_server`` answers before.
 
 A gateway asks with ``?status=429`` (Traefik, Caddy) or ``?status=403`` (nginx, whose ``auth_request`` knows no other):
 then a refusal has that status, and the headers say when to come again.

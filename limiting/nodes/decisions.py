@@ -250,6 +250,11 @@ class Decisions:
         """Whether a check may wait for another node, or for the store."""
         return bool(self._exact) or (self._store is not None and not self._store.is_empty)
 
+    @property
+    def are_local(self) -> bool:
+        """Whether the limiter decides every check, and nobody else is to be told of them."""
+        return not self._groups and not self.watched and (self._store is None or self._store.is_empty)
+
     async def check(
         self, namespace: str, subjects: Sequence[str], cost: int | Sequence[int], *, peek: bool = False
     ) -> Checked:

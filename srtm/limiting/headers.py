@@ -1,4 +1,5 @@
-"""Headers of an answer that a contract allowed or refused. This module alone knows their formats.
+"""Headers of an answer that a contract allowed or refused. In Python this module alone knows their formats;
+``limiting/core/src/http/headers.rs`` writes the same, and ``tests/limiting/test_http_server.py`` holds them together.
 
 * ``ratelimit``: RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers-11 (sections 3 and 4): names
   are structured-field Strings, windows and resets whole seconds.

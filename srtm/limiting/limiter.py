@@ -92,6 +92,11 @@ class Limiter:
             self.put(contract)
 
     @property
+    def core(self) -> Core:
+        """What decides. Only to be asked: contracts are put by ``put``."""
+        return self._core
+
+    @property
     def contracts(self) -> list[Contract]:
         """The contracts in force, by namespace and pattern."""
         return sorted(self._contracts.values(), key=lambda contract: contract.key)

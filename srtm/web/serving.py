@@ -21,6 +21,7 @@ from srtm.log import Log
 from srtm.net.address import parse_address
 from srtm.net.renewals import Renewals
 from srtm.net.tokens import Tokens, read_text
+from srtm.web.fronted import Front, serve_fronted
 from srtm.web.request_log import RequestLog
 
 _GRACE_S = 1.0  # for requests under way to end
@@ -87,13 +88,21 @@ def add_renewals(renewals: Renewals, certificate: Certificate, tokens: Tokens | 
 
 
 async def serve_app(
-    app: ASGIApp, listener: socket.socket, certificate: Certificate, log: Log, ready: Callable[[], None]
+    app: ASGIApp,
+    listener: socket.socket,
+    certificate: Certificate,
+    log: Log,
+    ready: Callable[[], None],
+    front: Front | None = None,
 ) -> None:
-    """Serve until cancelled. Requests under way have a second to end then. ``ready`` is called when it answers."""
+    """Serve until cancelled. Requests under way have a second to end then. ``ready`` is called when it answers.
+
+    ``front``: gets each connection first.
+    """
     stop = trio.Event()
     async with background_nursery() as nursery:
         nursery.start_soon(_set_when_cancelled, stop)
-        await nursery.start(_run_hypercorn, RequestLog(app, log), listener, certificate, log, stop)
+        await nursery.start(_run_hypercorn, RequestLog(app, log), listener, certificate, log, stop, front)
         ready()
         await trio.sleep_forever()
 
@@ -111,6 +120,7 @@ async def _run_hypercorn(
     certificate: Certificate,
     log: Log,
     stop: trio.Event,
+    front: Front | None,
     *,
     task_status: trio.TaskStatus[list[str]],
 ) -> None:
@@ -125,7 +135,10 @@ async def _run_hypercorn(
     config.errorlog = logging.Logger("hypercorn.error", logging.WARNING)
     config.errorlog.addHandler(_ToLog(log))
     with trio.CancelScope(shield=True):
-        await serve_asgi(cast(Any, app), config, shutdown_trigger=stop.wait, task_status=task_status)
+        if front is None:
+            await serve_asgi(cast(Any, app), config, shutdown_trigger=stop.wait, task_status=task_status)
+        else:
+            await serve_fronted(app, config, front, stop, log, task_status=task_status)
 
 
 class _ToLog(logging.Handler):

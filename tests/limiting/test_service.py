@@ -158,6 +158,21 @@ async def test_with_a_certificate_the_redis_protocol_speaks_tls(
             nursery.cancel_scope.cancel()
 
 
+async def test_with_a_certificate_checks_and_all_other_routes_have_one_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SRTM_CA_FILE", PEM)
+    settings = config(tmp_path, tls_cert=PEM, tls_key=KEY)
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            bound: BoundAddresses = await nursery.start(serve, settings)
+            async with LimitClient(f"https://{bound.http}") as client:
+                for allowed in (True, True, False):
+                    assert (await client.check("api", ["user:1"]))["allowed"] is allowed
+                    assert [each["subject"] for each in await client.contracts()] == ["user:*"]
+            nursery.cancel_scope.cancel()
+
+
 async def test_tls_where_the_redis_protocol_is_in_clear_is_explained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -161,7 +161,8 @@ ARROWS = {
     "limiting.envoy_checks": "limiting.contract_store limiting.envoy limiting.nodes srtm.limiting",
     "limiting.grpc_server": "limiting.envoy srtm.net",
     "limiting.listeners": "srtm.net srtm.web",
-    "limiting.redis_server": "srtm._native srtm.limiting srtm.net",
+    "limiting.redis_server": "limiting.listeners srtm._native srtm.limiting srtm.net",
+    "limiting.http_server": "limiting.config limiting.listeners limiting.nodes srtm._native srtm.net srtm.web",
     "limiting.api": (
         "limiting.audit_log limiting.checks limiting.config limiting.contract_store limiting.database limiting.envoy "
         "limiting.envoy_checks limiting.nodes "
@@ -170,7 +171,8 @@ ARROWS = {
     "limiting.service": (
         "limiting.api limiting.audit_log limiting.config limiting.contract_store limiting.database limiting.discovery "
         "limiting.envoy limiting.envoy_checks "
-        "limiting.grpc_server limiting.listeners limiting.nodes limiting.redis_server limiting.store limiting.usage "
+        "limiting.grpc_server limiting.http_server limiting.listeners limiting.nodes limiting.redis_server "
+        "limiting.store limiting.usage "
         "srtm.client srtm.concurrency srtm.contracts srtm.limiting srtm.net srtm.web"
     ),
     "limiting.nodes": (

@@ -10,12 +10,14 @@
 //! * `table`: the subjects in memory. It grows in steps.
 //! * `grant`: what a check hands out for a later correction or release.
 //! * `heavy`: the heaviest subjects.
+//! * `http`: checks by HTTP.
 //! * `throttle`: buckets whose parameters come with each request; `resp`: the Redis protocol that asks them.
 
 pub mod bucket;
 pub mod contract;
 pub mod grant;
 pub mod heavy;
+pub mod http;
 pub mod limiter;
 pub mod policy;
 pub mod resp;

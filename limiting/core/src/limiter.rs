@@ -230,6 +230,11 @@ impl Limiter {
         later.map(|(number, contract)| (*number, contract, self.counts[number].as_slice()))
     }
 
+    /// Whether a contract is for a subject.
+    pub fn is_limited(&self, namespace: &str, subject: &str) -> bool {
+        self.contracts.find(namespace, subject).is_some()
+    }
+
     /// The contract of a verdict.
     pub fn contract(&self, number: u32) -> Option<&Contract> {
         self.contracts.all.get(&number)

@@ -9,6 +9,7 @@ mod change;
 mod engine;
 mod errors;
 mod flood;
+mod http;
 mod limiter;
 mod loadgen;
 mod measurement;
@@ -31,6 +32,8 @@ mod _native {
     use super::engine::Engine;
     #[pymodule_export]
     use super::flood::Flood;
+    #[pymodule_export]
+    use super::http::HttpSession;
     #[pymodule_export]
     use super::limiter::{Limiter, RespSession, Throttle};
     #[pymodule_export]

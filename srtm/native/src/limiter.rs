@@ -16,16 +16,16 @@ use srtm_limits::throttle;
 use crate::errors::bad_value;
 use crate::lock;
 
-type Clocks = (Nanos, Nanos); // monotonic, wall
+pub type Clocks = (Nanos, Nanos); // monotonic, wall
 type Counts = (u64, u64, u64); // checks allowed, checks refused, cost allowed
 type Said = (bool, u64, Option<Nanos>, Option<Nanos>); // allowed, remaining, wait, reset
 type Changed<'py> = (u32, Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>); // contract, hash, words
 type Verdict<'py> = (bool, u32, Vec<Said>, Option<Nanos>, Option<Bound<'py, PyBytes>>, bool, bool);
 
 #[pyclass(frozen, module = "srtm._native")]
-pub struct Limiter(Mutex<limiter::Limiter>);
+pub struct Limiter(pub Mutex<limiter::Limiter>);
 
-fn now((mono, wall): Clocks) -> Now {
+pub fn now((mono, wall): Clocks) -> Now {
     Now { mono, wall }
 }
 
@@ -150,7 +150,7 @@ impl Limiter {
     }
 }
 
-fn halves(key: [u8; 16]) -> (u64, u64) {
+pub fn halves(key: [u8; 16]) -> (u64, u64) {
     let whole = u128::from_le_bytes(key);
     (whole as u64, (whole >> 64) as u64)
 }
