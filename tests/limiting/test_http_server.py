@@ -120,7 +120,7 @@ def read(said: bytes) -> Iterator[Said]:
     while said:
         head, _, rest = said.partition(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").split("\r\n")
-        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+        headers = {name: value for name, _, value in (line.partition(": ") for line in lines)}
         size = int(headers.get("content-length", 0))
         yield Said(int(first.split(" ")[1]), headers, rest[:size])
         said = rest[size:]

@@ -224,7 +224,8 @@ fn write(answer: &Answer, closes: bool, now: Now, out: &mut Vec<u8>) -> Waits {
 }
 
 fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    for part in [name, b": ", value, b"\r\n"] {
+    out.extend(name.iter().map(u8::to_ascii_lowercase)); // as all of Python's servers write it
+    for part in [b": ", value, b"\r\n"] {
         out.extend_from_slice(part);
     }
 }
@@ -308,7 +309,7 @@ mod tests {
         let said = said(&get("subject=user:%7Bx-user%7D&status=429").repeat(3));
         assert_eq!(statuses(&said), ["200", "200", "429"]);
         assert!(
-            said.contains("\r\nRateLimit: \"burst\";r=1;t=1\r\n") && said.contains("\r\nRetry-After: 1\r\n"),
+            said.contains("\r\nratelimit: \"burst\";r=1;t=1\r\n") && said.contains("\r\nretry-after: 1\r\n"),
             "{said}"
         );
         assert!(said.contains(r#""detail":"the limit burst of api is reached; come again in 1 s""#), "{said}");
