@@ -20,7 +20,9 @@ from limiting.api.parts import Parts
 from limiting.config import LimitConfig
 from limiting.contract_store import ContractStore
 from limiting.http_server import IDLE_S, HttpServer
-from limiting.nodes.decisions import Decisions
+from limiting.nodes.decisions import Decisions, Nodes
+from limiting.nodes.members import read_members
+from limiting.wire.cluster_key import ClusterKey
 from srtm.contracts.contract import read_contract
 from srtm.contracts.subject_plans import PLACE
 from srtm.limiting.headers import FAMILIES
@@ -325,6 +327,20 @@ async def test_tokens_hold_and_may_be_withdrawn_while_a_connection_is_open() -> 
         await ours.send_all(asked("good"))
         assert b" 401 " in bytes(await ours.receive_some())
         await ours.send_eof()
+
+
+async def test_what_nodes_hold_together_the_core_does_not_decide() -> None:
+    clock = Clock()
+    nodes = Nodes(read_members("a", "a=127.0.0.1:1,b=127.0.0.1:2"), ClusterKey(b"k" * 32), first=True)
+    decisions = Decisions(Limiter(clocks=clock), nodes, clocks=clock)
+    store, modes = ContractStore(decisions), []
+    server = server_of(Parts(decisions, store, LimitConfig()))
+    policies = [{"name": "burst", "rate": 1, "burst": 2}]
+    for mode in ("replicated", "local"):
+        store.put_all([read_contract({"namespace": "api", "subject": "*", "policies": policies, "mode": mode})])
+        assert (server.core is None) == (mode != "local")
+        modes += [json.loads(said.body)["mode"] for said in await talk(server, [check().raw()])]
+    assert modes == ["replicated", "local"]
 
 
 async def test_watched_subjects_are_counted() -> None:
