@@ -279,6 +279,12 @@ async def test_how_bytes_arrive_changes_no_answer(size: int) -> None:
     assert len(found) == len(requests)
 
 
+async def test_more_answers_than_wait_at_once_are_all_sent() -> None:
+    found = await talk(server_of(plain(Clock()), nobody), [check().raw() * 2_000])
+    assert [said.status for said in found] == [200] * 2_000
+    assert sum(json.loads(said.body)["allowed"] for said in found) == 2
+
+
 @pytest.mark.parametrize(
     "unusual",
     [

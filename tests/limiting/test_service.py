@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -171,6 +173,51 @@ async def test_with_a_certificate_checks_and_all_other_routes_have_one_address(
                     assert (await client.check("api", ["user:1"]))["allowed"] is allowed
                     assert [each["subject"] for each in await client.contracts()] == ["user:*"]
             nursery.cancel_scope.cancel()
+
+
+CHECK = b'{"namespace": "api", "subject": "user:1"}'
+HEAD = b"POST /limit/v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 41\r\n"
+UNUSUAL = [
+    (HEAD + b"\r\n" + CHECK, 200),
+    (HEAD.replace(b"\r\n", b"\n") + b"\n" + CHECK, 200),
+    (HEAD.replace(b"HTTP/1.1", b"HTTP/1.0") + b"\r\n" + CHECK, 200),
+    (HEAD + b"Expect: 100-continue\r\n\r\n" + CHECK, 100),
+    (
+        HEAD.replace(b"Content-Length: 41", b"Transfer-Encoding: chunked") + b"\r\n29\r\n" + CHECK + b"\r\n0\r\n\r\n",
+        200,
+    ),
+    (HEAD + b"Transfer-Encoding: chunked\r\n\r\n29\r\n" + CHECK + b"\r\n0\r\n\r\n", 400),
+    (HEAD + b"Content-Length: 40\r\n\r\n" + CHECK, 400),
+    (HEAD + b"X: \0\r\n\r\n" + CHECK, 400),
+    (HEAD + b"X: " + b"x" * (64 << 10) + b"\r\n\r\n" + CHECK, 431),
+    (b"GET /limit/v1/check?subject=" + b"x" * (64 << 10) + b" HTTP/1.1\r\nHost: a\r\n\r\n", 431),
+    (HEAD.replace(b"41", b"5000000") + b"\r\n" + b" " * 5_000_000, 413),
+    (HEAD.replace(b"41", b"100000") + b"\r\n" + CHECK + b" " * (100_000 - 41), 200),
+    (HEAD.replace(b"Host: a\r\n", b"") + b"\r\n" + CHECK, 400),
+    (b"nothing\r\n\r\n", 400),
+    (b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n", 200),
+]
+
+
+async def test_what_is_unusual_is_answered_by_the_server_behind(tmp_path: Path) -> None:
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            bound: BoundAddresses = await nursery.start(serve, config(tmp_path))
+            host, _, port = bound.http.rpartition(":")
+            for request, status in UNUSUAL:
+                async with await trio.open_tcp_stream(host, int(port)) as stream, trio.open_nursery() as sending:
+                    sending.start_soon(_send, stream, HEAD + b"\r\n" + CHECK + request)
+                    said = b""
+                    while len(statuses := re.findall(rb"HTTP/1.1 (\d+)", said)) < 2:
+                        said += await stream.receive_some()
+                    assert statuses[:2] == [b"200", b"%d" % status], request[:200]
+                    sending.cancel_scope.cancel()
+            nursery.cancel_scope.cancel()
+
+
+async def _send(stream: trio.abc.Stream, content: bytes) -> None:
+    with suppress(trio.BrokenResourceError):  # the answer may come before all is read
+        await stream.send_all(content)
 
 
 async def test_tls_where_the_redis_protocol_is_in_clear_is_explained(
