@@ -3,7 +3,7 @@
 Where every contract is ``local`` the core decides checks of programs and gateways from their bytes. Other requests on
 the routes of clients are answered by the application, on the same connection: what is refused as bad input, what nodes
 or a store decide, watched subjects, plans, corrections. A request of another route, or one whose framing is unusual
-(chunks, a large body, ``Expect``, HTTP/1.0), makes the connection hypercorn's, for the rest of its life.
+(chunks, a large body, ``Expect``), makes the connection hypercorn's, for the rest of its life.
 """
 
 from __future__ import annotations

@@ -181,6 +181,7 @@ UNUSUAL = [
     (HEAD + b"\r\n" + CHECK, 200),
     (HEAD.replace(b"\r\n", b"\n") + b"\n" + CHECK, 200),
     (HEAD.replace(b"HTTP/1.1", b"HTTP/1.0") + b"\r\n" + CHECK, 200),
+    (HEAD.replace(b"HTTP/1.1", b"HTTP/1.0") + b"Connection: keep-alive\r\n\r\n" + CHECK, 200),
     (HEAD + b"Expect: 100-continue\r\n\r\n" + CHECK, 100),
     (
         HEAD.replace(b"Content-Length: 41", b"Transfer-Encoding: chunked") + b"\r\n29\r\n" + CHECK + b"\r\n0\r\n\r\n",

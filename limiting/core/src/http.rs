@@ -364,7 +364,8 @@ mod tests {
             plain.replace("host: x\r\n", "host: x\r\na: \0\r\n"),
             plain.replace("host: x\r\n", "host: x\r\na: b\r\n c\r\n"),
             plain.replace("host: x\r\n", &format!("host: x\r\na: {}\r\n", "a".repeat(64 << 10))),
-            plain.replace("HTTP/1.1", "HTTP/1.0"),
+            plain.replace("HTTP/1.1", "HTTP/1.0").replace("host: x\r\n", "connection: keep-alive\r\n"),
+            plain.replace("HTTP/1.1", "HTTP/1.0").replace("host: x\r\n", "host: x\r\nhost: x\r\n"),
             plain.replace("POST", "PUT"),
             plain.replace("/limit/v1/check", "/limit/v1/usage"),
             plain.replace("/limit/v1/check", "/limit/v1/check%2F"),
@@ -416,10 +417,17 @@ mod tests {
 
     #[test]
     fn a_request_that_ends_the_connection_is_the_last() {
-        let closing = check().replace("host: x\r\n", "host: x\r\nConnection: close\r\n");
-        let (said, session) = talk(&[(closing + &check()).as_bytes()]);
-        assert_eq!((statuses(&said), session.waits), (vec!["200"], Waits::End));
-        assert!(said.contains("\r\nconnection: close\r\n"));
+        let old = check().replace("HTTP/1.1", "HTTP/1.0");
+        for closing in [
+            check().replace("host: x\r\n", "host: x\r\nConnection: close\r\n"),
+            old.replace("host: x\r\n", "host: x\r\nConnection: close\r\n"),
+            old.replace("host: x\r\n", ""),
+            old,
+        ] {
+            let (said, session) = talk(&[(closing + &check()).as_bytes()]);
+            assert_eq!((statuses(&said), session.waits), (vec!["200"], Waits::End));
+            assert!(said.contains("\r\nconnection: close\r\n"));
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Requests of HTTP/1.1 that may be a check: their head, and where they end.
+//! Requests of HTTP/1.1, or of 1.0 one a connection, that may be a check: their head, and where they end.
 //!
 //! What two servers could read in two ways is `Parsed::Foreign`: one server alone, behind this one, judges it.
 
@@ -58,7 +58,7 @@ pub(super) fn parse(input: &[u8], most_body: usize) -> Parsed<'_> {
         Ok(Status::Partial) if input.len() < MAX_HEAD => return Parsed::HeadMissing,
         _ => return Parsed::Foreign,
     };
-    let (Some(method @ ("GET" | "POST")), Some(target), Some(1)) = (head.method, head.path, head.version) else {
+    let (Some(method @ ("GET" | "POST")), Some(target), Some(version)) = (head.method, head.path, head.version) else {
         return Parsed::Foreign;
     };
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
@@ -66,7 +66,7 @@ pub(super) fn parse(input: &[u8], most_body: usize) -> Parsed<'_> {
     if !is_ours || !target.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#') {
         return Parsed::Foreign;
     }
-    let Some((length, closes)) = framing(head.headers) else { return Parsed::Foreign };
+    let Some((length, closes)) = framing(head.headers, version) else { return Parsed::Foreign };
     if length > if method == "GET" { 0 } else { most_body } {
         return Parsed::Foreign;
     }
@@ -81,7 +81,7 @@ fn has_whole_line_ends(head: &[u8]) -> bool {
 }
 
 /// The bytes of the body, and whether the connection ends after it. None: not plain enough.
-fn framing(headers: &[Header<'_>]) -> Option<(usize, bool)> {
+fn framing(headers: &[Header<'_>], version: u8) -> Option<(usize, bool)> {
     let (mut hosts, mut length, mut closes) = (0, None, None);
     for Header { name, value } in headers {
         let is = |wanted: &str| name.eq_ignore_ascii_case(wanted);
@@ -102,5 +102,7 @@ fn framing(headers: &[Header<'_>]) -> Option<(usize, bool)> {
             return None;
         }
     }
-    (hosts == 1).then_some((length.unwrap_or(0), closes.unwrap_or(false)))
+    let is_old = version == 0; // then connections end unless both sides say otherwise, and a host may be left out
+    let closes = closes.unwrap_or(is_old);
+    (hosts <= 1 && if is_old { closes } else { hosts == 1 }).then_some((length.unwrap_or(0), closes))
 }
