@@ -44,8 +44,16 @@ def show_plan(plan: Json, console: Console) -> None:
         over = f"{even['k']} {plural(even['k'], 'broker')}"
         say(f"balanced over {over} instead (lb): {_delays(even['predicted'])}")
         say(f"  DRL penalty {_penalty(even['penalty'])}; admitted afterwards: {_admitted(even['admitted_afterwards'])}")
+    if (moves := plan.get("moves")) is not None:  # only what asks before a change has them
+        say(f"{_who_go(moves)} to another broker")
     for line in promise_lines(plan):
         say(line)
+
+
+def _who_go(moves: int) -> str:
+    if moves == 0:
+        return "no publisher goes"
+    return "1 publisher goes" if moves == 1 else f"{moves:,} publishers go"
 
 
 def is_promised(plan: Json) -> bool:

@@ -147,7 +147,7 @@ class Distributor:
                 {**VIEW, "explanation": PLAN, "fitting": {**FITTING, "state": "waiting"}},
             ),
             ("DELETE", "/v1/topics/roads"): (204, None),
-            ("POST", "/v1/plan"): (200, PLAN),
+            ("POST", "/v1/plan"): (200, {**PLAN, "moves": 3}),
             ("GET", "/v1/brokers"): (200, [BROKER]),
         }
         self.asked: list[tuple[str, str]] = []

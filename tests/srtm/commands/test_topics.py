@@ -64,6 +64,7 @@ def test_plan_shows_and_changes_nothing(
         "sum 81 ms over all messages, 0.0015 ms a message; p99 0.125 ms more than the 0.0625 ms of one bucket",
         "admitted afterwards: a further topic of up to 410 msg/s",
         "balanced over 4 brokers instead (lb)",
+        "3 publishers go to another broker",
         "both without end",
         "admitted afterwards: no limit is known",
     ):
