@@ -17,6 +17,7 @@ from srtm.client.distributor import DistributorClient
 from srtm.concurrency.outage import Outage
 from srtm.errors import BadInput, SrtmError
 from srtm.log import Log
+from srtm.net.address import format_address, is_loopback, parse_address
 
 _AGAIN_S = 0.5  # until all are there
 _EVERY_S = 5.0  # then, for nodes that come later, and a distributor that has started anew
@@ -58,16 +59,33 @@ class Discovery:
             said = news
             await trio.sleep(_AGAIN_S)
 
-    async def run(self, meet: Callable[[Mapping[str, str]], None]) -> None:
-        """Tell again and again, until cancelled. ``meet`` takes what is told: addresses by name."""
+    async def run(self, http: str, meet: Callable[[Mapping[str, str]], None]) -> None:
+        """Tell again and again, until cancelled. ``http``: the address that HTTP is served at. ``meet`` takes what is
+        told: addresses by name."""
         outage = Outage()
+        page = page_url(self._config, http)
         while True:
-            await trio.sleep(_EVERY_S)
             try:
-                meet(await self._client.tell_limit_node(*self._own))
+                meet(await self._client.tell_limit_node(*self._own, page))
             except SrtmError as error:
                 if outage.is_news(str(error)):
                     self._log.warning("not_told", error=str(error))
             else:
                 if outage.ends():
                     self._log.info("told_again")
+            await trio.sleep(_EVERY_S)
+
+
+def page_url(config: LimitConfig, http: str) -> str | None:
+    """Where browsers reach the page of a node that serves HTTP at ``http``. None: on its own machine only.
+
+    A node that listens everywhere is reached at the host at which its peers reach it.
+    """
+    assert config.peers_address is not None
+    host, _ = parse_address("http_address", config.http_address)  # a name, where it is one: a certificate is for it
+    _, port = parse_address("http_address", http)
+    if host in ("0.0.0.0", "::"):
+        host, _ = parse_address("peers_address", config.peers_address)
+    elif is_loopback(config.http_address) and not is_loopback(config.peers_address):
+        return None
+    return f"{'http' if config.tls_cert is None else 'https'}://{format_address(host, port)}/"

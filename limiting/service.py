@@ -157,7 +157,7 @@ async def _serve(
                 await nursery.start(links.serve, decisions.mesh)
             nursery.start_soon(decisions.run)
             if discovery is not None:
-                nursery.start_soon(discovery.run, decisions.meet)
+                nursery.start_soon(discovery.run, http, decisions.meet)
             if usage is not None:
                 nursery.start_soon(usage.run)
             nursery.start_soon(_sweep, [limiter.sweep, redis.sweep])

@@ -220,6 +220,9 @@ class Engine:
 
         Raises ValueError.
         """
+    def heaviest_subjects(self, namespace: str, most: int) -> bytes:
+        """Return the most checked subjects of a namespace of contracts, heaviest first, as JSON
+        (``srtm.control.ContractSubject``)."""
     def contracts(self) -> bytes:
         """Return what was asked of each contract as JSON (``broker.snapshot.Contract``)."""
     def share_mqtt_interest(self, is_shared: bool) -> None:

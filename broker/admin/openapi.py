@@ -74,6 +74,13 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", "/v1/contracts/overdrawn"): Operation(
         "For brokers that start: by how much subjects of replicated contracts are below zero.", control.Overdrawn
     ),
+    ("GET", "/v1/contracts/subjects"): Operation(
+        "The subjects of a namespace that were checked most here, by a sample, and what their contracts have left.",
+        list[control.ContractSubject],
+        None,
+        (400,),
+        query="namespace",
+    ),
     ("GET", "/v1/mqtt/sessions"): Operation(
         "MQTT's sessions, at most `most`.", control.MqttSessions, None, (400,), query="most"
     ),

@@ -12,7 +12,7 @@ from broker import snapshot
 from broker.admin import openapi
 from broker.admin.bucket import add_bucket_routes
 from broker.admin.context import AdminContext
-from broker.admin.contract_news_route import add_contract_news_route
+from broker.admin.contract_routes import add_contract_routes
 from broker.admin.drain_routes import add_drain_routes
 from broker.admin.gdrl import add_gdrl_routes
 from broker.admin.link_routes import add_link_routes
@@ -38,7 +38,7 @@ def admin_handler(context: AdminContext) -> Handler:
     add_drain_routes(router, context)
     add_gdrl_routes(router, context)
     add_link_routes(router, context)
-    add_contract_news_route(router, context)
+    add_contract_routes(router, context)
     add_mqtt_routes(router, context)
     service = _ServiceRoutes(context)
     router.add("GET", "/metrics", service.metrics)

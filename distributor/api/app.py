@@ -32,6 +32,7 @@ from distributor.config import DistributorConfig
 from distributor.jobs import explain as explaining
 from distributor.jobs.layout_jobs import LayoutJobs
 from distributor.model.cluster import Topic
+from distributor.page.contract_subjects import add_contract_subject_routes
 from distributor.page.observer import Observer
 from distributor.page.routes import add_page_routes
 from distributor.registry.registry import Registry
@@ -68,6 +69,7 @@ def make_app(
     for add_routes in (
         add_share_routes,
         add_contract_routes,
+        add_contract_subject_routes,
         _broker_routes,
         add_history_routes,
         add_lookup_routes,

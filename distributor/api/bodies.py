@@ -26,6 +26,12 @@ class ContractFile(msgspec.Struct, forbid_unknown_fields=True):
     contracts: list[object]
 
 
+class ContractText(msgspec.Struct, forbid_unknown_fields=True):
+    """The text of a contract file."""
+
+    text: str
+
+
 class TopicFile(msgspec.Struct, forbid_unknown_fields=True):
     """The text of a topic file, and of the CSV files that it names."""
 

@@ -11,13 +11,15 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
 from distributor.api.access import is_open, scopes
-from distributor.api.bodies import ContractFile, TopicFile
+from distributor.api.bodies import ContractFile, ContractText, TopicFile
+from distributor.api.limit_node_routes import LimitNode
+from distributor.page.contract_subjects import SubjectRows
 from distributor.page.latency_history import HistoryView
 from distributor.page.mqtt_sessions import MqttSessionRows
 from distributor.page.rows import BrokerRows, TopicRows
 from distributor.verdict.why import Why
 from distributor.views import broker_view, nsqlookupd, topic_view
-from distributor.views.contract_view import ContractView
+from distributor.views.contract_view import ContractRows, ContractView
 from srtm import control
 from srtm.topics import json_schema as shapes
 from srtm.web.audit_entry import AuditEntry
@@ -90,14 +92,17 @@ ANSWERS: dict[tuple[str, str], Any] = {
     ("PUT", "/v1/shares"): control.ProposalResults,
     ("GET", "/v1/contracts"): list[ContractView],
     ("POST", "/v1/contracts"): list[ContractView],
+    ("GET", "/v1/overview/contracts"): ContractRows,
+    ("POST", "/v1/contract-files"): dict[str, Any],
     ("GET", "/v1/contracts/{namespace}/{pattern}"): ContractView,
     ("PUT", "/v1/contracts/{namespace}/{pattern}"): ContractView,
     ("DELETE", "/v1/contracts/{namespace}/{pattern}"): None,
-    ("GET", "/v1/limit-nodes"): dict[str, dict[str, str]],
+    ("GET", "/v1/limit-nodes"): dict[str, dict[str, LimitNode]],
     ("PUT", "/v1/limit-nodes/{cluster}/{name}"): dict[str, str],
     ("DELETE", "/v1/limit-nodes/{cluster}/{name}"): None,
     ("GET", "/v1/overview/topics"): TopicRows,
     ("GET", "/v1/overview/brokers"): BrokerRows,
+    ("GET", "/v1/contract-subjects/{namespace}/{pattern}"): SubjectRows,
     ("GET", "/v1/brokers/{name}/mqtt/sessions"): MqttSessionRows,
     ("GET", "/v1/brokers/{name}/mqtt/session"): control.MqttSession,
     ("DELETE", "/v1/brokers/{name}/mqtt/session"): None,
@@ -126,6 +131,7 @@ _BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/v1/brokers/{name}/measurements/{id}"): control.MeasurementReport,
     ("PUT", "/v1/shares"): control.ShareProposals,
     ("POST", "/v1/contracts"): ContractFile,
+    ("POST", "/v1/contract-files"): ContractText,
     ("PUT", "/v1/contracts/{namespace}/{pattern}"): dict[str, Any],
 }
 

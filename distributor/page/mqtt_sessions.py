@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
 from fastapi import FastAPI, Query, Request, Response
 
+from distributor.page.asked_brokers import asked
 from distributor.page.rows import MOST_ROWS
 from distributor.registry.registry import Registry
 from srtm.client.broker import BrokerClient
 from srtm.control import MqttSession
 from srtm.errors import NotFound
 from srtm.web.bodies import json_answer
-from srtm.web.browser import authorization
 
 _MOST = 10_000  # that a broker tells at once
 _Client = Annotated[str, Query(min_length=1)]
@@ -34,12 +33,6 @@ class MqttSessionRows(msgspec.Struct, kw_only=True):
 
 
 def add_mqtt_session_routes(app: FastAPI, registry: Registry) -> None:
-    @asynccontextmanager
-    async def asked(name: str, request: Request) -> AsyncIterator[BrokerClient]:
-        token = (authorization(request) or "").partition(" ")[2].strip() or None
-        async with aclosing(BrokerClient(registry.broker(name).http_address, token)) as client:
-            yield client
-
     @app.get("/v1/brokers/{name}/mqtt/sessions")
     async def sessions(
         name: str,
@@ -50,7 +43,7 @@ def add_mqtt_session_routes(app: FastAPI, registry: Registry) -> None:
     ) -> Response:
         """One screen of a broker's MQTT sessions, by client identifier. `search`: a part of it. The broker is asked,
         with the token of this request."""
-        async with asked(name, request) as client:
+        async with asked(registry, name, request) as client:
             told = await client.mqtt_sessions(_MOST)
             found = [one for one in told.sessions if search in one.client_id]
             if not found and search and told.total > len(told.sessions):
@@ -63,13 +56,13 @@ def add_mqtt_session_routes(app: FastAPI, registry: Registry) -> None:
     @app.get("/v1/brokers/{name}/mqtt/session")
     async def session(name: str, request: Request, client: _Client) -> Response:
         """The MQTT session of a client at a broker, with its subscriptions."""
-        async with asked(name, request) as broker:
+        async with asked(registry, name, request) as broker:
             return json_answer(await broker.mqtt_session(client))
 
     @app.delete("/v1/brokers/{name}/mqtt/session", status_code=204)
     async def end(name: str, request: Request, client: _Client) -> Response:
         """End the MQTT session of a client at a broker, and its connection. What waits for it is dropped."""
-        async with asked(name, request) as broker:
+        async with asked(registry, name, request) as broker:
             await broker.kick_mqtt(client)
         return Response(status_code=204)
 

@@ -37,6 +37,13 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     broker: str = ""
 
 
+class Gone(msgspec.Struct, frozen=True, kw_only=True):
+    """Names in events that are not known any more."""
+
+    topics: Sequence[str]
+    brokers: Sequence[str]
+
+
 class Observer:
     """``run`` it once, while this distributor leads. ``topics`` and ``brokers`` are of the latest look."""
 
@@ -142,6 +149,16 @@ class Observer:
         return row, promise.decides.broker if is_broken else None
 
     # Events
+
+    def gone(self) -> Gone:
+        """What the events that are kept tell of, and is not there now."""
+        topics = {event.topic for event in self.events if event.topic}
+        brokers = {event.broker for event in self.events if event.broker}
+        known = self._registry.managed_topic
+        return Gone(
+            topics=sorted(name for name in topics if known(name) is None),
+            brokers=sorted(brokers - self._registry.brokers.keys()),
+        )
 
     def _note_events(self) -> bool:
         """Note what came into decision logs, and brokers whose state is another, since the last time.

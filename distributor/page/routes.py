@@ -14,7 +14,7 @@ from fastapi.responses import StreamingResponse
 
 from distributor.page import rows
 from distributor.page.mqtt_sessions import add_mqtt_session_routes
-from distributor.page.observer import Event, Observer
+from distributor.page.observer import Event, Gone, Observer
 from distributor.registry.registry import Registry
 from srtm.errors import NotLeader
 from srtm.web.bodies import json_answer
@@ -25,12 +25,14 @@ _STREAM = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # a proxy pa
 
 
 class News(msgspec.Struct, kw_only=True):
-    """One message of the stream. ``look``: counts up with every look at topics and brokers."""
+    """One message of the stream. ``look``: counts up with every look at topics and brokers. ``gone``: of all events
+    that are kept, not of these alone."""
 
     look: int
     promises: dict[str, int]
     states: dict[str, int]
     events: list[Event]
+    gone: Gone
 
 
 def _asked(
@@ -102,6 +104,7 @@ def _news(observer: Observer, events: list[Event]) -> News:
         promises=_counts([row.promise for row in observer.topics]),
         states=_counts([row.state for row in observer.brokers]),
         events=events,
+        gone=observer.gone(),
     )
 
 

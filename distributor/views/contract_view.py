@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -32,6 +33,20 @@ class ContractView(msgspec.Struct):
     policies: list[dict[str, Any]]
     version: int
     counts: list[PolicyCounts]
+
+
+class ContractRows(msgspec.Struct, kw_only=True):
+    """One screen of the list of contracts. ``total``: those that match; ``all``: those that there are."""
+
+    total: int
+    all: int
+    counts: dict[str, int]  # as other lists have: by state, and contracts have none
+    rows: Sequence[ContractView]
+
+
+def found(contracts: Iterable[Versioned], search: str) -> list[Versioned]:
+    """Those that have ``search`` in their namespace and pattern, with a space between."""
+    return [each for each in contracts if search in " ".join(each.contract.key)]
 
 
 def contract_view(versioned: Versioned, syncing: SyncService) -> ContractView:

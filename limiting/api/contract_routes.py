@@ -13,10 +13,12 @@ from limiting.api.parts import Parts
 from limiting.contract_store import PORTION, Kept
 from srtm.contracts.contract import distinct, read_contract
 from srtm.contracts.contract_file import read_contract_text
+from srtm.contracts.versioned import expected_tag
 from srtm.errors import BadInput
 from srtm.web.bodies import decoded, documented, in_portions, json_answer
 
 _Match = Annotated[str | None, Header(description="The contract's ETag: 409 if it was changed since.")]
+_NoneMatch = Annotated[str | None, Header(description="`*`: 409 if there is one already.")]
 
 
 def add_contract_routes(app: FastAPI, parts: Parts) -> None:
@@ -49,13 +51,15 @@ def add_contract_routes(app: FastAPI, parts: Parts) -> None:
         return _answer(store.get(namespace, pattern), parts)
 
     @app.put("/limit/v1/contracts/{namespace}/{pattern:path}", openapi_extra=shape)
-    async def put_contract(namespace: str, pattern: str, request: Request, if_match: _Match = None) -> Response:
+    async def put_contract(
+        namespace: str, pattern: str, request: Request, if_match: _Match = None, if_none_match: _NoneMatch = None
+    ) -> Response:
         """Put a contract in force. It holds at once; what subjects have used stays."""
         document = await parts.body(request, dict[str, Any])
         contract = read_contract({"namespace": namespace, "subject": pattern, **document})
         if contract.key != (namespace, pattern):
             raise BadInput("subject", contract.subject, f"must be that of the path, {namespace!r} and {pattern!r}")
-        return _answer(await store.put(contract, if_match), parts)
+        return _answer(await store.put(contract, expected_tag(if_match, if_none_match)), parts)
 
     @app.delete("/limit/v1/contracts/{namespace}/{pattern:path}", status_code=204)
     async def remove_contract(namespace: str, pattern: str, if_match: _Match = None) -> Response:

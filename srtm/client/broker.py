@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from srtm.control import DrainProgress, MqttRetained, MqttSession, MqttSessions
+from srtm.control import ContractSubject, DrainProgress, MqttRetained, MqttSession, MqttSessions
 from srtm.errors import BadInput, PeerError
 from srtm.net.address import parse_peer
 from srtm.net.decode_errors import UNREADABLE
@@ -43,6 +43,11 @@ class BrokerClient:
     async def trace(self, topic: str) -> bytes:
         """Return the broker's trace of a topic, as JSON. Raises NotFound if it recorded nothing."""
         return await self._answer("GET", f"/v1/topics/{topic}/trace", _TRACE_WITHIN_S)
+
+    async def contract_subjects(self, namespace: str) -> list[ContractSubject]:
+        """Return the subjects of a namespace that were checked most there, heaviest first."""
+        target = f"/v1/contracts/subjects?namespace={quote(namespace, safe='')}"
+        return await self._call("GET", target, list[ContractSubject])
 
     async def mqtt_sessions(self, most: int) -> MqttSessions:
         """Return the MQTT sessions, at most ``most``."""

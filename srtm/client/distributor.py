@@ -295,10 +295,12 @@ class DistributorClient:
         """Remove a contract. Raises NotFound, Conflict (a topic names it)."""
         await self._call("DELETE", _contract(namespace, pattern), Any)
 
-    async def tell_limit_node(self, cluster: str, name: str, address: str) -> dict[str, str]:
-        """Tell where a node of a limit service listens; return the addresses of all by name. Raises BadInput."""
+    async def tell_limit_node(self, cluster: str, name: str, address: str, page: str | None = None) -> dict[str, str]:
+        """Tell where a node of a limit service listens, and the URL of its page; return the addresses of all by name.
+        Raises BadInput."""
         path = f"/v1/limit-nodes/{path_part(cluster)}/{path_part(name)}"
-        return await self._call("PUT", path, dict[str, str], query={"address": address})
+        query = {"address": address} if page is None else {"address": address, "page": page}
+        return await self._call("PUT", path, dict[str, str], query=query)
 
     async def lookup(self, topic: str) -> Lookup:
         """Ask every URL for the brokers of a topic, as nsqlookupd's clients do, and merge the answers.

@@ -12,6 +12,7 @@ from srtm.contracts.contract import Contract
 from srtm.errors import BadInput, Conflict, NotFound
 
 Key = tuple[str, str]  # namespace and pattern
+ABSENT = "absent"  # what ``check_tag`` expects where there must be no contract; an entity tag has quotes
 
 
 class Versioned(msgspec.Struct, frozen=True, gc=False):
@@ -75,11 +76,28 @@ class Contracts:
         check_tag(self.by_key.get((namespace, pattern)), expected)
 
 
+def expected_tag(if_match: str | None, if_none_match: str | None) -> str | None:
+    """What ``check_tag`` expects by two headers of a request (RFC 9110, section 13.1). Raises BadInput."""
+    if if_none_match is None:
+        return if_match
+    if if_none_match != "*":
+        raise BadInput("If-None-Match", if_none_match, "must be *: there must be no contract yet")
+    if if_match is not None:
+        raise BadInput("If-Match", if_match, "must not be given with If-None-Match")
+    return ABSENT
+
+
 def check_tag(known: Versioned | None, expected: str | None) -> None:
     """Check that a contract has the entity tag ``expected``; None: any or none, ``*``: any. Raises Conflict.
 
     ``known``: None if there is no contract.
     """
+    if expected == ABSENT:
+        if known is not None:
+            raise Conflict(
+                "If-None-Match", "*", f"there is a contract of these subjects, {known.etag}: change that one"
+            )
+        return
     if expected is None or (expected == "*" and known is not None):
         return
     if known is None or known.etag != expected:

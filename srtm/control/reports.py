@@ -94,6 +94,16 @@ class ContractCounts(Control, frozen=True):
     counts: list[tuple[int, int, int]]  # of each policy: publishes allowed and refused, messages of the allowed ones
 
 
+class ContractSubject(Control, frozen=True):
+    """A client that a broker checked often, and what its contract has left for it there. Made by the engine
+    (``limiter/contracts.rs``), read by ``distributor.page.contract_subjects``."""
+
+    subject: str  # at most 256 bytes of it
+    contract: str  # the pattern of the contract that counts for it
+    checks: int  # publishes or deliveries, by a sample of one in 16
+    remaining: list[int]  # whole tokens of each policy
+
+
 class MessagesLeft(Control, frozen=True):
     """Messages that a broker has not delivered yet."""
 

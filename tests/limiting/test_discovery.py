@@ -13,7 +13,7 @@ from fastapi import FastAPI
 
 from distributor.api.limit_node_routes import add_limit_node_routes
 from limiting.config import LimitConfig
-from limiting.discovery import Discovery
+from limiting.discovery import Discovery, page_url
 from limiting.nodes.links import nodes_of
 from srtm.client.distributor import DistributorClient
 from srtm.errors import BadInput
@@ -92,7 +92,7 @@ async def test_a_distributor_that_has_forgotten_is_told_again(
     async with DistributorClient(URLS, transport=distributor, timeout_s=1) as client:
         nodes = [Discovery(config(name, key), client, Log("limit", log.append)) for name in "ab"]
         for each in nodes:
-            nursery.start_soon(each.run, lambda _: None)
+            nursery.start_soon(each.run, "10.0.0.1:4196", lambda _: None)
         await trio.sleep(6)
         distributor.is_up = False
         await trio.sleep(20)
@@ -110,13 +110,48 @@ async def test_who_comes_later_knows_all_and_is_found_by_those_that_run(
     met: list[Mapping[str, str]] = []
     async with DistributorClient(URLS, transport=Distributor(), timeout_s=1) as client:
         first, *others = (Discovery(config(name, key), client, Log("limit")) for name in "abc")
-        nursery.start_soon(first.run, met.append)
+        nursery.start_soon(first.run, "10.0.0.1:4196", met.append)
+        await trio.sleep(1)
         for each in others:
             await client.tell_limit_node(*each._own)
         assert (await first.found()).peers == "a=10.0.0.97:4197,b=10.0.0.98:4197,c=10.0.0.99:4197"
         await trio.sleep(6)
-        assert [set(nodes) for nodes in met] == [{"a", "b", "c"}]
+        assert [set(nodes) for nodes in met] == [{"a"}, {"a", "b", "c"}]
         nursery.cancel_scope.cancel()
+
+
+async def test_a_node_that_serves_tells_where_its_page_is(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery, key: Path
+) -> None:
+    distributor = Distributor()
+    told = config("a", key, http_address="0.0.0.0:0")
+    async with (
+        DistributorClient(URLS, transport=distributor, timeout_s=1) as client,
+        httpx.AsyncClient(transport=distributor, base_url="http://d") as http,
+    ):
+        nursery.start_soon(Discovery(told, client, Log("limit")).run, "0.0.0.0:4321", lambda _: None)
+        await trio.sleep(1)
+        [cluster] = (await http.get("/v1/limit-nodes")).json().values()
+        assert cluster == {"a": {"address": "10.0.0.97:4197", "page": "http://10.0.0.97:4321/"}}
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"http_address": "10.0.0.1:0"}, "http://10.0.0.1:4321/"),
+        ({"http_address": "limits.example:4196", "tls_cert": "c", "tls_key": "k"}, "https://limits.example:4321/"),
+        ({"http_address": ":4196"}, "http://10.0.0.97:4321/"),
+        ({"http_address": "[::]:4196"}, "http://10.0.0.97:4321/"),
+        ({"http_address": "127.0.0.1:4196"}, None),
+        ({"http_address": "localhost:4196"}, None),
+        ({"http_address": "127.0.0.1:4196", "peers_address": "127.0.0.1:4197"}, "http://127.0.0.1:4321/"),
+    ],
+)
+def test_a_page_is_where_others_reach_the_node_if_they_do(
+    key: Path, changes: dict[str, object], expected: str | None
+) -> None:
+    assert page_url(config("a", key, **changes), "10.9.9.9:4321") == expected
 
 
 @pytest.mark.parametrize(

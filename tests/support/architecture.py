@@ -153,7 +153,7 @@ ARROWS = {
     "limiting.checks": "srtm.contracts srtm.limiting",
     "limiting.database": "srtm.net",
     "limiting.audit_log": "limiting.database srtm.web",
-    "limiting.discovery": "limiting.config limiting.nodes srtm.client srtm.concurrency",
+    "limiting.discovery": "limiting.config limiting.nodes srtm.client srtm.concurrency srtm.net",
     "limiting.watching": "",
     "limiting.usage": "limiting.contract_store limiting.database srtm.concurrency srtm.limiting",
     "limiting.contract_store": "limiting.database limiting.nodes srtm.contracts srtm.web",

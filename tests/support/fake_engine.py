@@ -53,6 +53,7 @@ class FakeEngine:
         self.contracts_in_force: dict[tuple[str, str], dict[str, Any]] = {}
         self.taken: list[tuple[str, str, int]] = []  # of replicated contracts
         self.owed: list[tuple[str, str, int]] = []  # what ``overdrawn`` says
+        self.heaviest: dict[str, list[dict[str, Any]]] = {}  # {namespace: as ``srtm.control.ContractSubject``}
         self.contract_counts = {"allowed": 0, "refused": 0, "cost": 0}  # of each policy
         self.connections = 0  # of clients, NSQ and MQTT
         self.producers: list[dict[str, Any]] = []  # connections that publish, as ``broker.snapshot`` reads them
@@ -269,6 +270,9 @@ class FakeEngine:
 
     def charge_contracts(self, taken: list[tuple[str, str, int]], late: bool) -> None:
         self.calls.append(("charge_contracts", list(taken), late))
+
+    def heaviest_subjects(self, namespace: str, most: int) -> bytes:
+        return msgspec.json.encode(self.heaviest.get(namespace, [])[:most])
 
     def overdrawn(self) -> list[tuple[str, str, int]]:
         return self.owed

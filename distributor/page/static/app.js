@@ -1,7 +1,7 @@
 // The frame: signs in, listens to the stream of news, and shows the page that the address names.
 
 import { broker } from "/page/broker.js";
-import { contracts } from "/page/contracts.js";
+import { contract, contracts } from "/page/contracts.js";
 import { show } from "/page/dom.js";
 import { brokers, topics } from "/page/lists.js";
 import { askForToken, isSignedIn, onSignOut } from "/page/sign_in.js";
@@ -19,6 +19,8 @@ const PAGES = [
   [/^#\/topics\/([^/]+)$/, (found) => topic(main, decodeURIComponent(found[1]))],
   [/^#\/brokers\/([^/]+)$/, (found) => broker(main, decodeURIComponent(found[1]))],
   [/^#\/brokers$/, () => brokers(main)],
+  [/^#\/contracts\/new$/, () => contract(main)],
+  [/^#\/contracts\/([^/]+)\/(.+)$/, (found) => contract(main, decodeURIComponent(found[1]), decodeURIComponent(found[2]))],
   [/^#\/contracts$/, () => contracts(main)],
   [/^#\/submit$/, () => submit(main)],
   [/^/, () => topics(main)],

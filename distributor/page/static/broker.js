@@ -1,9 +1,8 @@
 // One broker: its load and machine, its topics, channels and MQTT sessions, and how it is taken out of service.
 
 import { ask, get } from "/page/api.js";
-import { confirmed, working } from "/page/forms.js";
+import { confirmed, failure, working } from "/page/forms.js";
 import { ago, bar, facts, h, number, p99, right, row, show, table, whole, word } from "/page/dom.js";
-import { refusal } from "/page/lists.js";
 import { brokerPath, topicLink } from "/page/paths.js";
 import { sessions } from "/page/sessions.js";
 
@@ -30,7 +29,7 @@ export function broker(main, name) {
       if (state !== view.state) drawActions(actions, view, said, load);
       state = view.state;
     } catch (error) {
-      if (!closed) show(figures, refusal(error));
+      if (!closed) show(figures, failure(error));
     }
   }
 

@@ -1,67 +1,105 @@
-// The contracts that brokers hold clients to, to read, and where those of limit services are edited.
+// The contracts that brokers hold clients to: their list, one of them to edit; and the nodes of limit services.
 
 import { get } from "/page/api.js";
-import { h, right, row, show, table, whole } from "/page/dom.js";
-import { refusal } from "/page/lists.js";
-import { contractText } from "/page/toml.js";
+import { NEW, address, contractEditor } from "/page/contract_editor.js";
+import { h, number, right, row, show, table, whole } from "/page/dom.js";
+import { failure } from "/page/forms.js";
+import { list } from "/page/lists.js";
+import { brokerLink } from "/page/paths.js";
+import { brief } from "/page/policies.js";
 
-const MOST = 200;  // of one screen
+const SERVICE = {
+  contracts: "/v1/contracts",
+  files: "/v1/contract-files",
+  home: "#/contracts",
+  kinds: ["bucket", "window", "log"],
+  modes: ["local", "replicated"],
+  modeLabel: "Held by several brokers",
+  untold: "each broker for itself",
+  example: { namespace: "publishers", subject: "*" },
+  counted: "Publishes and deliveries",
+  inForce: "In force. Brokers have it within a second. Subjects keep what they have used.",
+  removed: "Brokers hold nobody to it any more. This is refused while a topic names it.",
+  beneath,
+};
+
+const HEADS = ["Subject", "Checks (sampled)", "What remains, where least does", "Brokers"];
+
+// The heaviest subjects of a contract, which its brokers are asked for.
+function beneath(namespace, pattern) {
+  const place = h("section", { class: "card" });
+  const left = ({ remaining }) => Object.entries(remaining).map(([policy, tokens]) =>
+    h("div", null, `${policy}: `, tokens > 0 ? number(tokens) : h("span", { class: "over" }, "0")));
+  const draw = ({ asked, silent, rows }) => show(
+    place,
+    h("h2", null, "Subjects"),
+    table("The most checked subjects", HEADS, rows.map((one) =>
+      row(one.subject, right(whole(one.checks)), h("td", null, left(one)), right(whole(one.brokers)))), "none was checked"),
+    h("p", { class: "note" },
+      asked.length ? ["By a sample, at the brokers that were asked the most: ", asked.map((name, at) => [at > 0 && ", ", brokerLink(name)]), ". "] : "No broker was asked yet. ",
+      "Brokers ban nobody: to stop a client, make a contract for its subject alone."),
+    Object.entries(silent).map(([name, why]) => h("p", { class: "refusal" }, `${name}: ${why}`)),
+  );
+  return {
+    elements: place,
+    async look() {
+      if (document.hidden) return;
+      try {
+        draw(await get(`/v1/contract-subjects/${encodeURIComponent(namespace)}/${encodeURIComponent(pattern)}`));
+      } catch (error) {
+        show(place, failure(error));
+      }
+    },
+  };
+}
+
+const ofEach = (policies, cell) => policies.map((policy, at) => h("div", null, cell(policy, at)));
 
 export function contracts(main) {
-  const ofBrokers = h("section", { class: "card" });
+  const listed = h("div");
   const nodes = h("section", { class: "card" });
   let closed = false;
-
-  async function load(path, place, draw) {
-    try {
-      const found = await get(path);
-      if (!closed) draw(place, found);
-    } catch (error) {
-      if (!closed) show(place, refusal(error));
-    }
-  }
-
-  show(main, h("h1", null, "Contracts"), ofBrokers, nodes);
-  load("/v1/contracts", ofBrokers, drawContracts);
-  load("/v1/limit-nodes", nodes, drawNodes);
+  show(main, listed, nodes);
+  const shown = list(listed, "Contracts", "/v1/overview/contracts", [
+    ["Subjects", null, (one) => h("td", null, h("a", { href: address(one) }, one.subject), one.shadow && h("small", null, " shadow"))],
+    ["Namespace", null, (one) => one.namespace],
+    ["Policies", null, (one) => ofEach(one.policies, (policy) => `${policy.name}: ${brief(policy)}`)],
+    ["Allowed", null, (one) => ofEach(one.policies, (_, at) => whole(one.counts[at].allowed)), true],
+    ["Refused", null, (one) => ofEach(one.policies, (_, at) => whole(one.counts[at].refused)), true],
+  ], { hasEvents: false, more: h("a", { href: NEW }, "+ new contract") });
+  get("/v1/limit-nodes").then(
+    (found) => closed || drawNodes(nodes, found),
+    (error) => closed || show(nodes, failure(error)),
+  );
   return {
+    update: shown.update,
     close() {
       closed = true;
     },
   };
 }
 
-function drawContracts(place, all) {
-  const here = `--distributor ${location.origin}`;
-  const rows = all.slice(0, MOST).map(({ version, counts, ...contract }) => {
-    const { namespace, subject, policies, shadow } = contract;
-    const each = (cell) => policies.map((policy, at) => h("div", null, cell(policy, counts[at])));
-    return row(
-      namespace,
-      h("td", null, subject, shadow && h("small", null, " shadow")),
-      h("td", null, each((policy) => `${policy.name} (${policy.kind})`)),
-      right(each((_, count) => whole(count.allowed))),
-      right(each((_, count) => whole(count.refused))),
-      h("td", null, h("details", null, h("summary", null, "TOML"), h("pre", null, contractText(contract)))),
-    );
-  });
-  show(
-    place,
-    h("h2", null, "Contracts of brokers"),
-    h("p", null, "What clients of all brokers may do. To change one: ", h("code", null, `srtm limit contract set NAMESPACE PATTERN POLICY.rate=50 ${here}`), ". For a whole file: ", h("code", null, `srtm limit contract submit FILE.toml ${here}`), "."),
-    table("Contracts that brokers hold clients to", ["Namespace", "Subjects", "Policies", "Allowed", "Refused", "As a file"], rows, "no contract is in force"),
-    all.length > MOST && h("p", { class: "note" }, `${whole(MOST)} of ${whole(all.length)}: `, h("code", null, `srtm limit contract show ${here}`), " has them all."),
-  );
+export function contract(main, namespace, subject) {
+  const editor = contractEditor(main, SERVICE, namespace, subject);
+  let seen = -1;
+  return {
+    update({ look }) {
+      if (look !== seen) editor.look().catch(() => {});  // it has said why
+      seen = look;
+    },
+  };
 }
 
-// A node tells where its peers reach it, and not where browsers do: so no link.
 function drawNodes(place, clusters) {
   const rows = Object.entries(clusters).flatMap(([cluster, nodes]) =>
-    Object.entries(nodes).map(([name, address]) => row(name, address, h("code", null, cluster))));
+    Object.entries(nodes).map(([name, node]) =>
+      row(name, h("td", null, node.page ? h("a", { href: node.page }, node.page) : "–"), node.address, h("code", null, cluster))));
   show(
     place,
     h("h2", null, "Limit services"),
-    h("p", null, "Contracts of a limit service are edited on its own page. Open in the browser the address that ", h("code", null, "srtm limit serve"), " was given as ", h("code", null, "--http-address"), ". Nodes tell here only where their peers reach them."),
-    table("Nodes of limit services", ["Node", "For its peers", "Cluster"], rows, "no node finds its peers here (--distributor)"),
+    h("p", null, "Contracts of a limit service are edited on its own page, at any of its nodes."),
+    table("Nodes of limit services", ["Node", "Its page", "For its peers", "Cluster"], rows, "no node finds its peers here (--distributor)"),
+    Object.values(clusters).some((nodes) => Object.values(nodes).some((node) => !node.page)) &&
+      h("p", { class: "note" }, "A node without a link serves its page to its own machine only, or is of an earlier version."),
   );
 }

@@ -4,13 +4,14 @@ import { get } from "/page/api.js";
 import {
   ago, bar, clock, h, milliseconds, number, pager, prose, right, row, show, table, whole, word,
 } from "/page/dom.js";
+import { failure } from "/page/forms.js";
 import { brokerLink, topicLink } from "/page/paths.js";
 
 const SCREEN = 50;
 const EXTRA = ["Publishers", "Brokers"];  // columns that make room for why a promise is broken; a topic's page has both
 
-// A list at `path`. `columns`: [heading, order or null, cell(row), is a number].
-function list(main, what, path, columns, kinds, first) {
+// A list at `path`. `columns`: [heading, order or null, cell(row), is a number]. `more`: links beside its heading.
+export function list(main, what, path, columns, { kinds = [], first = "", hasEvents = true, more = null }) {
   const asked = { offset: 0, sort: first, descending: false, search: "", only: "" };
   const counts = h("div", { class: "chips", role: "group", "aria-label": `${what} by state` });
   const place = h("div", { class: "list" });
@@ -21,8 +22,8 @@ function list(main, what, path, columns, kinds, first) {
   });
   show(
     main,
-    h("div", { class: "above" }, h("h1", null, what), search, counts),
-    h("div", { class: "columns" }, place, happened),
+    h("div", { class: "above" }, h("h1", null, what), search, counts, more),
+    hasEvents ? h("div", { class: "columns" }, place, happened) : place,
   );
   let number_ = 0;
   let look = -1;
@@ -40,7 +41,7 @@ function list(main, what, path, columns, kinds, first) {
       const found = await get(`${path}?${query}`);
       if (turn === number_) draw(found);
     } catch (error) {
-      if (turn === number_) show(place, refusal(error));
+      if (turn === number_) show(place, failure(error));
     }
   }
 
@@ -86,20 +87,17 @@ function list(main, what, path, columns, kinds, first) {
     update(news, events) {
       if (news.look !== look) load();
       look = news.look;
-      drawEvents(happened, events);
+      drawEvents(happened, events, news.gone);
     },
   };
 }
 
-export const refusal = (error) =>
-  h(
-    "p",
-    { class: "refusal", role: "alert" },
-    error.message,
-    error.leader && [" ", h("a", { href: error.leader }, `Go to the leader, ${error.leader}`)],
-  );
-
-export function drawEvents(place, events) {
+// What is `gone` has no page any more, so no link.
+function drawEvents(place, events, gone) {
+  const whose = ({ topic, broker }) => {
+    if (topic) return gone.topics.includes(topic) ? topic : topicLink(topic);
+    return gone.brokers.includes(broker) ? broker : brokerLink(broker);
+  };
   show(
     place,
     h("h2", null, "Events"),
@@ -112,7 +110,7 @@ export function drawEvents(place, events) {
           "li",
           null,
           clock(event.at), " ",
-          event.topic ? topicLink(event.topic) : brokerLink(event.broker), " ",
+          whose(event), " ",
           event.lines[0],
           event.lines.length > 1 &&
             h("details", null, h("summary", null, `${event.lines.length - 1} more`), event.lines.slice(1).map((line) => h("div", null, line))),
@@ -143,7 +141,7 @@ export const topics = (main) =>
     ["Publishers", "publishers", (one) => whole(one.publishers), true],
     ["Brokers", "brokers", (one) => whole(one.brokers), true],
     ["Why", null, (one) => h("td", { class: "why" }, prose(one.reason), one.remedy && h("span", { class: "remedy" }, h("strong", null, "Mend: "), prose(one.remedy)))],
-  ], ["broken", "unknown", "kept"], "promise");
+  ], { kinds: ["broken", "unknown", "kept"], first: "promise" });
 
 function load(one) {
   const part = one.mcap ? one.allocated / one.mcap : 0;
@@ -162,4 +160,4 @@ export const brokers = (main) =>
     ["Waiting", "backlog", (one) => whole(one.backlog), true],
     ["Address", null, (one) => one.address],
     ["Heard", null, (one) => (ago(one.last_sync_s_ago)), true],
-  ], ["dead", "silent", "draining", "drained", "expected", "live"], "state");
+  ], { kinds: ["dead", "silent", "draining", "drained", "expected", "live"], first: "state" });

@@ -1,9 +1,8 @@
 // The MQTT sessions of a broker: a screen at a time, searched by the distributor; one of them whole, and how it is ended.
 
 import { ask, get } from "/page/api.js";
-import { confirmed } from "/page/forms.js";
+import { confirmed, failure } from "/page/forms.js";
 import { facts, h, pager, right, row, show, table, whole, word } from "/page/dom.js";
-import { refusal } from "/page/lists.js";
 import { brokerPath } from "/page/paths.js";
 
 const SCREEN = 50;
@@ -46,7 +45,7 @@ export function sessions(place, broker) {
       const found = await get(brokerPath(broker, `/mqtt/sessions?${new URLSearchParams({ limit: SCREEN, ...asked })}`));
       if (number === turn) draw(found);
     } catch (error) {
-      if (number === turn) show(list, refusal(error));
+      if (number === turn) show(list, failure(error));
     }
   }
 
@@ -102,7 +101,7 @@ export function sessions(place, broker) {
       );
       one.querySelector("h3").focus();
     } catch (error) {
-      show(one, refusal(error));
+      show(one, failure(error));
     }
   }
 

@@ -2,12 +2,11 @@
 
 import { ask, get } from "/page/api.js";
 import { lines, stacked } from "/page/charts.js";
-import { confirmed, field, working } from "/page/forms.js";
+import { confirmed, failure, field, working } from "/page/forms.js";
 import { map } from "/page/map.js";
 import {
   ago, bar, clock, facts, h, milliseconds, number, p99, pager, prose, right, row, show, table, whole, word,
 } from "/page/dom.js";
-import { refusal } from "/page/lists.js";
 import { brokerLink, topicPath } from "/page/paths.js";
 
 const PUBLISHERS = 25;  // of one screen
@@ -39,7 +38,7 @@ export function topic(main, name) {
       }
       if (!form) form = drawActions(parts.actions, view, load);
     } catch (error) {
-      if (!closed) show(parts.verdict, refusal(error));
+      if (!closed) show(parts.verdict, failure(error));
     }
   }
 
@@ -178,7 +177,7 @@ async function loadPublishers(place, name) {
   try {
     drawPublishers(place, await get(topicPath(name, "/publishers")));
   } catch (error) {
-    show(place, h("h2", null, "Publishers"), refusal(error));
+    show(place, h("h2", null, "Publishers"), failure(error));
   }
 }
 

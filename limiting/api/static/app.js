@@ -1,9 +1,11 @@
 // The frame of the limit service's page: signs in, and shows what the address names, anew each two seconds.
 
-import { contract } from "/page/contract.js";
+import { contractEditor } from "/page/contract_editor.js";
 import { contracts } from "/page/contracts.js";
 import { show } from "/page/dom.js";
+import { KINDS } from "/page/policies.js";
 import { askForToken, isSignedIn, onSignOut } from "/page/sign_in.js";
+import { subjects } from "/page/subjects.js";
 
 const LOOK_MS = 2000;
 
@@ -11,9 +13,24 @@ const main = document.getElementById("main");
 const live = document.getElementById("live");
 let shown = null;  // the page that is shown: {look()}
 
+const SERVICE = {
+  contracts: "/limit/v1/contracts",
+  files: "/limit/v1/contract-files",
+  home: "#/",
+  kinds: Object.keys(KINDS),
+  modes: ["local", "replicated", "exact", "auto", "store", "counter", "queue"],
+  modeLabel: "Held on several nodes",
+  untold: "as the service is told",
+  example: { namespace: "api", subject: "user:*" },
+  counted: "Checks",
+  inForce: "In force. Subjects keep what they have used.",
+  removed: "Its subjects are not known any more: checks of them are answered with 404.",
+  beneath: subjects,
+};
+
 const PAGES = [
-  [/^#\/contracts\/([^/]+)\/(.+)$/, (found) => contract(main, decodeURIComponent(found[1]), decodeURIComponent(found[2]))],
-  [/^#\/new$/, () => contract(main)],
+  [/^#\/contracts\/([^/]+)\/(.+)$/, (found) => contractEditor(main, SERVICE, decodeURIComponent(found[1]), decodeURIComponent(found[2]))],
+  [/^#\/contracts\/new$/, () => contractEditor(main, SERVICE)],
   [/^/, () => contracts(main)],
 ];
 

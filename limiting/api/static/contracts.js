@@ -1,13 +1,12 @@
 // The list of contracts, with what was asked of each.
 
 import { get } from "/page/api.js";
+import { NEW, address } from "/page/contract_editor.js";
 import { h, number, right, row, show, table, whole } from "/page/dom.js";
 import { failure } from "/page/forms.js";
 import { brief } from "/page/policies.js";
 
-export const address = (one) => `#/contracts/${encodeURIComponent(one.namespace)}/${encodeURIComponent(one.subject)}`;
-
-export const key = (one) => `${one.namespace} ${one.subject}`;
+const key = (one) => `${one.namespace} ${one.subject}`;
 
 const MOST = 200;  // of one screen
 
@@ -17,7 +16,7 @@ export function contracts(main) {
   let all = [];
   let before = new Map();
   const search = h("input", { type: "search", placeholder: "Find a contract", "aria-label": "Find a contract", oninput: () => { wanted = search.value.trim(); draw(new Map()); } });
-  show(main, h("div", { class: "above" }, h("h1", null, "Contracts"), search, h("a", { href: "#/new" }, "+ new contract")), place);
+  show(main, h("div", { class: "above" }, h("h1", null, "Contracts"), search, h("a", { href: NEW }, "+ new contract")), place);
 
   function draw(rates) {
     const found = all.filter((one) => key(one).includes(wanted));

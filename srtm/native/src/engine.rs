@@ -338,6 +338,11 @@ impl Engine {
         self.call(py, move |engine, _| engine.set_terms(&topic, terms))
     }
 
+    fn heaviest_subjects<'py>(&self, py: Python<'py>, namespace: String, most: usize) -> PyResult<Bound<'py, PyBytes>> {
+        let found = self.call(py, move |engine, now| engine.heaviest_subjects(&namespace, most, now))?;
+        Ok(PyBytes::new(py, &serde_json::to_vec(&found).map_err(bad_value)?))
+    }
+
     fn contracts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let views = py.detach(|| self.0.contract_views()).map_err(not_running)?;
         Ok(PyBytes::new(py, &serde_json::to_vec(&views).map_err(bad_value)?))

@@ -22,7 +22,13 @@ export function field(text, { list, value, ...rest }) {
   };
 }
 
-export const failure = (error) => h("p", { class: "refusal", role: "alert" }, error.message);
+export const failure = (error) =>
+  h(
+    "p",
+    { class: "refusal", role: "alert" },
+    error.message,
+    error.leader && [" ", h("a", { href: error.leader }, `Go to the leader, ${error.leader}`)],
+  );
 
 // Runs `work`; says in `place` that it goes on, and why it was refused.
 export async function working(place, work) {

@@ -33,7 +33,44 @@ async def test_a_node_tells_where_it_is_and_hears_of_its_cluster(client: httpx.A
     assert (await tell(client, "one", "a", "10.0.0.3:1")).json() == {"a": "10.0.0.3:1", "b": "[::1]:2"}
     for name in ("a", "b", "none"):
         assert (await client.delete(f"/v1/limit-nodes/one/{name}")).status_code == 204
-    assert (await client.get("/v1/limit-nodes")).json() == {"two": {"a": "10.0.0.9:1"}}
+    assert (await client.get("/v1/limit-nodes")).json() == {"two": {"a": {"address": "10.0.0.9:1", "page": None}}}
+
+
+async def test_a_node_may_tell_where_its_page_is_and_those_of_earlier_versions_do_not(
+    client: httpx.AsyncClient,
+) -> None:
+    told = {"address": "10.0.0.1:1", "page": "https://limits.example:4196"}
+    assert (await client.put("/v1/limit-nodes/one/a", params=told)).json() == {"a": "10.0.0.1:1"}
+    assert (await tell(client, "one", "b", "10.0.0.2:1")).json() == {"a": "10.0.0.1:1", "b": "10.0.0.2:1"}
+    assert (await client.get("/v1/limit-nodes")).json()["one"] == {
+        "a": {"address": "10.0.0.1:1", "page": "https://limits.example:4196/"},
+        "b": {"address": "10.0.0.2:1", "page": None},
+    }
+    await tell(client, "one", "a", "10.0.0.1:1")  # as an earlier version, after a downgrade
+    assert (await client.get("/v1/limit-nodes")).json()["one"]["a"]["page"] is None
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "",
+        "javascript:alert(1)",
+        "//h:1/",
+        "http://",
+        "http://h/",
+        "http://h:1/x",
+        "http://h:1/?q",
+        "http://h:1/#x",
+        "http://u@h:1/",
+        "http://[:1/",
+        "http://h i:1/",
+        "ftp://h:1/",
+    ],
+)
+async def test_a_page_that_no_link_may_lead_to_is_refused(client: httpx.AsyncClient, page: str) -> None:
+    answer = await client.put("/v1/limit-nodes/one/a", params={"address": "h:1", "page": page})
+    assert (answer.status_code, answer.json()["field"]) == (400, "page")
+    assert (await client.get("/v1/limit-nodes")).json() == {}
 
 
 async def test_what_is_kept_is_bounded(client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:

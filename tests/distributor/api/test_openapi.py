@@ -125,6 +125,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "/v1/topics/{name}/plan": TOPIC,
     "/v1/plan": {"name": "vans", **TOPIC, "burst": "auto"},
     "/v1/topic-files": {"text": "rate = 1", "csv": {}},
+    "/v1/contract-files": {"text": "contracts = []"},
     "PUT /v1/topics/{name}": TOPIC,
     "PATCH /v1/topics/{name}": {"mode": "proportional", "split": "fitted"},
     "/v1/topics/{name}/publishers": {"add": [{"id": "x", "rate": 0.1}], "remove": ["p1"]},

@@ -18,6 +18,7 @@ from srtm.net.tokens import Tokens
 
 POLICY = {"name": "burst", "rate": 5, "burst": 7}
 PATH = "/limit/v1/contracts/api/user:*"
+OTHER = "/limit/v1/contracts/api/other:*"
 
 
 async def test_a_contract_is_put_read_changed_and_removed(client: httpx.AsyncClient) -> None:
@@ -32,6 +33,11 @@ async def test_a_contract_is_put_read_changed_and_removed(client: httpx.AsyncCli
     assert (await client.put(PATH, json=change, headers={"If-Match": put.headers["ETag"]})).status_code == 200
     late = await client.put(PATH, json=change, headers={"If-Match": put.headers["ETag"]})
     assert (late.status_code, late.json()["field"]) == (409, "If-Match")
+    new = {"If-None-Match": "*"}
+    there = await client.put(PATH, json=change, headers=new)
+    assert (there.status_code, there.json()["field"]) == (409, "If-None-Match")
+    assert (await client.put(OTHER, json=change, headers=new)).status_code == 200
+    assert (await client.delete(OTHER)).status_code == 204
     assert (await client.delete(PATH)).status_code == 204
     assert (await client.get(PATH)).status_code == 404
 

@@ -120,7 +120,7 @@ def test_what_somebody_else_changed_meanwhile_is_not_overwritten(browser: Browse
         it.get_by_label("Tokens at most").fill("40")
         httpx.put(f"{contracts}/api/user:*", json={"policies": POLICIES[:1]}).raise_for_status()
         it.get_by_role("button", name="Put in force").click()
-        expect(it.get_by_role("alert")).to_contain_text("read it again", timeout=PATIENCE_MS)
+        expect(it.get_by_role("alert")).to_contain_text("Somebody else has changed", timeout=PATIENCE_MS)
         assert len(httpx.get(f"{contracts}/api/user:*").json()["policies"]) == 1
 
 
@@ -149,7 +149,7 @@ def test_a_subject_shows_what_remains_is_banned_and_reset(browser: Browser, url:
 
 def test_a_contract_is_made_and_removed_there(browser: Browser, url: str, contracts: str) -> None:
     with page(browser) as (it, said):
-        it.goto(f"{url}/#/new")
+        it.goto(f"{url}/#/contracts/new")
         it.get_by_label("Namespace").fill("jobs")
         it.get_by_label("Subjects, * at the end").fill("team/*")
         it.get_by_label("Kind").select_option("concurrency")
@@ -167,7 +167,7 @@ def test_a_contract_is_made_and_removed_there(browser: Browser, url: str, contra
 
 
 @pytest.mark.usefixtures("contracts")
-@pytest.mark.parametrize("where", ["#/", "#/new", HERE])
+@pytest.mark.parametrize("where", ["#/", "#/contracts/new", HERE])
 def test_on_a_phone_nothing_sticks_out(browser: Browser, url: str, where: str) -> None:
     with page(browser, viewport=PHONE, color_scheme="dark") as (it, said):
         it.goto(f"{url}/{where}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from srtm.contracts.contract import Contract, read_contract
-from srtm.contracts.versioned import Contracts
+from srtm.contracts.versioned import ABSENT, Contracts, expected_tag
 from srtm.errors import BadInput, Conflict, NotFound
 
 
@@ -36,3 +36,19 @@ def test_a_tag_guards_a_change() -> None:
         with pytest.raises(Conflict):
             known.check_tag(namespace, "*", refused)
     known.check_tag("b", "*", None)
+    known.check_tag("b", "*", ABSENT)
+    with pytest.raises(Conflict, match="change that one"):
+        known.check_tag("a", "*", ABSENT)
+
+
+def test_what_a_request_expects_is_in_two_headers_of_which_it_has_one() -> None:
+    assert [expected_tag(*headers) for headers in ((None, None), ('"3"', None), ("*", None), (None, "*"))] == [
+        None,
+        '"3"',
+        "*",
+        ABSENT,
+    ]
+    for headers, field in (((None, '"3"'), "If-None-Match"), (('"3"', "*"), "If-Match")):
+        with pytest.raises(BadInput) as refused:
+            expected_tag(*headers)
+        assert refused.value.field == field

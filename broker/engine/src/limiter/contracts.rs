@@ -72,6 +72,15 @@ pub struct PolicyView {
     pub cost: u64,    // messages of the allowed ones
 }
 
+/// A subject that was checked often, and what its contract has left for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SubjectView {
+    pub subject: Box<str>,
+    pub contract: Box<str>, // its pattern
+    pub checks: u64,        // by a sample
+    pub remaining: Vec<u64>,
+}
+
 /// What a subject took: namespace, subject, cost.
 pub type Taken = (Box<str>, Box<str>, u64);
 
@@ -269,6 +278,19 @@ impl Contracts {
         Breach { subject: subject.clone(), wait: (verdict.wait < Nanos::MAX).then_some(verdict.wait), most }
     }
 
+    /// The `most` most checked subjects of a namespace, heaviest first, but for those without a contract now.
+    pub fn heaviest(&mut self, namespace: &str, most: usize, now: Now) -> Vec<SubjectView> {
+        let heavy = self.limiter.heaviest(namespace, most).into_iter();
+        heavy
+            .filter_map(|heavy| {
+                let verdict = self.limiter.peek(namespace, &heavy.subject, 1, now).ok()?;
+                let contract = self.limiter.contract(verdict.contract)?.subject.clone();
+                let remaining = verdict.policies.iter().map(|look| look.remaining).collect();
+                Some(SubjectView { subject: heavy.subject, contract, checks: heavy.count, remaining })
+            })
+            .collect()
+    }
+
     /// The contracts with numbers above `after`, at most `most` of them, each with its number.
     pub fn views(&self, after: u32, most: usize) -> Vec<(u32, ContractView)> {
         let views = self.limiter.contracts_after(after).map(|(number, contract, counts)| {
@@ -318,6 +340,26 @@ mod tests {
 
     fn refused(contracts: &Contracts) -> Vec<u64> {
         contracts.views(0, 9).iter().map(|(_, view)| view.policies[0].refused).collect()
+    }
+
+    #[test]
+    fn the_heaviest_subjects_come_first_with_what_is_left_for_them() {
+        let mut contracts = Contracts::default();
+        put(&mut contracts, bucket("sensors", 1, 1_000), false);
+        put(&mut contracts, Contract { subject: "own".into(), ..bucket("sensors", 1, 900) }, false);
+        for (name, times) in [("light", 40), ("heavy", 800), ("own", 400)] {
+            let subject = subject("sensors", name);
+            (0..times).for_each(|_| _ = contracts.take([&subject].into_iter(), 1, at(0)));
+        }
+        let found = contracts.heaviest("sensors", 2, at(0));
+        let named = |view: &SubjectView| (view.subject.to_string(), view.contract.to_string(), view.remaining.clone());
+        let expected = [("heavy".into(), "*".into(), vec![200]), ("own".into(), "own".into(), vec![500])];
+        assert_eq!(found.iter().map(named).collect::<Vec<_>>(), expected);
+        assert!(found[0].checks > found[1].checks && found[1].checks > 0);
+        assert_eq!(contracts.heaviest("sensors", 2, at(0)), found, "a look changes nothing");
+        assert!(contracts.heaviest("others", 2, at(0)).is_empty());
+        contracts.remove("sensors", "own");
+        assert_eq!(*contracts.heaviest("sensors", 9, at(0))[1].contract, *"*");
     }
 
     #[test]

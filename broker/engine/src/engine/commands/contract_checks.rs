@@ -7,7 +7,7 @@ use srtm_limits::state::Now;
 use crate::clients::connection::Connection;
 use crate::engine::Engine;
 use crate::keys::{ConnKey, SessionKey, TopicKey};
-use crate::limiter::contracts::{Contracts, Taken};
+use crate::limiter::contracts::{Contracts, SubjectView, Taken};
 use crate::limiter::topic_contracts::{Terms, TopicContracts};
 use crate::protocol::verb::Verb;
 use crate::queueing::publish::Outcome;
@@ -56,6 +56,12 @@ impl Engine {
     /// False: there is none of this pattern.
     pub fn remove_contract(&mut self, namespace: &str, pattern: &str) -> bool {
         self.contracts.remove(namespace, pattern)
+    }
+
+    /// The `most` most checked subjects of a namespace, heaviest first.
+    pub fn heaviest_subjects(&mut self, namespace: &str, most: usize, now: Nanos) -> Vec<SubjectView> {
+        let now = self.both_clocks(now);
+        self.contracts.heaviest(namespace, most, now)
     }
 
     /// Sets which contracts the publishers of a topic are under.

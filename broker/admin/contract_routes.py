@@ -1,5 +1,5 @@
-"""What brokers tell one another of replicated contracts: ``POST /v1/contracts/news``, what clients took elsewhere, and
-``GET /v1/contracts/overdrawn``, for one that starts."""
+"""``/v1/contracts/...``: what brokers tell one another of replicated contracts (``news``: what clients took elsewhere,
+``overdrawn``: for one that starts); for operators the heaviest ``subjects`` of a namespace."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from srtm.net.http_server import Request, Response, Router
 from srtm.net.tokens import BROKERS
 
 _LIMIT_BYTES = 65_536
+_MOST_SUBJECTS = 100
 
 
-def add_contract_news_route(router: Router, context: AdminContext) -> None:
+def add_contract_routes(router: Router, context: AdminContext) -> None:
     async def take(request: Request) -> Response:
         body = await request.read_body(_LIMIT_BYTES)
         try:
@@ -33,5 +34,13 @@ def add_contract_news_route(router: Router, context: AdminContext) -> None:
     async def overdrawn(_: Request) -> Response:
         return Response(body=msgspec.json.encode(Overdrawn(owed=context.engine.overdrawn())))
 
+    async def subjects(request: Request) -> Response:
+        namespace = request.arguments().get("namespace")
+        if not namespace:
+            raise BadInput("namespace", namespace, "is required")
+        body = context.engine.heaviest_subjects(namespace, _MOST_SUBJECTS)
+        return Response(body=body, content_type="application/json")
+
+    router.add("GET", "/v1/contracts/subjects", subjects)
     router.add("POST", "/v1/contracts/news", take, scopes=BROKERS)
     router.add("GET", "/v1/contracts/overdrawn", overdrawn, scopes=BROKERS)
