@@ -116,6 +116,25 @@ async def test_a_contract_changes_live_and_a_shadow_only_counts(running: Cluster
         assert b"topic 'roads'" in refused.stderr
 
 
+async def test_the_heaviest_subjects_of_a_contract_are_told_by_its_brokers(running: Cluster, tmp_path: Path) -> None:
+    await submitted(tmp_path, running)
+    near, far = (place.http_address for place in running.brokers)
+    for address, name, times in ((near, "one", 300), (far, "one", 200), (far, "two", 150)):
+        for _ in range(times):
+            post(address, f"/pub?topic=roads&publisher={name}")
+    async with httpx.AsyncClient(trust_env=False) as http:
+        target = f"{running.distributor}/v1/contract-subjects/per-sensor/*"
+        while len((found := (await http.get(target)).json())["asked"]) < 2:  # noqa: ASYNC110  (other processes)
+            await trio.sleep(0.05)  # the next reports name the brokers
+    one, two = found["rows"]
+    assert [(row["subject"], row["brokers"], row["remaining"]) for row in (one, two)] == [
+        ("one", 2, {"burst": 0}),
+        ("two", 1, {"burst": 0}),
+    ]
+    assert one["checks"] > two["checks"]
+    assert found["silent"] == {}
+
+
 async def test_a_topic_names_only_contracts_that_are_there(running: Cluster, tmp_path: Path) -> None:
     unknown = topic_file(tmp_path, "parks", publishers=1, rate_each=1, rate=10, more='contracts = { tenant = "acme" }')
     refused = await srtm("topic", "submit", str(unknown), distributor=running.distributor)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import random
 import re
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,16 +15,15 @@ import trio
 import trio.testing
 
 from distributor.api.app import make_app
+from distributor.page.latency_history import STEP_S
 from distributor.page.observer import Observer
 from distributor.page.routes import News, _stream
 from distributor.registry.registry import Registry
 from distributor.sync.penalty import utc
-from distributor.verdict.kept import Verdict
 from distributor.views.broker_view import CapacityView, capacity_view
 from srtm.control import LatencyMs, TopicLatency, TopicReport
 from tests.support.distributor_in_process import Distributor, FakeBroker, spec
-from tests.support.page_rows import broker as broker_of
-from tests.support.page_rows import topic as topic_of
+from tests.support.many_topics import seeded
 
 
 @pytest.fixture
@@ -126,6 +125,20 @@ async def test_a_broker_that_changes_its_state_is_an_event(distributor: Distribu
     assert [event.lines[0] for event in told] == ["dead, was live"]
 
 
+async def test_news_say_which_names_in_events_are_gone(distributor: Distributor) -> None:
+    observer, _ = await looked(distributor, 1.0)
+    for name in ("cars", "old"):
+        observer._add("now", ["submitted"], topic=name)
+    for name in ("b1", "b9"):
+        observer._add("now", ["live"], broker=name)
+    assert (observer.gone().topics, observer.gone().brokers) == (["old"], ["b9"])
+    await distributor.registry.remove("cars", purge=False)
+    stream = _stream(observer, seen=0)
+    news = msgspec.json.decode((await anext(stream)).split(b"data: ")[1], type=News)
+    await stream.aclose()
+    assert (news.gone.topics, news.gone.brokers) == (["cars", "old"], ["b9"])
+
+
 async def test_whoever_comes_again_gets_the_events_that_it_has_not_seen(distributor: Distributor) -> None:
     observer, _ = await looked(distributor, 1.0)
     observer._add("now", ["one more"], topic="cars")
@@ -179,17 +192,36 @@ SCREENS = [
 ]
 
 
+class LongestTurn(trio.abc.Instrument):
+    """The most processor time that a task took between two turns of others."""
+
+    def __init__(self) -> None:
+        self.ms = 0.0
+        self._began = time.thread_time()  # it comes in the middle of a turn
+
+    def before_task_step(self, _task: trio.lowlevel.Task) -> None:
+        self._began = time.thread_time()
+
+    def after_task_step(self, _task: trio.lowlevel.Task) -> None:
+        self.ms = max(self.ms, (time.thread_time() - self._began) * 1e3)
+
+
 @pytest.mark.slow
-async def test_a_screen_of_ten_thousand_topics_and_a_thousand_brokers_takes_200_ms(distributor: Distributor) -> None:
-    """Processor time of question and answer, so that what else this machine does is not counted."""
-    draw = random.Random(5)
-    verdicts: list[Verdict] = ["kept", "broken", "unknown"]
+@pytest.mark.usefixtures("mock_clock")  # no broker falls silent, however long this takes
+async def test_ten_thousand_topics_and_a_thousand_brokers_are_looked_at_and_listed_in_time(tmp_path: Path) -> None:
+    """Processor time of this thread, so that what else this machine does is not counted."""
+    distributor = await seeded(tmp_path / "s.sqlite3", topics=10_000, brokers=1_000)
     observer = Observer(distributor.registry, distributor.syncing)
-    observer.topics = [
-        topic_of(f"topic-{n}", promise=draw.choice(verdicts), latency_ms=draw.uniform(0.1, 50.0), backlog=n % 7)
-        for n in draw.sample(range(10_000), 10_000)
-    ]
-    observer.brokers = [broker_of(f"broker-{n}", allocated=draw.random(), broken=n % 3) for n in range(1_000)]
+    turns = LongestTurn()
+    trio.lowlevel.add_instrument(turns)
+    began = time.thread_time()
+    await observer._look()
+    look_s = time.thread_time() - began
+    trio.lowlevel.remove_instrument(turns)
+    assert Counter(row.promise for row in observer.topics) == {"kept": 3_334, "broken": 3_333, "unknown": 3_334}
+    assert sum(row.broken for row in observer.brokers) == 3_333
+    assert look_s < STEP_S, "a look begins each 5 s"
+    assert turns.ms < 200, "brokers and browsers wait for a turn"
     app = make_app(distributor.registry, distributor.syncing, observer=observer)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://d") as http:
         took_ms = {}
@@ -199,6 +231,7 @@ async def test_a_screen_of_ten_thousand_topics_and_a_thousand_brokers_takes_200_
             took_ms[screen] = (time.thread_time() - began) * 1e3
             assert len(answer.json()["rows"]) >= 50
     assert max(took_ms.values()) < 200, took_ms
+    await distributor.aclose()
 
 
 async def test_a_standby_says_who_leads(distributor: Distributor) -> None:
