@@ -69,6 +69,8 @@ def _checked(page: str) -> str:
         scheme, host, path, query, fragment = urlsplit(page)
     except ValueError:
         scheme, host, path, query, fragment = "", "", "", "", ""
-    if scheme not in ("http", "https") or path not in ("", "/") or query or fragment or "@" in host:
-        raise BadInput("page", page[:_LONGEST_PAGE], "must be http://HOST:PORT/ or https://HOST:PORT/")
+    is_plain = path in ("", "/") and not (query or fragment or "@" in host)
+    if scheme not in ("http", "https") or not is_plain or len(page) > _LONGEST_PAGE:
+        rule = f"must be http://HOST:PORT/ or https://HOST:PORT/, at most {_LONGEST_PAGE} characters"
+        raise BadInput("page", page[:_LONGEST_PAGE], rule)
     return f"{scheme}://{format_address(*parse_peer('page', host))}/"

@@ -81,11 +81,13 @@ export function contracts(main) {
 
 export function contract(main, namespace, subject) {
   const editor = contractEditor(main, SERVICE, namespace, subject);
-  let seen = -1;
+  const look = () => editor.look().catch(() => {});  // it has said why
+  let seen = null;
+  look();  // a distributor that stands by sends no news
   return {
-    update({ look }) {
-      if (look !== seen) editor.look().catch(() => {});  // it has said why
-      seen = look;
+    update(news) {
+      if (seen !== null && news.look !== seen) look();
+      seen = news.look;
     },
   };
 }

@@ -65,6 +65,7 @@ async def test_a_node_may_tell_where_its_page_is_and_those_of_earlier_versions_d
         "http://[:1/",
         "http://h i:1/",
         "ftp://h:1/",
+        f"http://{'h.' * 150}:1/",
     ],
 )
 async def test_a_page_that_no_link_may_lead_to_is_refused(client: httpx.AsyncClient, page: str) -> None:
