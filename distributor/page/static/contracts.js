@@ -15,7 +15,7 @@ const SERVICE = {
   kinds: ["bucket", "window", "log"],
   modes: ["local", "replicated"],
   modeLabel: "Held by several brokers",
-  untold: "each broker for itself",
+  untold: "each for itself",
   example: { namespace: "publishers", subject: "*" },
   counted: "Publishes and deliveries",
   inForce: "In force. Brokers have it within a second. Subjects keep what they have used.",
@@ -61,8 +61,7 @@ export function contracts(main) {
   let closed = false;
   show(main, listed, nodes);
   const shown = list(listed, "Contracts", "/v1/overview/contracts", [
-    ["Subjects", null, (one) => h("td", null, h("a", { href: address(one) }, one.subject), one.shadow && h("small", null, " shadow"))],
-    ["Namespace", null, (one) => one.namespace],
+    ["Contract", null, (one) => h("td", null, h("a", { href: address(one) }, `${one.namespace} ${one.subject}`), one.shadow && h("small", null, " shadow"))],
     ["Policies", null, (one) => ofEach(one.policies, (policy) => `${policy.name}: ${brief(policy)}`)],
     ["Allowed", null, (one) => ofEach(one.policies, (_, at) => whole(one.counts[at].allowed)), true],
     ["Refused", null, (one) => ofEach(one.policies, (_, at) => whole(one.counts[at].refused)), true],

@@ -20,7 +20,7 @@ const SERVICE = {
   kinds: Object.keys(KINDS),
   modes: ["local", "replicated", "exact", "auto", "store", "counter", "queue"],
   modeLabel: "Held on several nodes",
-  untold: "as the service is told",
+  untold: "as --mode says",
   example: { namespace: "api", subject: "user:*" },
   counted: "Checks",
   inForce: "In force. Subjects keep what they have used.",

@@ -523,6 +523,13 @@ def test_on_a_phone_nothing_sticks_out(browser: Browser, url: str, where: str) -
         assert said == []
 
 
+def test_on_a_phone_a_broker_says_how_it_is(browser: Browser, url: str) -> None:
+    with page(browser, viewport=PHONE) as (it, _):
+        it.goto(f"{url}/#/brokers/b1")
+        with syncing(url, "b1", BROKER):
+            expect(it.locator(".word.live")).to_be_visible(timeout=PATIENCE_MS)
+
+
 def test_a_keyboard_sorts_the_list_and_opens_a_topic(browser: Browser, url: str) -> None:
     with page(browser) as (it, _):
         it.goto(url)
