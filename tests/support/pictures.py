@@ -18,8 +18,8 @@ from pathlib import Path
 import httpx
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from srtm.cluster.cluster_file import pick_addresses
 from tests.support.chromium import CHROMIUM, PHONE, served
+from tests.support.ports import pick_addresses
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGES = ROOT / "docs" / "images"
@@ -49,7 +49,7 @@ def highways() -> dict[str, object]:
 @contextmanager
 def cluster(folder: Path) -> Iterator[str]:
     """The URL of its distributor."""
-    [address] = pick_addresses(1, {})
+    [address] = pick_addresses(1)
     words = ["up", "--brokers", "3", "--mqtt", "--data", str(folder), "--http-address", address]
     with subprocess.Popen([*SRTM, *words], stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -43,7 +43,7 @@ async def test_what_is_queued_at_the_old_broker_comes_before_what_goes_to_the_ne
             nursery.start_soon(numbering.take_all, subscriber)
             for _ in range(QUEUED):
                 await publisher.publish(numbering.next_body("p"))
-            assert slow.move_publisher("t", "p", there, "", 1) == 1
+            assert slow.move_publisher("t", "p", there, ("", "", "", ""), 1) == 1
             while publisher.address != there:
                 await publisher.publish(numbering.next_body("p"))
             await publisher.publish(numbering.next_body("p"))

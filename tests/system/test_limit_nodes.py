@@ -71,7 +71,7 @@ class Discovered(Processes):
         self._key, self._contracts = folder / "cluster.key", folder / "contracts.toml"
         self._key.write_text("k" * 32)
         self._contracts.write_text(CONTRACTS.replace(f"rate = {RATE}", "rate = 0.001"))
-        distributor, *addresses = pick_addresses(1 + 2 * len(NAMES), {})
+        distributor, *addresses = pick_addresses(1 + 2 * len(NAMES))
         self._distributor = distributor
         self._http = dict(zip(NAMES, addresses[::2], strict=True))
         self._own = dict(zip(NAMES, addresses[1::2], strict=True))

@@ -232,15 +232,16 @@ def moving_client(place: BrokerPlace, heard: set[int], *, comes_back: bool = Fal
     client = mqtt.Client(
         mqtt.CallbackAPIVersion.VERSION2, client_id="moving", clean_session=False, reconnect_on_failure=comes_back
     )
-    subscribed = threading.Event()
+    subscribed, ends = threading.Event(), list[str]()
 
-    client.on_connect = lambda *_: client.subscribe("plant/#", qos=1)
+    client.on_connect = lambda *told: ends.append(f"CONNACK {told[3]}") or client.subscribe("plant/#", qos=1)
+    client.on_disconnect = lambda *told: ends.append(f"end {told[3]}")
     client.on_subscribe = lambda *_: subscribed.set()
     client.on_message = lambda _client, _data, message: heard.add(int(message.payload))
     client.connect(*parse_peer("address", place.mqtt_address))
     client.loop_start()
     try:
-        assert subscribed.wait(PATIENCE_S)
+        assert subscribed.wait(PATIENCE_S), ends
         yield
     finally:
         client.disconnect()

@@ -150,7 +150,7 @@ impl Engine {
         connection.phase = Phase::Open;
         let source: Rc<str> = format!("{remote} {}", opening.topic).into();
         let most = opening.ready as usize;
-        self.mqtt.moves.own_channel = Some(opening.channel.as_str().into());
+        self.name_own_channel(&opening.channel);
         self.mqtt.peers.latest.entry(Rc::clone(&source)).or_insert_with(|| Latest::new(most));
         let way = self.mqtt.ways.number_of(&opening.origin, &opening.topic);
         connection.link =

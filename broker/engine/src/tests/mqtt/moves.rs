@@ -2,6 +2,7 @@
 
 use crate::event::Event;
 use crate::harness::pair::{Pair, S};
+use crate::protocol::link_frames::RETAINED_TOPIC;
 use crate::tests::mqtt::client::{Client, packet, publish_5, text};
 use crate::tests::mqtt::linked_brokers::{Cluster, Dice, packet_id};
 
@@ -248,6 +249,29 @@ fn who_comes_before_the_brokers_are_linked_gets_what_is_elsewhere_once_they_are(
         assert!(!present);
         cluster.join(1);
         assert_eq!(cluster.said(1, &mut after), ["kept"; 1][usize::from(clean)..]);
+        assert_eq!(cluster.sessions(), [1]);
+        cluster.check();
+    }
+}
+
+#[test]
+fn who_comes_where_others_hear_a_broker_that_does_not_hear_them_yet_gets_what_is_elsewhere_once_it_does() {
+    for comes_first in [false, true] {
+        let mut cluster = Cluster::new(2);
+        let (mut before, _) = cluster.connect(0, false);
+        before.subscribe(&mut cluster.brokers[0], "n", 1);
+        cluster.brokers[0].close(before.key);
+        let mut sensor = Client::new(&mut cluster.brokers[0], "sensor");
+        cluster.say(0, &mut sensor, "kept");
+        cluster.kill(1);
+        let early = comes_first.then(|| cluster.connect(1, false));
+        cluster.link(1, 0, RETAINED_TOPIC); // the first one hears the second
+        cluster.link(1, 0, "default");
+        cluster.carry();
+        let (mut after, present) = early.unwrap_or_else(|| cluster.connect(1, false));
+        assert!(!present);
+        cluster.join(1);
+        assert_eq!(cluster.said(1, &mut after), ["kept"], "it came first: {comes_first}");
         assert_eq!(cluster.sessions(), [1]);
         cluster.check();
     }

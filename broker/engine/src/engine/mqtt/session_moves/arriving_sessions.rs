@@ -37,16 +37,17 @@ impl Engine {
             None => {}
         }
         let wall_ns = self.mqtt.moves.next_epoch(self.clock.wall(now));
-        // The others are told once they hear.
+        // The others are told once they hear; all are where this one has no link by which they could answer.
+        let can_ask = self.mqtt.moves.own_channel.is_some();
         let asked: HashSet<Box<str>> =
-            self.linked_brokers().into_iter().filter(|broker| self.is_hearing(broker)).collect();
+            self.linked_brokers().into_iter().filter(|broker| can_ask && self.is_hearing(broker)).collect();
         for broker in &asked {
             self.tell_broker(broker, Word::Came { client, wall_ns, is_clean }, now);
             self.mqtt.moves.told.insert(broker.clone(), wall_ns);
         }
         let known = self.mqtt.session_of(client);
         let departs = known.and_then(|key| self.mqtt.sessions.get(key)).is_some_and(|session| session.departs);
-        if is_clean || known.is_some() && !departs || asked.is_empty() || self.mqtt.moves.own_channel.is_none() {
+        if is_clean || known.is_some() && !departs || asked.is_empty() {
             if !is_clean && known.is_none() {
                 self.note_absent(now);
             }
@@ -112,9 +113,10 @@ impl Engine {
         }
     }
 
-    /// No session was found of a client that wants one: a broker that is away may have it.
+    /// No session was found of a client that wants one: a broker that could not be asked may have it.
     fn note_absent(&mut self, now: Nanos) {
-        if self.linked_brokers().iter().any(|broker| !self.is_hearing(broker)) {
+        let can_ask = self.mqtt.moves.own_channel.is_some();
+        if self.linked_brokers().iter().any(|broker| !can_ask || !self.is_hearing(broker)) {
             self.mqtt.moves.early += 1;
             self.timers.arm(&mut self.mqtt.moves.armed, now + PATIENCE_NS, Timer::Arrivals);
         }

@@ -72,8 +72,21 @@ impl Engine {
         self.give_thanks(now);
     }
 
+    /// This broker opens its first link: from now on others can answer, and hear who came before.
+    pub(crate) fn name_own_channel(&mut self, channel: &str) {
+        if self.mqtt.moves.own_channel.is_none() {
+            let hearing = self.linked_brokers().into_iter().filter(|broker| self.is_hearing(broker));
+            let hearing: Vec<Box<str>> = hearing.collect();
+            self.mqtt.moves.returned.extend(hearing);
+        }
+        self.mqtt.moves.own_channel = Some(channel.into());
+    }
+
     /// A broker has opened its link: it may have been killed with what it had heard, and hears now who came meanwhile.
     fn tell_again(&mut self, broker: &str, now: Nanos) {
+        if self.mqtt.moves.own_channel.is_none() {
+            return; // it could not answer: it hears all of it once it can
+        }
         let pending = self.mqtt.moves.flushes.iter().filter(|flush| flush.left.contains_key(broker));
         let numbers: Vec<u64> = pending.map(|flush| flush.number).collect();
         for number in numbers {
