@@ -68,6 +68,11 @@ class BrokerClient:
         target = f"/v1/mqtt/retained?filter={quote(pattern, safe='')}"
         return await self._call("DELETE" if clear else "GET", target, list[MqttRetained])
 
+    async def is_refusing(self) -> bool:
+        """Whether it says that it takes no messages now, or is ill otherwise (``/ping``)."""
+        status, _ = await self._http.request("GET", "/ping", timeout_s=_ANSWER_WITHIN_S)
+        return status != 200
+
     async def aclose(self) -> None:
         """Close the connection."""
         await self._http.aclose()

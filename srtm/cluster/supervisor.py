@@ -20,6 +20,7 @@ from typing import TextIO
 import msgspec
 import trio
 
+from srtm.client.broker import BrokerClient
 from srtm.client.distributor import DistributorClient
 from srtm.cluster.cluster_file import (
     FILE_NAME,
@@ -492,12 +493,24 @@ async def _tell_of_missing(running: Cluster) -> None:
 
 
 async def _not_ready(running: Cluster, client: DistributorClient) -> list[str]:
-    """Return the names of the processes that do not answer, and of the brokers that have not synced."""
+    """Return the names of the processes that do not answer, and of the brokers that have not synced or refuse."""
     try:
         known = {str(broker["name"]) for broker in await client.brokers() if broker["alive"]}
     except Unavailable:
         return [child.name for child in running.children()]
-    return [broker.name for broker in running.brokers if broker.name not in known]
+    missing = [broker.name for broker in running.brokers if broker.name not in known]
+    return missing or [broker.name for broker in running.brokers if await _is_refusing(broker)]
+
+
+async def _is_refusing(place: BrokerPlace) -> bool:
+    """Whether a broker takes no messages yet: the distributor has answered it, but the answer is not in force there."""
+    client = BrokerClient(place.http_address)
+    try:
+        return await client.is_refusing()
+    except SrtmError:
+        return False  # it may serve HTTP inside TLS alone
+    finally:
+        await client.aclose()
 
 
 async def _wait_exit(process: subprocess.Popen[bytes]) -> None:

@@ -30,9 +30,19 @@ from srtm.cluster.cluster_file import (
     write_cluster,
 )
 from srtm.cluster.ready_file import ReadyFile
-from srtm.cluster.supervisor import Child, Cluster, _is_undrained, _kept_addresses, _tell_of_missing, cluster
+from srtm.cluster.supervisor import (
+    Child,
+    Cluster,
+    _is_undrained,
+    _kept_addresses,
+    _not_ready,
+    _tell_of_missing,
+    cluster,
+)
 from srtm.errors import BadInput, Conflict, Unavailable
 from srtm.net.address import parse_peer
+from srtm.net.http_server import Response
+from tests.support.http_server import serve_http
 
 PLACE = BrokerPlace(name="broker-1", tcp_address="127.0.0.1:1", http_address="127.0.0.1:2", pid=5)
 
@@ -285,3 +295,22 @@ async def test_brokers_of_an_earlier_run_that_are_not_started_are_told_of() -> N
     await _tell_of_missing(cast(Cluster, running))
     (line,) = running.told
     assert line.startswith("broker-3 is known from an earlier run and is not started; 7 publishers belong there.")
+
+
+async def test_a_broker_that_still_refuses_messages_is_not_ready() -> None:
+    # The distributor has answered its first sync; the answer is not in force there yet.
+    said = iter([Response(500, b"it does not know which topics are limited"), Response(200, b"OK")])
+
+    async def ping(_request: object) -> Response:
+        await trio.lowlevel.checkpoint()
+        return next(said)
+
+    running = PlayedCluster(brokers=[(200, [{"name": "broker-1", "alive": True}])] * 3)
+    async with trio.open_nursery() as nursery, running.client(1) as client:
+        address = await serve_http(nursery, ping)
+        running.brokers = (msgspec.structs.replace(PLACE, http_address=address),)
+        assert await _not_ready(cast(Cluster, running), client) == ["broker-1"]
+        assert await _not_ready(cast(Cluster, running), client) == []
+        running.brokers = (msgspec.structs.replace(PLACE, http_address=pick_addresses(1, {})[0]),)
+        assert await _not_ready(cast(Cluster, running), client) == []  # it may speak TLS alone
+        nursery.cancel_scope.cancel()
