@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -44,6 +45,13 @@ def test_a_set_is_in_order_reproducible_and_spread_over_all_nodes(name):
 )
 def test_a_centralized_limiter_refuses_what_the_set_is_made_for(name, least, most):
     assert least <= centralized(SETS[name](Random(1))) <= most
+
+
+def test_users_of_a_set_have_buckets_of_their_own():
+    requests = SETS["A"](Random(1))
+    of_each = Counter(one.subject for one in requests.requests)
+    apart = [[one for one in requests.requests if one.subject == subject] for subject in of_each]
+    assert centralized(requests) == sum(centralized(replace(requests, requests=each)) for each in apart)
 
 
 def test_set_a_has_ten_users_that_are_all_limited():
