@@ -70,6 +70,10 @@ async def move(folder: Path, kind: type[Fleet], *, publishers: int, moves: int, 
         fleet = kind(running, client, numbering)
         async with Subscriber("roads", "all", distributor=client) as subscriber, trio.open_nursery() as nursery:
             nursery.start_soon(numbering.take_all, subscriber)
+            # Brokers that get publishers later make the channel first, once it is known. Before it is there, what comes
+            # by MQTT is for nobody.
+            while "all" not in (await client.lookup("roads")).channels:
+                await trio.lowlevel.checkpoint()
             async with trio.open_nursery() as publishing:
                 for one in ids:
                     publishing.start_soon(fleet.publish, one)

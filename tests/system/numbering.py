@@ -48,8 +48,8 @@ class Numbering:
             while {name: len(numbers) for name, numbers in self.came.items()} != self.sent:
                 await self.changed()
             return
-        counts = {name: (sent, len(self.came[name])) for name, sent in self.sent.items()}
-        raise AssertionError(f"not all came within {within_s:g} s: (sent, came) {counts}")
+        missing = {name: sorted(set(range(sent)) - set(self.came[name])) for name, sent in self.sent.items()}
+        raise AssertionError(f"not all came within {within_s:g} s: of {dict(self.sent)} sent, these did not: {missing}")
 
     @property
     def out_of_order(self) -> dict[str, list[tuple[int, int]]]:
