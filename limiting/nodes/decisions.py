@@ -12,9 +12,11 @@ import trio
 
 from limiting.checks import Checked, check, each_cost
 from limiting.nodes.corrections import Corrections
+from limiting.nodes.due_groups import DueGroups
 from limiting.nodes.group import NODE_MODES, Clocks, Group, check_grouped, tag_of
 from limiting.nodes.members import Members, read_members
 from limiting.nodes.mesh import Connect, Mesh
+from limiting.nodes.owner_answers import OwnerAnswers
 from limiting.replication.exact import Asked
 from limiting.replication.messages import Corrected, Correction, Release
 from limiting.replication.node import SECOND_NS
@@ -104,11 +106,8 @@ class Decisions:
                 own, self._names, nodes.key, clocks, self._charge_granted, self._end_granted, self._send
             )
         self._epoch = clocks()[1] // 1_000_000
-        self._due: dict[bytes, int] = {}
-        self._wakes = NEVER_NS
-        self._sooner = trio.Event()
-        self._asked: dict[tuple[bytes, int], trio.Event] = {}
-        self._answers: dict[tuple[bytes, int], Said] = {}
+        self._due = DueGroups()
+        self._answers = OwnerAnswers()
 
     # contracts
 
@@ -188,7 +187,7 @@ class Decisions:
         if group is not None:
             del self._tags[group.tag]
             self._exact.discard(key)
-            self._due.pop(group.tag, None)
+            self._due.drop(group.tag)
 
     def remove(self, namespace: str, pattern: str) -> None:
         """Remove a contract and its subjects. Raises NotFound."""
@@ -349,7 +348,7 @@ class Decisions:
         with trio.move_on_after(DECIDED_WITHIN_S):
             while True:
                 if isinstance(said, Asked):
-                    said = await self._answer(group, said.ticket)
+                    said = await self._answers.wait(group.tag, said.ticket)
                 if isinstance(said, Said):
                     return said
                 await trio.sleep(_AGAIN_S)
@@ -358,18 +357,6 @@ class Decisions:
         away = [state.name for state in self.states() if not state.connected and not state.removed]
         why = f"cannot reach {', '.join(away)}" if away else "had no answer from the subject's owner"
         raise Unavailable(f'mode "exact" decides nothing here now: this node {why}', 1.0)
-
-    async def _answer(self, group: Group, ticket: int) -> Said | None:
-        """An owner's answer. None: it could not decide, or gave none within a second."""
-        key = group.tag, ticket
-        event = self._asked[key] = trio.Event()
-        try:
-            await event.wait()
-            said = self._answers[key]
-            return None if not said.allowed and said.wait_ns == 0 else said
-        finally:
-            del self._asked[key]
-            self._answers.pop(key, None)
 
     async def correct(self, grant: bytes, cost: int) -> None:
         """Replace the cost of a check by what it came to. Raises BadInput, NotFound, Unavailable."""
@@ -551,19 +538,11 @@ class Decisions:
         """Send what the group has to say, hand over answers, and wake its tick."""
         for peer, frame in group.outbox():
             self._send(peer, group.tag, frame)
-        for ticket, said in group.answers().items():
-            event = self._asked.get((group.tag, ticket))
-            if event is not None:
-                self._answers[group.tag, ticket] = said
-                event.set()
-        due = group.due_ns
-        if due < NEVER_NS:
-            ahead = due - group.at(self._clocks()) + self._clocks()[0]
-            self._due[group.tag] = ahead
-            if ahead < self._wakes:
-                self._sooner.set()
+        self._answers.hand_over(group.tag, group.answers())
+        if group.due_ns < NEVER_NS:
+            self._due.note(group.tag, group.due_ns - group.at(self._clocks()) + self._clocks()[0])
         else:
-            self._due.pop(group.tag, None)
+            self._due.drop(group.tag)
 
     async def run(self) -> None:
         """Keep the links, and tell what is due, until cancelled."""
@@ -586,16 +565,13 @@ class Decisions:
                 all_due, seconds = now + SECOND_NS, seconds + 1
                 groups = list(self._groups.values())
             else:
-                groups = [self._tags[tag] for tag, due in self._due.items() if due <= now]
+                groups = [self._tags[tag] for tag in self._due.at(now)]
             for group in groups:
                 group.tick(self._clocks())
                 if is_all and seconds % _FORGET_EVERY_S == 0:
                     group.forget(self._clocks())
                 self._flush(group)
-            self._wakes = min([all_due, *self._due.values()])
-            self._sooner = trio.Event()
-            with trio.move_on_after(max(0, self._wakes - self._clocks()[0]) / SECOND_NS):
-                await self._sooner.wait()
+            await self._due.wait(all_due, self._clocks()[0])
 
 
 def _checked(verdicts: list[tuple[str, Verdict]]) -> Checked:
