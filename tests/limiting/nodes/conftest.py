@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
+import httpx
 import pytest
 import trio
 from trio.testing import memory_stream_pair
 
+from limiting.api.app import make_app
+from limiting.api.parts import Parts
+from limiting.config import LimitConfig
+from limiting.contract_store import ContractStore
 from limiting.nodes.decisions import Decisions, Nodes
 from limiting.nodes.members import read_members
 from limiting.wire.cluster_key import ClusterKey
 from srtm.contracts.contract import Mode, read_contract
+from srtm.contracts.verdict import Verdict
 from srtm.limiting.limiter import Limiter
 
 KEY = ClusterKey(b"k" * 32)
@@ -23,6 +29,17 @@ PEERS = ",".join(f"{name}=host-{name}:4197" for name in NAMES)
 def contract(rate: float = 1, burst: float = 12, **others: object) -> dict[str, object]:
     policies = [{"name": "burst", "rate": rate, "burst": burst}]
     return {"namespace": "api", "subject": "*", "policies": policies, **others}
+
+
+async def said_alike(node: Decisions, local: Limiter, cost: int) -> tuple[Verdict, Verdict]:
+    """A peek and a check of one user, by ``local`` and by a node, that say the same. Returns what the checks said."""
+    looked = local.peek("api", "user", cost), await node.peek("api", "user", cost)
+    assert looked[0].policies == looked[1].policies
+    assert looked[0].wait_ns == looked[1].wait_ns
+    said = local.check("api", "user", cost), (await node.check("api", ["user"], cost)).decisive
+    assert said[0].policies == said[1].policies
+    assert (said[0].allowed, said[0].wait_ns) == (said[1].allowed, said[1].wait_ns)
+    return said
 
 
 class Rig:
@@ -73,6 +90,12 @@ class Rig:
         with trio.CancelScope() as scope:
             self._scopes[name] = scope
             await decisions.run()
+
+    def over_http(self, name: str) -> httpx.AsyncClient:
+        """A client of a node's routes."""
+        decisions = self.running[name]
+        app = make_app(Parts(decisions, ContractStore(decisions), LimitConfig()))
+        return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://limit")
 
     async def kill(self, name: str) -> None:
         """As a process dies: its connections end."""

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import httpx
 import pytest
 import trio
 from trio.testing import MockClock
 
-from limiting.api.app import make_app
-from limiting.api.parts import Parts
-from limiting.config import LimitConfig
-from limiting.contract_store import ContractStore
 from limiting.nodes import corrections
 from limiting.replication.messages import Corrected, Correction
 from limiting.replication.node_grants import Grant
@@ -58,14 +53,7 @@ async def test_a_correction_at_any_node_counts_once_at_all(
 
 async def test_over_http_a_check_at_one_node_is_corrected_at_another(autojump_clock: MockClock, rig: Rig) -> None:
     await started(rig)
-    node_a, node_b = (
-        httpx.AsyncClient(
-            transport=httpx.ASGITransport(app=make_app(Parts(decisions, ContractStore(decisions), LimitConfig()))),
-            base_url="http://limit",
-        )
-        for decisions in (rig.running["a"], rig.running["b"])
-    )
-    async with node_a, node_b:
+    async with rig.over_http("a") as node_a, rig.over_http("b") as node_b:
         check = {"namespace": "api", "subjects": ["user", "other"], "cost": 4}
         checked = (await node_a.post("/limit/v1/check", json=check)).json()
         assert (checked["allowed"], checked["mode"]) == (True, "replicated")

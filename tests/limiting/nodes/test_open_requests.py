@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import httpx
 import pytest
 import trio
 from trio.testing import MockClock
 
-from limiting.api.app import make_app
-from limiting.api.parts import Parts
-from limiting.config import LimitConfig
-from limiting.contract_store import ContractStore
 from limiting.replication.messages import Release
 from limiting.replication.node_grants import Grant
 from limiting.wire.cluster_key import number_of
@@ -19,7 +14,7 @@ from limiting.wire.sealed_grants import sealed
 from srtm.contracts.contract import read_contract
 from srtm.errors import BadInput, NotFound, Unavailable
 from srtm.limiting.limiter import Limiter
-from tests.limiting.nodes.conftest import KEY, NAMES, Rig, contract
+from tests.limiting.nodes.conftest import KEY, NAMES, Rig, contract, said_alike
 
 OPEN = {"name": "open", "kind": "concurrency", "quota": 6, "expires": "60s"}
 BURST = {"name": "burst", "rate": 0.001, "burst": 9}
@@ -75,12 +70,7 @@ async def test_verdicts_say_what_local_ones_say(autojump_clock: MockClock, rig: 
     grants = []
     for wait_s, cost in [(0, 2), (10, 3), (0, 3), (20, 1), (0, 1), (0, 7), (31, 2), (20, 2), (70, 4), (0, 9)]:
         await trio.sleep(wait_s)
-        looked = local.peek("api", "user", cost), await node.peek("api", "user", cost)
-        assert looked[0].policies == looked[1].policies
-        assert looked[0].wait_ns == looked[1].wait_ns
-        said = local.check("api", "user", cost), (await node.check("api", ["user"], cost)).decisive
-        assert said[0].policies == said[1].policies
-        assert (said[0].allowed, said[0].wait_ns) == (said[1].allowed, said[1].wait_ns)
+        said = await said_alike(node, local, cost)
         if said[0].grant is not None and said[1].grant is not None:
             grants.append((said[0].grant, said[1].grant))
         if len(grants) == 3:
@@ -144,14 +134,7 @@ async def test_what_nobody_releases_expires_at_all_nodes(autojump_clock: MockClo
 
 async def test_over_http_a_check_at_one_node_is_released_at_another(autojump_clock: MockClock, rig: Rig) -> None:
     await started(rig)
-    node_a, node_b = (
-        httpx.AsyncClient(
-            transport=httpx.ASGITransport(app=make_app(Parts(decisions, ContractStore(decisions), LimitConfig()))),
-            base_url="http://limit",
-        )
-        for decisions in (rig.running["a"], rig.running["b"])
-    )
-    async with node_a, node_b:
+    async with rig.over_http("a") as node_a, rig.over_http("b") as node_b:
         check = {"namespace": "api", "subjects": ["user", "other"], "cost": 2}
         checked = (await node_a.post("/limit/v1/check", json=check)).json()
         assert (checked["allowed"], checked["mode"]) == (True, "replicated")

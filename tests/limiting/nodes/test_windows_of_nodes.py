@@ -8,7 +8,7 @@ from trio.testing import MockClock
 
 from srtm.contracts.contract import read_contract
 from srtm.limiting.limiter import Limiter
-from tests.limiting.nodes.conftest import NAMES, Rig, contract
+from tests.limiting.nodes.conftest import NAMES, Rig, contract, said_alike
 
 WINDOW = {"name": "daily", "kind": "window", "quota": 12, "window": "600s", "slices": 6, "aligned": True}
 BURST = {"name": "burst", "rate": 100, "burst": 100}
@@ -63,12 +63,7 @@ async def test_verdicts_say_what_local_ones_say(autojump_clock: MockClock, rig: 
     local.put(read_contract(what))
     for wait_s, cost in [(0, 3), (70, 4), (130, 4), (0, 4), (0, 13), (250, 2), (111, 5), (90, 5), (450, 1)]:
         await trio.sleep(wait_s)
-        looked = local.peek("api", "user", cost), await node.peek("api", "user", cost)
-        assert looked[0].policies == looked[1].policies
-        assert looked[0].wait_ns == looked[1].wait_ns
-        said = local.check("api", "user", cost), (await node.check("api", ["user"], cost)).decisive
-        assert said[0].policies == said[1].policies
-        assert (said[0].allowed, said[0].wait_ns) == (said[1].allowed, said[1].wait_ns)
+        said = await said_alike(node, local, cost)
     assert said[1].mode == "replicated"
 
 

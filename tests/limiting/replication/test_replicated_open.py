@@ -19,7 +19,7 @@ from limiting.replication.replicated import LINKED_WITHIN_NS, Options, Replicate
 from srtm.contracts.policy import Concurrency, Window
 from srtm.errors import PeerError
 from srtm.token_bucket.bucket import TOKEN
-from tests.support.limit_traffic import asked_nodes
+from tests.support.limit_traffic import asked_nodes, flush
 
 MS = 1_000_000
 SECOND = 1_000 * MS
@@ -116,12 +116,7 @@ class Cluster:
         return self.node(name).look(SUBJECT, self.network.clock_ns(name))[self.number].left // TOKEN
 
     def flushed(self, wire_ns: int = 0) -> None:
-        """Everything unsent is told, and repeated until it has come."""
-        for _ in range(60):
-            for name in sorted(self.network.nodes):
-                self.node(name)._spread(list(self.node(name)._since), self.network.clock_ns(name))
-                self.network.tick(name)
-            self.network.run(self.network.now_ns + wire_ns + SECOND)
+        flush(self.network, wire_ns)
 
 
 quotas = st.integers(1, 30)

@@ -17,7 +17,7 @@ from limiting.replication.windows import WindowLook
 from srtm.contracts.policy import Window
 from srtm.errors import PeerError
 from srtm.token_bucket.bucket import TOKEN, conforms_due
-from tests.support.limit_traffic import asked_nodes
+from tests.support.limit_traffic import asked_nodes, flush
 
 MS = 1_000_000
 SECOND = 1_000 * MS
@@ -104,12 +104,7 @@ class Cluster:
         return self.node(name).look(SUBJECT, at_ns)[len(self.refills)].left
 
     def flushed(self, wire_ns: int = 0) -> None:
-        """Everything unsent is told, and repeated until it has come."""
-        for _ in range(60):
-            for name in sorted(self.network.nodes):
-                self.node(name)._spread(list(self.node(name)._since), self.network.clock_ns(name))
-                self.network.tick(name)
-            self.network.run(self.network.now_ns + wire_ns + SECOND)
+        flush(self.network, wire_ns)
 
 
 rules = st.builds(
