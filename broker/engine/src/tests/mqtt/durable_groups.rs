@@ -19,6 +19,16 @@ fn files_of_groups(disk: &Disk) -> usize {
     disk.store.with(|disk| disk.files.keys().filter(|name| name.contains("share")).count())
 }
 
+/// A group with two members, of whom the first has a session that is kept.
+fn two_members(disk: &mut Disk) -> (Pair, Client, Client) {
+    let mut pair = disk.start(START);
+    let (mut lasting, _) = Client::with(&mut pair, "lasting", true, KEPT);
+    let mut passing = Client::new(&mut pair, "passing");
+    lasting.subscribe(&mut pair, GROUP, 1);
+    passing.subscribe(&mut pair, GROUP, 1);
+    (pair, lasting, passing)
+}
+
 #[test]
 fn what_was_acknowledged_for_a_group_outlives_kills_in_its_order_until_a_member_acknowledges_it() {
     let mut disk = Disk::new();
@@ -43,11 +53,7 @@ fn what_was_acknowledged_for_a_group_outlives_kills_in_its_order_until_a_member_
 #[test]
 fn a_stop_in_good_order_gives_the_group_back_what_was_in_flight_to_any_member() {
     let mut disk = Disk::new();
-    let mut pair = disk.start(START);
-    let (mut lasting, _) = Client::with(&mut pair, "lasting", true, KEPT);
-    let mut passing = Client::new(&mut pair, "passing");
-    lasting.subscribe(&mut pair, GROUP, 1);
-    passing.subscribe(&mut pair, GROUP, 1);
+    let (mut pair, mut lasting, mut passing) = two_members(&mut disk);
     publish(&mut pair, 1..=4);
     assert_eq!((said(&mut lasting, &mut pair).len(), said(&mut passing, &mut pair).len()), (2, 2));
     pair.stop().expect("a sound disk");
@@ -101,11 +107,7 @@ fn the_files_of_a_group_go_with_its_last_lasting_member() {
 #[test]
 fn files_of_a_group_that_nobody_is_in_any_more_are_removed_at_the_start() {
     let mut disk = Disk::new();
-    let mut pair = disk.start(START);
-    let (mut lasting, _) = Client::with(&mut pair, "lasting", true, KEPT);
-    let mut passing = Client::new(&mut pair, "passing");
-    lasting.subscribe(&mut pair, GROUP, 1);
-    passing.subscribe(&mut pair, GROUP, 1);
+    let (mut pair, mut lasting, _) = two_members(&mut disk);
     publish(&mut pair, 1..=2);
     lasting.send(&mut pair, &packet(0xa2, &[&[0, 7, 0][..], &text(GROUP)].concat()));
     let mut pair = disk.kill(pair);

@@ -235,16 +235,20 @@ fn however_often_sessions_move_while_a_broker_is_away_little_waits_for_it() {
     cluster.check();
 }
 
+/// Two brokers. The first has the client's session, and "kept" for it; the second has started anew, without links.
+fn kept_at_the_first() -> Cluster {
+    let (mut cluster, before) = Cluster::subscribed(2);
+    cluster.brokers[0].close(before.key);
+    let mut sensor = Client::new(&mut cluster.brokers[0], "sensor");
+    cluster.say(0, &mut sensor, "kept");
+    cluster.kill(1);
+    cluster
+}
+
 #[test]
 fn who_comes_before_the_brokers_are_linked_gets_what_is_elsewhere_once_they_are() {
     for clean in [false, true] {
-        let mut cluster = Cluster::new(2);
-        let (mut before, _) = cluster.connect(0, false);
-        before.subscribe(&mut cluster.brokers[0], "n", 1);
-        cluster.brokers[0].close(before.key);
-        let mut sensor = Client::new(&mut cluster.brokers[0], "sensor");
-        cluster.say(0, &mut sensor, "kept");
-        cluster.kill(1);
+        let mut cluster = kept_at_the_first();
         let (mut after, present) = cluster.connect(1, clean);
         assert!(!present);
         cluster.join(1);
@@ -257,13 +261,7 @@ fn who_comes_before_the_brokers_are_linked_gets_what_is_elsewhere_once_they_are(
 #[test]
 fn who_comes_where_others_hear_a_broker_that_does_not_hear_them_yet_gets_what_is_elsewhere_once_it_does() {
     for comes_first in [false, true] {
-        let mut cluster = Cluster::new(2);
-        let (mut before, _) = cluster.connect(0, false);
-        before.subscribe(&mut cluster.brokers[0], "n", 1);
-        cluster.brokers[0].close(before.key);
-        let mut sensor = Client::new(&mut cluster.brokers[0], "sensor");
-        cluster.say(0, &mut sensor, "kept");
-        cluster.kill(1);
+        let mut cluster = kept_at_the_first();
         let early = comes_first.then(|| cluster.connect(1, false));
         cluster.link(1, 0, RETAINED_TOPIC); // the first one hears the second
         cluster.link(1, 0, "default");
