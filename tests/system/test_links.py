@@ -88,20 +88,26 @@ class Sensors:
             thread.start()
 
     def _run(self, name: str, client: Any) -> None:
+        """Waits for the acknowledgement itself: paho's `wait_for_publish` raises where the connection has just ended,
+        though it sends the message once it has another."""
+        told = threading.Event()
+        client.on_publish = lambda *_: told.set()
         while not self._ends.is_set():
-            sent = client.publish(f"plant/{name}", f"{name} {self.acknowledged[name]}", qos=1)
-            sent.wait_for_publish(PATIENCE_S)
-            assert sent.is_published()
+            told.clear()
+            client.publish(f"plant/{name}", f"{name} {self.acknowledged[name]}", qos=1)
+            assert told.wait(PATIENCE_S), f"{name}: message {self.acknowledged[name]} was not acknowledged"
             with self._changed:
                 self.acknowledged[name] += 1
                 self._changed.notify()
 
     def wait_for_more(self, count: int) -> None:
         goals = {name: now + count for name, now in self.acknowledged.items()}
+
+        def reached() -> bool:
+            return all(self.acknowledged[name] >= goal for name, goal in goals.items())
+
         with self._changed:
-            assert self._changed.wait_for(
-                lambda: all(self.acknowledged[name] >= goal for name, goal in goals.items()), PATIENCE_S
-            )
+            assert self._changed.wait_for(reached, PATIENCE_S), f"acknowledged {self.acknowledged} of {goals}"
 
     def end(self) -> None:
         self._ends.set()
