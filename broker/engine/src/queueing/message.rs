@@ -176,6 +176,7 @@ impl Message {
     }
 
     /// Its record on disk. `until_wall_ns`: wall clock until which it is deferred; 0: not deferred.
+    #[inline]
     pub fn record(&self, until_wall_ns: i64) -> Record<'_> {
         Record {
             id: self.id,
