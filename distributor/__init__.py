@@ -3,6 +3,7 @@
 May import ``srtm``. Begin with ``service``. Its packages, lowest first: ``model`` (values), ``placement`` (which
 publisher where, which share for whom), ``prediction`` (what a layout would do), ``fitting`` (the layout loop),
 ``verdict`` (is the promise kept, and what makes a topic late), ``storage`` (SQL), ``registry`` (the authoritative
-state), ``sync`` (the conversation with brokers), ``jobs`` (what runs while this one leads), ``views`` (JSON for
-people), ``api`` (HTTP), ``leadership`` (who leads).
+state), ``measuring`` (what brokers are to measure), ``sync`` (the conversation with brokers), ``jobs`` (what runs while
+this one leads), ``views`` (JSON for people), ``page`` (the same in a browser), ``api`` (HTTP), ``leadership`` (who
+leads).
 """

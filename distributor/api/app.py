@@ -254,7 +254,7 @@ def _publisher_routes(app: FastAPI, registry: Registry, syncing: SyncService, la
     async def assignment(name: str, publisher_id: str) -> Response:
         """Where this publisher connects. 503 if there is no broker."""
         found = views.assignment(registry.topic(name), publisher_id, registry)
-        mqtt_address = syncing.session(found.broker).mqtt_address
+        mqtt_address = syncing.sessions.of(found.broker).mqtt_address
         return json_answer(msgspec.structs.replace(found, mqtt_address=mqtt_address))
 
 

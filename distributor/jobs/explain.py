@@ -70,4 +70,4 @@ def services(topic: str, registry: Registry, syncing: SyncService) -> dict[str, 
     own = measured_service_us(registry.fittings.get(topic))
     measured = {name: fmean(found) for name, found in others.items()} | own
     found = {name: Service(round(us * 1e3), "measured") for name, us in measured.items()}
-    return found | {name: Service(ns, "laboratory") for name, ns in syncing.lab_service_ns.items() if ns}
+    return found | {name: Service(ns, "laboratory") for name, ns in syncing.sessions.lab_service_ns.items() if ns}

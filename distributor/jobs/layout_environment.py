@@ -10,8 +10,8 @@ import trio
 
 from distributor.fitting.events import Scaler
 from distributor.jobs.scaling import Scaling
+from distributor.measuring.measurements import Measurements
 from distributor.registry.registry import Registry
-from distributor.sync.measurements import Measurements
 from distributor.sync.service import SyncService
 from srtm.concurrency.backoff import Backoff
 from srtm.errors import Unavailable

@@ -28,7 +28,7 @@ from distributor.jobs.live_search import LiveSearch, Superseded, now_ns
 from distributor.model.cluster import FittingRecord, Topic
 from distributor.model.full_brokers import NO_CAPS, CapacityCaps
 from distributor.registry.topic_requests import FittingIntent
-from distributor.sync.penalty import utc
+from distributor.sync.figures import utc
 from srtm.control import MeasurementAnswer, MeasurementReport
 from srtm.topics.spec import TopicSpec
 
@@ -200,13 +200,15 @@ class LayoutJobs:
                 self._look_at(topic, entry)
 
     def _look_at(self, topic: Topic, entry: _Entry) -> None:
-        syncing, loop = self._around.syncing, entry.loop
+        sessions, loop = self._around.syncing.sessions, entry.loop
         entry.heard = any(
-            one.last_60s.access.count > 0 for by_topic in syncing.living().values() if (one := by_topic.get(topic.name))
+            one.last_60s.access.count > 0
+            for by_topic in sessions.living().values()
+            if (one := by_topic.get(topic.name))
         )
         is_short = self._around.scaler is not Scaler.NONE and topic.placement.missing > 0
         watches = loop.watches and entry.options.method != "paper"
-        promise = syncing.promise(topic).verdict if watches else "unknown"
+        promise = sessions.promise(topic).verdict if watches else "unknown"
         if Queue() in loop.handle(Seen(promise=promise, heard=entry.heard, short=is_short), now_ns()):
             self._queue.append(topic.name)
             self._queued.set()
@@ -313,7 +315,7 @@ class LayoutJobs:
         """As ``search`` has recorded them; of other brokers, as they were when ``name`` was fitted before."""
         known = measured_service_us(self._registry.fittings.get(name))
         recorded = search.service_us if search is not None else {}
-        return summary.Services({**known, **recorded}, self._around.syncing.lab_service_ns)
+        return summary.Services({**known, **recorded}, self._around.syncing.sessions.lab_service_ns)
 
     def _now(self) -> str:
         return utc(round(self._wall_s() * 1e9))

@@ -37,12 +37,12 @@ from distributor.fitting.events import (
 )
 from distributor.fitting.task import begin_of, is_same_task, moves_between, placement_of
 from distributor.jobs.layout_environment import LayoutEnvironment, insist
+from distributor.measuring import messages as measured
 from distributor.model.cluster import Topic
 from distributor.model.full_brokers import NO_CAPS, CapacityCaps, traffic_class
 from distributor.placement import joint
 from distributor.placement.allocation import BrokerCapacity
 from distributor.prediction.replay import Latency
-from distributor.sync import measurement_messages as measured
 from srtm.concurrency.background import background_nursery
 from srtm.control import Promise
 from srtm.errors import Conflict, NotFound, Unavailable
@@ -212,7 +212,7 @@ class LiveSearch:
             await self._around.syncing.news.wait()
 
     def _undeclared(self) -> dict[str, int]:
-        reports = self._around.syncing.reports
+        reports = self._around.syncing.sessions.reports
         return {name: one[self._name].undeclared for name, one in reports.items() if self._name in one}
 
     def _is_in_force(self) -> bool:
@@ -231,7 +231,7 @@ class LiveSearch:
         return issued and all(held.is_acknowledged for name, held in leases.holdings.items() if name in live)
 
     def _is_drained(self, topic: Topic, broker: str) -> bool:
-        report = self._around.syncing.report(broker, self._name)
+        report = self._around.syncing.sessions.report(broker, self._name)
         return report is not None and report.share_version == topic.holding(broker).version and not report.backlog
 
     # Measuring

@@ -17,12 +17,12 @@ import numpy as np
 import trio
 
 from distributor.fitting.events import Event, Progress, Recorded
+from distributor.measuring.measurements import Measurements
 from distributor.model.cluster import Topic
 from distributor.model.leases import Amount
 from distributor.prediction.replay import Trace
 from distributor.registry.registry import Registry
-from distributor.sync.measurements import Measurements
-from distributor.sync.penalty import MeasuredPenalty
+from distributor.sync.figures import MeasuredPenalty
 from distributor.sync.service import SyncService
 from srtm.analysis.drl_penalty import RecordedPenalty, Recording, recorded_penalty
 from srtm.control import MeasurementRequest

@@ -30,8 +30,8 @@ class PromiseWatch:
             await trio.sleep(PERIOD_S)
 
     async def _look(self) -> None:
-        topics, heard = self._registry.managed(), self._syncing.heard_by_topic()
-        links = self._syncing.links_by_topic()
+        topics, heard = self._registry.managed(), self._syncing.sessions.heard_by_topic()
+        links = self._syncing.sessions.links_by_topic()
         self._told = {topic.name: self._told[topic.name] for topic in topics if topic.name in self._told}
         for topic in topics:
             await trio.lowlevel.checkpoint()  # there may be thousands

@@ -65,7 +65,7 @@ def most_asked(syncing: SyncService, key: tuple[str, str]) -> list[str]:
     """The brokers that counted the most of the contract ``key``, at most ``MOST_BROKERS``."""
     counted = {
         name: sum(counts[0][:2])
-        for name, session in syncing.sessions.items()
+        for name, session in syncing.sessions.by_broker.items()
         if (counts := session.contract_counts.get(key))
     }
     return nlargest(MOST_BROKERS, sorted(counted), key=counted.__getitem__)

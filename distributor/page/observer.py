@@ -16,7 +16,7 @@ from distributor.model.cluster import Decision, Topic
 from distributor.page.latency_history import STEP_S, LatencyHistory
 from distributor.page.rows import BrokerRow, Reports, TopicRow, broker_row, topic_row
 from distributor.registry.registry import Registry
-from distributor.sync.penalty import utc
+from distributor.sync.figures import utc
 from distributor.sync.service import SyncService
 from distributor.verdict.kept import Links, Verdict, latest, promise_verdict
 from distributor.views.broker_view import broker_word, capacity_view
@@ -99,8 +99,8 @@ class Observer:
     # A look
 
     async def _look(self) -> None:
-        topics, reports = self._registry.managed(), self._syncing.heard_by_topic()
-        links = self._syncing.links_by_topic()
+        topics, reports = self._registry.managed(), self._syncing.sessions.heard_by_topic()
+        links = self._syncing.sessions.links_by_topic()
         names = {topic.name for topic in topics}
         self.history.advance(self._registry.state.wall_ns() / 1e9, names)
         self._since = {name: seen for name, seen in self._since.items() if name in names}
@@ -174,7 +174,7 @@ class Observer:
                         self._add(utc(entry.wall_ns), entry.lines, topic=name)
                 self._told[name] = entries[-1].number
         words = {
-            name: broker_word(name, self._registry, self._syncing.session(name).drain)
+            name: broker_word(name, self._registry, self._syncing.sessions.of(name).drain)
             for name in self._registry.brokers
         }
         now = utc(self._registry.state.wall_ns())

@@ -114,7 +114,7 @@ def topic_row(
 
 def broker_row(name: str, registry: Registry, syncing: SyncService, broken: int) -> BrokerRow:
     """``broken``: topics whose promise it breaks."""
-    session, capacity = syncing.session(name), capacity_view(name, registry)
+    session, capacity = syncing.sessions.of(name), capacity_view(name, registry)
     reports = [] if session.reports is None else list(session.reports.topics.values())
     return BrokerRow(
         name=name,

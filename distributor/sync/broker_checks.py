@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from distributor.measuring.messages import MAX_SERVICE_NS
 from distributor.model.cluster import Broker
-from distributor.sync.measurement_messages import MAX_SERVICE_NS
 from srtm.control import BrokerMachine, SyncRequest, check_broker_name
 from srtm.errors import BadInput
 from srtm.units import LARGEST

@@ -95,7 +95,7 @@ def capacity_view(name: str, registry: Registry) -> CapacityView:
 
 def broker_view(name: str, registry: Registry, syncing: SyncService) -> BrokerView:
     """Raises NotFound."""
-    broker, capacity, session = registry.broker(name), capacity_view(name, registry), syncing.session(name)
+    broker, capacity, session = registry.broker(name), capacity_view(name, registry), syncing.sessions.of(name)
     return BrokerView(
         name=name,
         incarnation=broker.incarnation,

@@ -53,7 +53,7 @@ def contract_view(versioned: Versioned, syncing: SyncService) -> ContractView:
     """Counts are what brokers that are known to this process have reported."""
     contract, key = versioned.contract, versioned.contract.key
     counts = [PolicyCounts() for _ in contract.policies]
-    for session in syncing.sessions.values():
+    for session in syncing.sessions.by_broker.values():
         reported = session.contract_counts.get(key, [])
         for total, (allowed, refused, cost) in zip(counts, reported, strict=False):  # may be of an earlier version
             total.allowed += allowed

@@ -41,7 +41,7 @@ class _State:
         self._topics = self._find_topics()
 
     def _find_verdicts(self) -> dict[str, Verdict]:
-        heard, links = self._syncing.heard_by_topic(), self._syncing.links_by_topic()
+        heard, links = self._syncing.sessions.heard_by_topic(), self._syncing.sessions.links_by_topic()
         return {
             topic.name: promise_verdict(topic.spec.slo, heard.get(topic.name, {}), links.get(topic.name, {})).verdict
             for topic in self._registry.managed()
@@ -93,7 +93,7 @@ class _State:
         nonsense = CounterMetricFamily(
             "srtm_reports_ignored", "Reports of topics that made no sense.", labels=["broker"]
         )
-        for name, session in self._syncing.sessions.items():
+        for name, session in self._syncing.sessions.by_broker.items():
             if session.reports is not None and name in self._registry.brokers:
                 nonsense.add_metric([name], session.ignored_reports)
         yield nonsense
@@ -183,7 +183,7 @@ class _State:
             for name, held in topic.leases.holdings.items():
                 if name in wanted:
                     demand.add_metric([topic.name, name], wanted[name])
-                report = self._syncing.report(name, topic.name)
+                report = self._syncing.sessions.report(name, topic.name)
                 exchanged = report if topic.leases.pool else None  # not the share that was dealt
                 rate.add_metric([topic.name, name], exchanged.rate if exchanged else held.share.rate / MICRO)
                 burst.add_metric([topic.name, name], exchanged.burst if exchanged else held.share.burst / MICRO)

@@ -55,18 +55,18 @@ class Lookups:
         return self._registry.managed_topic(topic) is not None
 
     def topics(self) -> list[str]:
-        reported = {topic for reports in self._syncing.living().values() for topic in reports}
+        reported = {topic for reports in self._syncing.sessions.living().values() for topic in reports}
         managed = {topic.name for topic in self._registry.managed()}
         return sorted(reported | managed | self._registered.topics)
 
     def channels(self, topic: str) -> list[str]:
         known = self._registry.managed_topic(topic)
         made = known.channels if known else ()
-        return sorted(self._syncing.all_channels(topic) | set(made) | self._registered.channels(topic))
+        return sorted(self._syncing.sessions.all_channels(topic) | set(made) | self._registered.channels(topic))
 
     def lookup(self, topic: str, now_s: float) -> Lookup | None:
         """None: nobody knows the topic."""
-        is_reported = any(topic in reports for reports in self._syncing.living().values())
+        is_reported = any(topic in reports for reports in self._syncing.sessions.living().values())
         if not is_reported and not self.is_managed(topic) and topic not in self._registered.topics:
             return None
         found = [producer(broker) for broker in active(self._registry) if self._has(topic, broker.name)]
@@ -90,7 +90,7 @@ class Lookups:
 
         All brokers have every managed topic. Of those, it is one with a part in the topic, or with messages.
         """
-        known, report = self._registry.managed_topic(topic), self._syncing.report(broker, topic)
+        known, report = self._registry.managed_topic(topic), self._syncing.sessions.report(broker, topic)
         if known is None:
             return report is not None
         if broker in known.leases.target or broker in known.placement.brokers:

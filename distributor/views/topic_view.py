@@ -17,7 +17,7 @@ from distributor.model.leases import MICRO
 from distributor.model.share_log import ShareChange
 from distributor.prediction.explanation import Json, reason, urgent_reasons
 from distributor.registry.registry import Registry
-from distributor.sync.penalty import MeasuredPenalty, utc
+from distributor.sync.figures import MeasuredPenalty, utc
 from distributor.sync.service import SyncService
 from distributor.verdict.kept import Judged, Verdict
 from distributor.views.broker_view import BrokerWord, broker_word, is_away
@@ -140,7 +140,7 @@ class DecisionView(msgspec.Struct, kw_only=True):
 
 def topic_view(topic: Topic, registry: Registry, syncing: SyncService) -> TopicView:
     spec, placement = topic.spec, topic.placement
-    promise = syncing.promise(topic)
+    promise = syncing.sessions.promise(topic)
     histories = syncing.histories
     traffic = _Traffic(
         histories.arrival_rates(topic.name), histories.access_delay_ms(topic.name), histories.ages_s(topic.name)
@@ -181,7 +181,7 @@ def _reason(topic: Topic, registry: Registry, syncing: SyncService) -> str:
     """What an operator must know first of the placement as it is now."""
     placement = topic.placement
     away = [
-        f"{name} is {broker_word(name, registry, syncing.session(name).drain)}, and "
+        f"{name} is {broker_word(name, registry, syncing.sessions.of(name).drain)}, and "
         f"{len(placement.ids_of[name]):,} publishers belong there"
         for name in placement.brokers
         if placement.ids_of.get(name) and is_away(name, registry)
@@ -207,8 +207,8 @@ def brokers_with_part(topic: Topic) -> list[str]:
 
 def _part(topic: Topic, name: str, traffic: _Traffic, registry: Registry, syncing: SyncService) -> TopicPart:
     demand = traffic.demand.get(name)
-    holding, broker, session = topic.holding(name), registry.brokers.get(name), syncing.session(name)
-    report = syncing.report(name, topic.name)
+    holding, broker, session = topic.holding(name), registry.brokers.get(name), syncing.sessions.of(name)
+    report = syncing.sessions.report(name, topic.name)
     return TopicPart(
         broker=name,
         broker_state=broker_word(name, registry, session.drain) if broker else None,

@@ -10,6 +10,7 @@ from distributor.model.leases import MICRO
 from distributor.model.share_log import ShareChange
 from distributor.registry.registry import Registry
 from distributor.sync.service import SyncService
+from distributor.sync.sessions import Sessions
 from distributor.verdict.why import BrokerPart, TopicFigures, Why, why
 from distributor.views.broker_view import CapacityView, broker_word, capacity_view, is_away
 from distributor.views.topic_view import brokers_with_part
@@ -39,9 +40,9 @@ def topic_why(topic: Topic, registry: Registry, syncing: SyncService, capacity_o
             slo=spec.slo,
             mode=spec.mode,
             missing_rate=topic.placement.missing,
-            promise=syncing.promise(topic),
+            promise=syncing.sessions.promise(topic),
             parts=[
-                _part(topic, name, arrivals.get(name), registry, syncing, capacity_of)
+                _part(topic, name, arrivals.get(name), registry, syncing.sessions, capacity_of)
                 for name in _brokers(topic, syncing)
             ],
         )
@@ -50,7 +51,7 @@ def topic_why(topic: Topic, registry: Registry, syncing: SyncService, capacity_o
 
 def _brokers(topic: Topic, syncing: SyncService) -> list[str]:
     """Brokers that have a part in a topic, or messages of it."""
-    return list(dict.fromkeys([*brokers_with_part(topic), *syncing.heard(topic.name)]))
+    return list(dict.fromkeys([*brokers_with_part(topic), *syncing.sessions.heard(topic.name)]))
 
 
 def _part(
@@ -58,10 +59,10 @@ def _part(
     name: str,
     arrival_rate: float | None,
     registry: Registry,
-    syncing: SyncService,
+    sessions: Sessions,
     capacity_of: CapacityOf,
 ) -> BrokerPart:
-    report, session, share = syncing.report(name, topic.name), syncing.session(name), topic.holding(name).share
+    report, session, share = sessions.report(name, topic.name), sessions.of(name), topic.holding(name).share
     capacity = capacity_of(name) if name in registry.brokers else None
     return BrokerPart(
         broker=name,

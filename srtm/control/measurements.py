@@ -15,7 +15,7 @@ class Promise(Control, frozen=True):
 
 
 class MeasurementRequest(Control, frozen=True):
-    """A measurement that a broker is to run. Made by ``distributor.sync.measurement_messages``, read by
+    """A measurement that a broker is to run. Made by ``distributor.measuring.messages``, read by
     ``broker.sync.measurements``. A measurement that is no longer named has ended.
 
     It begins ``after_ns`` after share version ``share_version`` is in force, and not while it is ``held``. It reports
@@ -53,7 +53,7 @@ class MeasuredTrace(Control, frozen=True):
 
 class MeasurementReport(Control, frozen=True):
     """What a measurement counted. Made by ``broker.sync.measurement_report``, read by
-    ``distributor.sync.measurement_messages`` (``POST /v1/brokers/NAME/measurements/ID``).
+    ``distributor.measuring.messages`` (``POST /v1/brokers/NAME/measurements/ID``).
 
     The columns are of intervals since the report before; intervals without a message are left out.
     """

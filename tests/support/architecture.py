@@ -106,13 +106,14 @@ ARROWS = {
         "srtm.topics"
     ),
     "distributor.verdict": "srtm.control srtm.topics",
+    "distributor.measuring": "distributor.fitting distributor.model distributor.prediction srtm.control",
     "distributor.sync": (
-        "distributor.fitting distributor.model distributor.placement distributor.prediction "
+        "distributor.measuring distributor.model distributor.placement "
         "distributor.registry distributor.verdict srtm.analysis srtm.control srtm.protocol "
         "srtm.topics"
     ),
     "distributor.jobs": (
-        "distributor.config distributor.fitting distributor.model distributor.placement "
+        "distributor.config distributor.fitting distributor.measuring distributor.model distributor.placement "
         "distributor.prediction distributor.registry distributor.sync distributor.verdict adaptor.service "
         "srtm.analysis srtm.cluster srtm.concurrency srtm.control srtm.topics"
     ),
@@ -303,7 +304,7 @@ PURE_MODULES = (
     "broker.sync.told_publishers",
     "distributor.registry.broker_updates",
     "distributor.registry.desired_state",
-    "distributor.sync.measurement_messages",
+    "distributor.measuring.messages",
     "distributor.sync.misplaced_publishers",
     "distributor.sync.release_rates",
     "limiting.store.address",

@@ -48,7 +48,7 @@ async def seeded(path: Path, topics: int, brokers: int) -> Distributor:
         told = SyncRequest(
             incarnation="1", srtm_version="0", tcp_address=host, http_address=host, mcap=600.0, topics=reports
         )
-        again.syncing._session(name).reports = merge_reports(None, told)
+        again.syncing.sessions.begun(name).reports = merge_reports(None, told)
         again.registry.liveness.hear(name, 0.0)
     return again
 

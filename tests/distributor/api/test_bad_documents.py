@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from distributor.api.app import make_app
-from distributor.sync.measurements import Measurements
+from distributor.measuring.measurements import Measurements
 from srtm.control import MeasurementRequest
 from srtm.topics.spec import parse_topic_json
 from tests.support.distributor_in_process import Distributor
@@ -36,11 +36,11 @@ class Service:
     def state(self) -> tuple[object, ...]:
         registry, syncing = self.opened.registry, self.opened.syncing
         book = registry.version, dict(registry.topics), dict(registry.brokers), dict(registry.decisions)
-        heard = {name: dict(reports) for name, reports in syncing.reports.items()}
+        heard = {name: dict(reports) for name, reports in syncing.sessions.reports.items()}
         return (
             *book,
             heard,
-            {name: one.throttling for name, one in syncing.sessions.items()},
+            {name: one.throttling for name, one in syncing.sessions.by_broker.items()},
             syncing.histories.version,
             list(self._told),
         )
@@ -227,8 +227,8 @@ async def test_a_report_that_cannot_be_is_counted_and_not_kept(service: Service,
     before = service.opened.registry.topics["cars"]
     answer = await service.ask(*SYNC, json.dumps({**GOOD[SYNC], "topics": [{**REPORT, **bad}]}).encode())
     assert answer.status_code == 200
-    assert service.opened.syncing.session("a").ignored_reports == 1
-    assert service.opened.syncing.reports["a"] == {}
+    assert service.opened.syncing.sessions.of("a").ignored_reports == 1
+    assert service.opened.syncing.sessions.reports["a"] == {}
     assert service.opened.registry.topics["cars"].channels == before.channels
 
 

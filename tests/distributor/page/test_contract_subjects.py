@@ -12,7 +12,7 @@ import trio
 
 from distributor.api.app import make_app
 from distributor.page.contract_subjects import MOST_BROKERS, MOST_SUBJECTS, heaviest, most_asked
-from distributor.sync.session import BrokerSession
+from distributor.sync.sessions import BrokerSession
 from srtm.contracts.contract import read_contract
 from srtm.control import ContractCounts, ContractSubject, SyncRequest
 from tests.support.broker_admin import Admin
@@ -60,7 +60,7 @@ async def test_those_are_asked_that_counted_the_most(distributor: Distributor) -
     syncing = distributor.syncing
     for number in range(40):
         session = BrokerSession(contract_counts={KEY: [(number, 1, 9), (number, 0, 9)]} if number % 2 else {})
-        syncing._sessions[f"b{number}"] = session
+        syncing.sessions.by_broker[f"b{number}"] = session
     assert most_asked(syncing, KEY) == [f"b{number}" for number in range(39, 39 - 2 * MOST_BROKERS, -2)]
     assert most_asked(syncing, ("sensors", "own")) == []
 

@@ -19,7 +19,7 @@ from distributor.page.latency_history import STEP_S
 from distributor.page.observer import Observer
 from distributor.page.routes import News, _stream
 from distributor.registry.registry import Registry
-from distributor.sync.penalty import utc
+from distributor.sync.figures import utc
 from distributor.views.broker_view import CapacityView, capacity_view
 from srtm.control import LatencyMs, TopicLatency, TopicReport
 from tests.support.distributor_in_process import Distributor, FakeBroker, spec

@@ -260,9 +260,9 @@ async def test_counts_of_all_brokers_are_kept_until_a_broker_starts_again(distri
     syncing = distributor.syncing
     await syncing.sync("a", counted((3, 1, 9)))
     await syncing.sync("a", msgspec.structs.replace(REQUEST, number=2, reports_since=1))
-    assert syncing.session("a").contract_counts == {("sensors", "*"): [(3, 1, 9)]}
+    assert syncing.sessions.of("a").contract_counts == {("sensors", "*"): [(3, 1, 9)]}
     await syncing.sync("a", msgspec.structs.replace(REQUEST, incarnation="2", number=1))
-    assert syncing.session("a").contract_counts == {}
+    assert syncing.sessions.of("a").contract_counts == {}
 
 
 async def test_counts_of_contracts_that_are_gone_do_not_gather(distributor: Distributor) -> None:
@@ -274,7 +274,7 @@ async def test_counts_of_contracts_that_are_gone_do_not_gather(distributor: Dist
         reported = [ContractCounts(namespace="sensors", subject=subject, counts=[(1, 0, 1)])]
         await syncing.sync("a", msgspec.structs.replace(REQUEST, number=number, contract_counts=reported))
         await registry.remove_contract("sensors", subject, None)
-    assert len(syncing.session("a").contract_counts) <= 2
+    assert len(syncing.sessions.of("a").contract_counts) <= 2
 
 
 def test_many_topics_are_checked_without_a_look_at_all_contracts_for_each() -> None:

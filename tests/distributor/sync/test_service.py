@@ -27,7 +27,7 @@ async def test_the_answer_names_the_request_whose_reports_are_known(distributor)
     sync = distributor.syncing.sync
     assert (await sync("a", request(1, report("t")))).reported == 1
     assert (await sync("a", request(2, report("t", received=2), reports_since=1))).reported == 2
-    assert distributor.syncing.reports["a"]["t"].received == 2
+    assert distributor.syncing.sessions.reports["a"]["t"].received == 2
 
 
 async def test_who_does_not_know_what_differences_begin_with_asks_for_everything_at_once(distributor, autojump_clock):
@@ -38,21 +38,21 @@ async def test_who_does_not_know_what_differences_begin_with_asks_for_everything
     asked = request(2, report("u"), reports_since=1, have_version=first.version, wait_s=1.0)
     answer = await distributor.syncing.sync("a", asked)
     assert (answer.reported, trio.current_time()) == (0, began_s)
-    assert "a" not in distributor.syncing.reports
+    assert "a" not in distributor.syncing.sessions.reports
     assert (await distributor.syncing.sync("a", request(3, report("t"), report("u")))).reported == 3
 
 
 async def test_where_a_broker_speaks_mqtt_is_known_and_checked(distributor):
     sync = distributor.syncing.sync
     await sync("a", request(1, mqtt_address="h:1883"))
-    assert distributor.syncing.session("a").mqtt_address == "h:1883"
+    assert distributor.syncing.sessions.of("a").mqtt_address == "h:1883"
     await sync("a", request(2))
-    assert distributor.syncing.session("a").mqtt_address == ""
+    assert distributor.syncing.sessions.of("a").mqtt_address == ""
     with pytest.raises(BadInput) as caught:
         await sync("a", request(3, mqtt_address="h"))
     assert (caught.value.field, caught.value.value) == ("mqtt_address", "h")
     await sync("a", request(4, mqtt_ports=MqttPorts(tls="h:8883", wss="h:8084")))
-    assert distributor.syncing.session("a").mqtt_ports == MqttPorts(tls="h:8883", wss="h:8084")
+    assert distributor.syncing.sessions.of("a").mqtt_ports == MqttPorts(tls="h:8883", wss="h:8084")
     with pytest.raises(BadInput) as caught:
         await sync("a", request(5, mqtt_ports=MqttPorts(ws="h:0")))
     assert (caught.value.field, caught.value.value) == ("mqtt_ports.ws", "h:0")
@@ -129,8 +129,8 @@ async def test_of_topics_that_nobody_manages_nothing_is_kept_but_the_last_report
     for number in range(2, 9):
         gone = {"reports_since": number - 1, "gone": [f"t{number - 2}"]}
         await distributor.syncing.sync("a", request(number, report(f"t{number - 1}", channels=["c"]), **gone))
-    assert distributor.syncing._channel_changes.since(0) == []
-    assert list(distributor.syncing.reports["a"]) == ["t7"]
+    assert distributor.syncing._channels.changes.since(0) == []
+    assert list(distributor.syncing.sessions.reports["a"]) == ["t7"]
 
 
 async def test_channels_are_put_together_anew_only_where_a_report_names_others(distributor, monkeypatch):
@@ -153,18 +153,18 @@ async def test_channels_are_put_together_anew_only_where_a_report_names_others(d
     await a.sync()
     assert heard == [set(), {"cars"}]
     assert distributor.registry.topics["cars"].channels == ("c", "d")
-    assert distributor.syncing.reports["a"]["bikes"].received == 6
+    assert distributor.syncing.sessions.reports["a"]["bikes"].received == 6
 
 
 async def test_of_a_forgotten_broker_nothing_is_left(distributor):
     a, _ = await distributor.brokers("a", "b")
     a.reports = [report("cars", received=1), report("bikes", received=-1)]
     await a.sync()
-    known = distributor.syncing.session("a")
+    known = distributor.syncing.sessions.of("a")
     assert (set(known.reports.topics), known.ignored_reports) == ({"cars"}, 1)
     distributor.syncing.forget("a")
-    assert distributor.syncing.sessions.keys() == {"b"}
-    known = distributor.syncing.session("a")
+    assert distributor.syncing.sessions.by_broker.keys() == {"b"}
+    known = distributor.syncing.sessions.of("a")
     assert (known.reports, known.ignored_reports) == (None, 0)
 
 
@@ -193,16 +193,16 @@ async def test_what_came_over_links_is_judged_until_the_broker_is_another_proces
     await distributor.syncing.sync("a", request(1))
     wrong = over("a", network_ms=-1.0)
     await distributor.syncing.sync("b", request(1, links=[over("a"), over("nobody"), wrong]))
-    found = distributor.syncing.links_by_topic()
+    found = distributor.syncing.sessions.links_by_topic()
     assert {name: [link.origin for link in links] for name, links in found["t"].items()} == {"b": ["a"]}
     await distributor.syncing.sync("b", request(2, reports_since=1, links=[over("a", network_ms=2.0)]))
-    assert distributor.syncing.links_by_topic()["t"]["b"][0].network_ms == 2.0
+    assert distributor.syncing.sessions.links_by_topic()["t"]["b"][0].network_ms == 2.0
     await distributor.syncing.sync("b", request(1, incarnation="2"))
-    assert distributor.syncing.links_by_topic() == {}
+    assert distributor.syncing.sessions.links_by_topic() == {}
 
 
 async def test_a_link_that_is_known_is_heard_also_where_there_is_no_room_for_more(distributor, monkeypatch):
-    monkeypatch.setattr("distributor.sync.service._MOST_LINKS", 2)
+    monkeypatch.setattr("distributor.sync.sessions._MOST_LINKS", 2)
 
     def over(topic, network_ms):
         return LinkLatency(origin="a", topic=topic, network_ms=network_ms)
@@ -210,6 +210,6 @@ async def test_a_link_that_is_known_is_heard_also_where_there_is_no_room_for_mor
     await distributor.syncing.sync("a", request(1))
     await distributor.syncing.sync("b", request(1, links=[over("t", 1.0), over("u", 1.0)]))
     await distributor.syncing.sync("b", request(2, reports_since=1, links=[over("v", 2.0), over("t", 2.0)]))
-    found = distributor.syncing.links_by_topic()
+    found = distributor.syncing.sessions.links_by_topic()
     assert {topic: links["b"][0].network_ms for topic, links in found.items()} == {"t": 2.0, "u": 1.0}
-    assert distributor.syncing.links("t") == found["t"]
+    assert distributor.syncing.sessions.links("t") == found["t"]

@@ -47,9 +47,9 @@ async def test_a_broker_that_is_not_heard_from_has_no_word_in_it(distributor, mo
     a, b = await reporting(distributor, 7.0)
     mock_clock.jump(distributor.registry.config.liveness_s + 1)
     await b.sync()
-    assert distributor.syncing.promise(distributor.registry.topic("cars")).verdict == "kept"
+    assert distributor.syncing.sessions.promise(distributor.registry.topic("cars")).verdict == "kept"
     await a.sync()
-    assert distributor.syncing.promise(distributor.registry.topic("cars")).verdict == "broken"
+    assert distributor.syncing.sessions.promise(distributor.registry.topic("cars")).verdict == "broken"
 
 
 async def test_a_standby_does_not_know(distributor):

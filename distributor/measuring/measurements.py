@@ -1,7 +1,7 @@
 """The measurements that brokers are to run, and their reports.
 
 A measurement is named in every answer to a sync until it is stopped. Its reports are checked
-(``measurement_messages``) and passed on as events of the fitting that asked; a report that arrives twice counts once.
+(``messages``) and passed on as events of the fitting that asked; a report that arrives twice counts once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 import trio
 
 from distributor.fitting.events import Event, Recorded
-from distributor.sync import measurement_messages as messages
+from distributor.measuring import messages
 from srtm.control import MeasuredTrace, MeasurementAnswer, MeasurementReport, MeasurementRequest
 from srtm.errors import BadInput
 

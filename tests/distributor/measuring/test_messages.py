@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from distributor.fitting.events import Measure, Task
+from distributor.measuring.messages import progress, request, trace
 from distributor.model.columns import ALONE
 from distributor.placement.allocation import Demand
-from distributor.sync.measurement_messages import progress, request, trace
 from srtm.control import MeasuredTrace, MeasurementReport, MeasurementRequest, Promise
 from srtm.errors import BadInput
 

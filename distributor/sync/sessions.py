@@ -1,0 +1,191 @@
+"""What brokers have said, in memory: one ``BrokerSession`` a broker, from its first sync until it is forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import trio
+
+from distributor.model.cluster import Topic
+from distributor.registry.registry import Registry
+from distributor.sync.misplaced_publishers import MisplacedPublishers
+from distributor.sync.release_rates import ReleaseWindow
+from distributor.sync.report_checks import BrokerReports, is_sound_link
+from distributor.verdict.kept import PromiseVerdict, promise_verdict
+from srtm.control import (
+    BrokerMachine,
+    DrainProgress,
+    LinkLatency,
+    MeasurementRequest,
+    MqttPorts,
+    SyncRequest,
+    Throttling,
+    TopicReport,
+    UnassignedPublisher,
+)
+
+_MOST_COUNTED = 10_000  # contracts that a broker reports
+_MOST_LINKS = 10_000  # likewise
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelBasis:
+    """What decides, beside reports, which channels a topic has. While it stays the same, only the topics that the
+    reports name have to be looked at."""
+
+    topic_changes: int  # number of changes of topics so far
+    channel_changes: int  # number of changes of channels in reports so far
+    reporting: frozenset[str]  # brokers not known to be dead that have sent reports
+    living: frozenset[str]  # brokers not known to be dead
+
+
+@dataclass(kw_only=True)
+class BrokerSession:
+    """One broker, under all of its incarnations."""
+
+    latest_sync: object = None  # identifies the latest request: answers to earlier ones must not take moves
+    drain: DrainProgress | None = None  # None: the broker does not drain
+    lab_service_ns: int = 0  # service time in the laboratory; 0: not in the laboratory
+    throttling: Throttling | None = None
+    machine: BrokerMachine | None = None
+    connections: int | None = None  # of clients, NSQ and MQTT; None: the broker does not say
+    mqtt_sessions: int | None = None  # likewise
+    mqtt_address: str = ""  # HOST:PORT; "": it speaks no MQTT in clear
+    mqtt_ports: MqttPorts = field(default_factory=MqttPorts)
+    reports: BrokerReports | None = None  # None: none has arrived
+    reported_s: float = 0.0  # trio time at which all of them were true
+    ignored_reports: int = 0  # since this process started
+    channel_basis: ChannelBasis | None = None  # with which this broker's channels were worked out last
+    told_brokers: dict[str, str] | None = None  # in the latest answer; None: nothing
+    measurements: list[MeasurementRequest] = field(default_factory=list)  # named in the latest answer
+    unassigned: dict[UnassignedPublisher, int] = field(default_factory=dict)  # {publisher: moves sent}
+    misplaced: MisplacedPublishers = field(default_factory=MisplacedPublishers)
+    releases: ReleaseWindow = field(default_factory=ReleaseWindow)
+    contract_counts: dict[tuple[str, str], list[tuple[int, int, int]]] = field(default_factory=dict)
+    links: dict[str, dict[str, LinkLatency]] = field(default_factory=dict)  # {topic: {origin: over a link from there}}
+    ready_since_s: dict[str, float] = field(default_factory=dict)  # {topic: its share is in force, trio time}
+
+    def reported_s_ago(self) -> float:
+        """Seconds since ``reports`` were true."""
+        return trio.current_time() - self.reported_s
+
+    def take_facts(self, request: SyncRequest, contracts: Collection[tuple[str, str]]) -> None:
+        """What it says of itself. ``contracts``: the (namespace, subject) of all that there are."""
+        self.drain = request.drain
+        self.lab_service_ns = request.lab_service_time_ns
+        self.throttling = request.throttling
+        self.machine = request.machine
+        self.connections = request.connections
+        self.mqtt_sessions = request.mqtt_sessions
+        if not request.reports_since:
+            self.contract_counts.clear()
+            self.links.clear()
+        for counts in request.contract_counts[:_MOST_COUNTED]:
+            self.contract_counts[counts.namespace, counts.subject] = counts.counts
+        if len(self.contract_counts) > len(contracts):  # some are of contracts that are gone
+            self.contract_counts = {key: each for key, each in self.contract_counts.items() if key in contracts}
+        self._take_links(request.links[:_MOST_LINKS])
+        self.mqtt_address = request.mqtt_address
+        self.mqtt_ports = request.mqtt_ports
+
+    def _take_links(self, links: Sequence[LinkLatency]) -> None:
+        """Of new ones as many as there is room for; those that are known always."""
+        if not links:
+            return
+        room = _MOST_LINKS - sum(map(len, self.links.values()))
+        for link in filter(is_sound_link, links):
+            is_new = link.origin not in self.links.get(link.topic, {})
+            if not is_new or room > 0:
+                self.links.setdefault(link.topic, {})[link.origin] = link
+                room -= is_new
+
+
+class Sessions:
+    """What all brokers have said. ``by_broker`` is {broker: its session}."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self.by_broker: dict[str, BrokerSession] = {}
+
+    def of(self, name: str) -> BrokerSession:
+        """The session of broker ``name``; an empty one if it has not synced with this process."""
+        return self.by_broker.get(name) or BrokerSession()
+
+    def begun(self, name: str) -> BrokerSession:
+        """The session of broker ``name``, which begins now if it has none."""
+        return self.by_broker.setdefault(name, BrokerSession())
+
+    def reports_of(self, name: str) -> BrokerReports | None:
+        session = self.by_broker.get(name)
+        return None if session is None else session.reports
+
+    @property
+    def lab_service_ns(self) -> dict[str, int]:
+        """{broker: its service time in the laboratory}; 0: not in the laboratory."""
+        return {name: session.lab_service_ns for name, session in self.by_broker.items()}
+
+    @property
+    def reports(self) -> dict[str, Mapping[str, TopicReport]]:
+        """{broker: {topic: its latest report}}"""
+        return {name: each.reports.topics for name, each in self.by_broker.items() if each.reports is not None}
+
+    def report(self, broker: str, topic: str) -> TopicReport | None:
+        """The latest report of ``topic`` by ``broker``, which may have died since."""
+        reports = self.reports_of(broker)
+        return None if reports is None else reports.topics.get(topic)
+
+    def heard(self, topic: str) -> dict[str, TopicReport]:
+        """{broker: its latest report of ``topic``}, of brokers that are alive."""
+        return {
+            name: report
+            for name in self.by_broker
+            if (report := self.report(name, topic)) is not None and self._registry.is_alive(name)
+        }
+
+    def heard_by_topic(self) -> dict[str, dict[str, TopicReport]]:
+        """``heard`` of every topic that a broker reports: for a look at all of them."""
+        found: dict[str, dict[str, TopicReport]] = {}
+        for name, topics in self.reports.items():
+            if self._registry.is_alive(name):
+                for topic, report in topics.items():
+                    found.setdefault(topic, {})[name] = report
+        return found
+
+    def links(self, topic: str) -> dict[str, list[LinkLatency]]:
+        """{broker: how messages of ``topic`` came there over links}, of brokers that are alive."""
+        return {
+            name: known
+            for name, session in self.by_broker.items()
+            if (links := session.links.get(topic))
+            and self._registry.is_alive(name)
+            and (known := self._of_known_brokers(links))
+        }
+
+    def links_by_topic(self) -> dict[str, dict[str, list[LinkLatency]]]:
+        """``links`` of every topic that has some: for a look at all of them."""
+        found: dict[str, dict[str, list[LinkLatency]]] = {}
+        for name, session in self.by_broker.items():
+            if session.links and self._registry.is_alive(name):
+                for topic, links in session.links.items():
+                    if known := self._of_known_brokers(links):
+                        found.setdefault(topic, {})[name] = known
+        return found
+
+    def _of_known_brokers(self, links: Mapping[str, LinkLatency]) -> list[LinkLatency]:
+        return [link for origin, link in links.items() if origin in self._registry.brokers]
+
+    def promise(self, topic: Topic) -> PromiseVerdict:
+        """Whether the promise of ``topic`` is kept."""
+        return promise_verdict(topic.spec.slo, self.heard(topic.name), self.links(topic.name))
+
+    def living(self) -> dict[str, Mapping[str, TopicReport]]:
+        """The latest reports of brokers that are not known to be dead."""
+        brokers = self._registry.brokers
+        return {name: topics for name, topics in self.reports.items() if name in brokers and not brokers[name].dead}
+
+    def all_channels(self, topic: str) -> set[str]:
+        """The channels of ``topic`` that living brokers reported last, ephemeral ones too."""
+        return {
+            channel for reports in self.living().values() if topic in reports for channel in reports[topic].channels
+        }
