@@ -14,10 +14,10 @@ import numpy as np
 from distributor.fitting.events import Layout, Split, Task
 from distributor.fitting.layout_model import Candidate, Model, Recording, Refuted
 from distributor.fitting.moves import moved, with_fewest_moves, with_shares
-from distributor.fitting.retention import fair_order
 from distributor.fitting.search import search
 from distributor.model.columns import NOWHERE
 from distributor.placement.allocation import BrokerCapacity
+from distributor.placement.retention import fair_order
 
 _PARTS = (1 / 16, 1 / 8, 1 / 4, 1 / 2)  # of a broker's rate
 _TAKERS = 3  # brokers that are tried for them

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from distributor.fitting.events import Layout, Task
-from distributor.fitting.retention import fair_order, most_kept
+from distributor.placement.retention import fair_order, most_kept
 from distributor.prediction.replay import (
     Delays,
     Latency,

@@ -12,7 +12,7 @@ from functools import reduce
 
 import numpy as np
 
-from distributor.fitting.candidates import better_layout, is_complete, without_room
+from distributor.fitting.candidates import is_complete, without_room
 from distributor.fitting.events import (
     Action,
     AskScaler,
@@ -34,11 +34,13 @@ from distributor.fitting.events import (
     Scaler,
     ScalerAnswered,
     Stop,
+    Task,
     Tick,
 )
-from distributor.fitting.layout_model import CLEAR, Candidate, Model, Recording, Refuted, key, recording
+from distributor.fitting.evidence import Evidence, NoneLeft, Over
+from distributor.fitting.layout_model import Candidate, key, recording
 from distributor.fitting.moves import let_in, moved, receiving, with_fewest_moves, with_shares, without
-from distributor.fitting.search import by_rates, least_measuring_ns, missing_by_rate, search, settle_ns
+from distributor.fitting.search import least_measuring_ns, settle_ns
 from distributor.fitting.transitions import Machine, Rules, State, Trigger
 from distributor.fitting.watch import BREACH_NS, Lateness, Watch, is_clear, latest, watch_of
 from distributor.model.columns import NOWHERE
@@ -53,7 +55,6 @@ SCALED_WITHIN_NS = 180 * SECOND_NS  # the operator's command has two minutes, br
 JUDGED_BY_NS = 5 * SECOND_NS  # of messages: those of publishers that did not move may wait long for tokens
 DRAINS_WITHIN_NS = 120 * SECOND_NS
 SEARCH_AT_MOST_NS = 600 * SECOND_NS
-MOST_LAYOUTS = 4  # that are tried: a model that is wrong so often is no help
 _MOST_PARTS = 10  # that the publishers of one layout move in
 
 
@@ -62,11 +63,8 @@ class Search:
 
     def __init__(self, rules: Rules, machine: Machine, begin: Begin, now_ns: int) -> None:
         self.rounds: list[RoundRecord] = []
-        self.full: dict[str, float] = {}  # {broker: msg/s that it keeps}, of those that broke another topic's promise
-        self._gave_up: set[str] = set()  # brokers that processed too slowly for the target
-        self._rules, self._machine = rules, machine
-        self._task, self._split = begin.task, begin.split
-        self._brokers = {broker.name: broker for broker in begin.brokers}
+        self._known = Evidence(rules, begin)
+        self._rules, self._machine, self._split = rules, machine, begin.split
         self._first = begin.in_force or self._nobody()  # the layout that it began with
         self._layout = self._in_force = self._before = self._first  # to be judged; at this step of it; before it
         self._was: Lateness | None = None  # under the layout before
@@ -76,20 +74,25 @@ class Search:
         self._in_force_ns = now_ns  # the layout that is judged
         self._started_ns = self._step_ns = self._settle_ns = self._due_ns = now_ns
         self._watches: dict[str, Watch] = {}
-        self._recordings: list[Recording] = []
-        self._refuted: list[Refuted] = []
-        self._again: set[object] = set()  # layouts (``key``) that were measured once more
-        self._tried = 0
         self._wanted = math.inf  # brokers that the scaler was asked for since a layout was last tried
         least_ns = 0 if rules.always else JUDGED_BY_NS
         self._at_least_ns = max(least_ns, least_measuring_ns(begin.task.demand))
         self._others_worst_ns = 0
         self._ending: tuple[Outcome, str, Missing | None, Mapping[str, Latency]] | None = None  # once all is back
 
+    @property
+    def full(self) -> dict[str, float]:
+        """{broker: msg/s that it keeps}, of those that broke another topic's promise."""
+        return self._known.full
+
+    @property
+    def _task(self) -> Task:
+        return self._known.task
+
     def begin(self, now_ns: int) -> list[Action]:
         """The first actions."""
         there = self._first
-        if is_complete(there) and self._may_be(there):
+        if is_complete(there) and self._known.may_be(there):
             self._machine.go(Trigger.BEGUN, now_ns)
             return self._measure(now_ns, 0)
         if is_complete(there) and not self._rules.always:
@@ -98,16 +101,16 @@ class Search:
 
     def handle(self, event: Event, now_ns: int) -> list[Action]:
         if isinstance(event, BrokerJoined):
-            self._brokers[event.broker.name] = event.broker
+            self._known.brokers[event.broker.name] = event.broker
             return []
         if isinstance(event, BrokerLeft):
             return self._handle_left(event.broker, now_ns)
         if isinstance(event, Tick):
             return self._look_at_the_time(now_ns)
         if isinstance(event, ScalerAnswered) and self._machine.state is State.SCALING:
-            self._brokers.update((broker.name, broker) for broker in event.brokers)
+            self._known.brokers.update((broker.name, broker) for broker in event.brokers)
             if not event.brokers:
-                self._task = replace(self._task, scaler=Scaler.NONE)
+                self._known.task = replace(self._task, scaler=Scaler.NONE)
             return self._next(now_ns)
         if isinstance(event, Placed) and event.round == self._round:
             return self._handle_placed(event, now_ns)
@@ -125,7 +128,7 @@ class Search:
         self._step_ns, self._settle_ns = now_ns, settle_ns
         at_most_ns = max(self._at_least_ns, AT_MOST_NS)
         self._due_ns = now_ns + settle_ns + at_most_ns + SILENT_NS
-        left = [name for name in self._before.brokers if name in self._brokers]
+        left = [name for name in self._before.brokers if name in self._known.brokers]
         self._watches = {name: watch_of(self._task) for name in dict.fromkeys([*self._layout.brokers, *left])}
         return [
             Measure(
@@ -177,7 +180,8 @@ class Search:
         here = [self._watches[name] for name in self._layout.brokers]
         if not all(watch.verdict is Verdict.BELOW or watch.final for watch in here):
             is_long = all(watch.takes_long or watch.verdict is Verdict.BELOW for watch in here)
-            return self._record(Trigger.UNCLEAR, now_ns) if is_long and key(self._layout) not in self._again else []
+            is_unclear = is_long and not self._known.was_measured_again(self._layout)
+            return self._record(Trigger.UNCLEAR, now_ns) if is_unclear else []
         self._note_round(now_ns)
         stopped = self._stop_all()
         if not any(watch.test.count for watch in watches):
@@ -211,16 +215,13 @@ class Search:
         is_late = any(watch.is_above for watch in self._watches.values())
         if not is_late and self._is_clear(traces):
             return self._end(now_ns, Outcome.FITS, latency=latency, certain=True)
-        if not is_late or (made is not None and self._is_doubtful(made)):
-            self._again.add(key(self._layout))
+        if not is_late or (made is not None and self._known.is_doubtful(self._layout, made)):
+            self._known.measure_again(self._layout)
             self._round += 1
             self._machine.go(Trigger.DOUBTFUL, now_ns)
             return self._measure(now_ns, 0)
-        if made is not None:
-            believed = self._rules.always and key(self._layout) in self._again  # what the machine added
-            self._recordings.append(made if believed else made.without_excess)
-            self._gave_up |= self._too_slow(self._recordings[-1])
-        self._refuted.append(Refuted(layout=self._layout, latency=latency))
+        above = {name for name, watch in self._watches.items() if watch.is_above}
+        self._known.learn(self._layout, latency, made, above)
         worst = latest(self._watches.values())
         self._was = Lateness(worst_ns=worst.latency.total_ns, rise=worst.rise, at_ns=self.rounds[-1].ended_ns)
         return self._next(now_ns)
@@ -231,55 +232,19 @@ class Search:
         within = all(watch.is_within and not watch.sees_too_little for watch in self._watches.values())
         return within and is_clear(self._task, self._layout, traces)
 
-    def _too_slow(self, made: Recording) -> set[str]:
-        """Brokers whose processing of what arrives breaks the promise, whatever waited for tokens or from before."""
-        processed = Model(self._task, [made], []).predicted(self._layout).latency
-        late = {name for name, one in processed.items() if one.processing_ns > CLEAR * self._task.target_ns}
-        return {name for name in late if self._watches[name].is_above}
-
-    def _is_doubtful(self, made: Recording) -> bool:
-        """Whether what arrived, served one after the other as it was, would have been in time: something else made it
-        late, which need not last (a machine that stood still)."""
-        model = Model(self._task, [made.without_excess], [])
-        return key(self._layout) not in self._again and model.keeps(model.predicted(self._layout), CLEAR)
-
     # Predicting
 
     def _next(self, now_ns: int) -> list[Action]:
         """Try the next layout, ask for brokers, or end."""
-        task, brokers = self._task, list(self._brokers.values())
-        if not brokers and task.scaler is Scaler.NONE:
+        if not self._known.brokers and self._task.scaler is Scaler.NONE:
             return self._end(now_ns, Outcome.NO_BROKER)
-        if self._tried >= MOST_LAYOUTS:
-            return self._without(now_ns, None, self._best_measured())
-        if not self._recordings:
-            layout = by_rates(task, brokers, self._split, self._refuted)
-            if layout is not None and not self._rules.always:  # whoever has no place gets one there
-                return self._end(now_ns, Outcome.BROKERS_CAME)
-            if layout is not None:
+        match self._known.next_layout(self._in_force):
+            case Layout() as layout:
                 return self._try(layout, now_ns)
-            missing = Missing(brokers=1) if self._refuted else missing_by_rate(task, brokers)
-            return self._without(now_ns, missing, self._best_measured())
-        outcome = search(task, brokers, self._recordings, self._refuted, self._split)
-        if self._rules.always:
-            if outcome.found is not None:
-                return self._try(outcome.found.layout, now_ns)
-            return self._without(now_ns, outcome.missing, outcome.best)
-        model = Model(task, self._recordings, self._refuted)
-        burst = model.enough_burst()
-        if burst:
-            return self._end(now_ns, Outcome.ONE_BUCKET, missing=Missing(burst=burst))
-        best = better_layout(
-            task, self._in_force, brokers, self._recordings, self._refuted, self._split, self._rules.margin
-        )
-        if best is None and model.serves(model.predicted(self._in_force)):
-            return self._end(now_ns, Outcome.NO_BETTER, "what arrives now would be in time under the layout in force")
-        if best is None:
-            return self._without(now_ns, outcome.missing, None)
-        if not self._rules.may_move:
-            what = f"{moved(self._in_force, best.layout):,} publishers would move, to {', '.join(best.layout.brokers)}"
-            return self._end(now_ns, Outcome.NO_MOVES, what)
-        return self._try(best.layout, now_ns)
+            case NoneLeft(missing=missing, best=best):
+                return self._without(now_ns, missing, best)
+            case Over(outcome=outcome, reason=reason, missing=missing):
+                return self._end(now_ns, outcome, reason, missing=missing)
 
     def _without(self, now_ns: int, missing: Missing | None, best: Candidate | None) -> list[Action]:
         """No layout of the brokers there are is to be tried: ask for more, or end with the best that is known."""
@@ -301,19 +266,16 @@ class Search:
             self._machine.go(Trigger.WORSE, now_ns)
         return self._place_back(now_ns, Outcome.NO_BETTER, missing=missing, latency=latency)
 
-    def _best_measured(self) -> Candidate | None:
-        measured = [Candidate(layout=one.layout, latency=one.latency) for one in self._refuted]
-        return min((one for one in measured if self._may_be(one.layout)), key=lambda one: one.worst_ns, default=None)
-
     # Acting
 
     def _try(self, layout: Layout, now_ns: int) -> list[Action]:
-        self._tried += 1
+        self._known.tried += 1
         self._wanted = math.inf
         self._before = self._in_force
         self._layout = with_fewest_moves(self._before, layout, self._task.demand)
         self._coming = receiving(self._before, self._layout)
-        self._beside = any(self._brokers[name].allocated > 0 for name in self._coming if name in self._brokers)
+        takers = [self._known.brokers[name] for name in self._coming if name in self._known.brokers]
+        self._beside = any(broker.allocated > 0 for broker in takers)
         moves = moved(self._before, self._layout)
         self._part, self._parts = 0, min(_MOST_PARTS, math.ceil(moves / self._rules.moves)) if self._beside else 1
         self._machine.go(Trigger.BETTER, now_ns)
@@ -382,9 +344,9 @@ class Search:
         state, stopped = self._machine.state, self._stop_all()
         if state is not State.PLACING:
             self._note_round(now_ns)
-        kept = 0.0 if state is State.MEASURING else self._rate_on(self._before, name)
-        self._task = without_room(self._task, name, kept)
-        self.full[name] = kept
+        kept = 0.0 if state is State.MEASURING else self._known.rate_on(self._before, name)
+        self._known.task = without_room(self._task, name, kept)
+        self._known.full[name] = kept
         if state is State.MEASURING:
             self._machine.go(Trigger.OTHERS_BROKEN, now_ns)
             return [*stopped, *self._next(now_ns)]
@@ -417,7 +379,7 @@ class Search:
 
     def _handle_left(self, name: str, now_ns: int) -> list[Action]:
         """Layouts that use it cannot be judged any more."""
-        self._brokers.pop(name, None)
+        self._known.brokers.pop(name, None)
         if name not in self._watches or self._machine.state in (State.SCALING, State.TAKING_BACK):
             return []
         return self._give_up(now_ns, Outcome.NO_BROKER, f"{name} is gone, or takes no publishers")
@@ -443,7 +405,7 @@ class Search:
         has_acted = state in (State.PLACING, State.JUDGING, State.EXPLAINING) and key(before) != key(self._in_force)
         if has_acted or state is State.PLACING:
             self._machine.go(Trigger.WORSE, now_ns)
-        if has_acted and is_complete(before) and self._may_be(before):
+        if has_acted and is_complete(before) and self._known.may_be(before):
             return [*stopped, *self._place_back(now_ns, outcome, reason)]
         return [*stopped, *self._end(now_ns, outcome, reason)]
 
@@ -465,7 +427,7 @@ class Search:
             layout=self._in_force,
             latency=latency or {},
             rounds=tuple(self.rounds),
-            full=self._all_full(),
+            full=self._known.all_full(self._in_force),
             missing=missing,
             others_worst_ns=self._others_worst_ns,
             took_ns=now_ns - self._started_ns,
@@ -473,17 +435,6 @@ class Search:
             unsent={name: watch.unsent_part for name, watch in self._watches.items() if watch.sees_too_little},
         )
         return [Done(report=report)]
-
-    def _all_full(self) -> dict[str, float]:
-        """{broker: msg/s that it keeps}: also of those above the target, what the model says that they can process."""
-        full = dict(self.full)
-        if self._recordings:
-            model = Model(self._task, self._recordings, self._refuted)
-            for name in self._gave_up - full.keys():
-                kept = max(self._rate_on(self._in_force, name), model.keepable(name))
-                if 0 < kept < float(self._task.demand.rates.sum()):
-                    full[name] = kept
-        return full
 
     def _stop_all(self, *, trace_wanted: bool = False) -> list[Action]:
         return [Stop(broker=name, round=self._round, trace_wanted=trace_wanted) for name in self._watches]
@@ -498,19 +449,6 @@ class Search:
                 latency={name: watch.latency for name, watch in self._watches.items()},
             )
         )
-
-    def _may_be(self, layout: Layout) -> bool:
-        """Whether its brokers are there, and none gets more than is known to be too much."""
-        full = self._task.full
-        return self._brokers.keys() >= set(layout.brokers) and all(
-            self._rate_on(layout, name) <= full.get(name, math.inf) for name in layout.brokers
-        )
-
-    def _rate_on(self, layout: Layout, broker: str) -> float:
-        """Msg/s of the topic."""
-        if broker not in layout.brokers:
-            return 0.0
-        return float(self._task.demand.rates[layout.placement == layout.brokers.index(broker)].sum())
 
     def _nobody(self) -> Layout:
         return Layout(brokers=(), placement=np.full(len(self._task.demand.rates), NOWHERE), shares_micro=())

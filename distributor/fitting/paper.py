@@ -38,10 +38,10 @@ from distributor.fitting.events import (
     Stop,
     Task,
 )
-from distributor.fitting.retention import fair_order
 from distributor.fitting.search import missing_by_rate, settle_ns
 from distributor.model.columns import NOWHERE, Ints
 from distributor.placement.allocation import BrokerCapacity, Demand, plan
+from distributor.placement.retention import fair_order
 from distributor.prediction.replay import Latency
 from distributor.prediction.sequential_test import Verdict
 from srtm.token_bucket.exact_split import split_bucket

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distributor.fitting.retention import fair_order, most_kept
 from distributor.model.columns import ALONE
+from distributor.placement.retention import fair_order, most_kept
 
 
 @given(st.lists(st.integers(ALONE, 5), min_size=1, max_size=80), st.data())
