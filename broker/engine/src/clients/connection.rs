@@ -25,6 +25,7 @@ use crate::queueing::message::Message;
 use crate::queueing::zone_preference::Nearness;
 use crate::scheduling::client_limits::UNFINISHED_NS;
 use crate::scheduling::work_budget::Deficit;
+use crate::storage::record::Times;
 use crate::time::{Nanos, PATIENCE_NS};
 use crate::timer::Armed;
 use crate::transport::buffer::KEEP_BUFFER;
@@ -55,6 +56,14 @@ pub struct Mark {
     pub due: Nanos,
     pub consumer_wait: Nanos,
     pub trace: u64,
+}
+
+impl Mark {
+    /// Of a message that is delivered for the first time now, as its topic's latency counts it.
+    pub fn of(topic: TopicKey, message: &Message, now: Nanos) -> Self {
+        let Times { arrival, due, queued, trace } = message.times;
+        Self { end: 0, topic, arrival, due, consumer_wait: now - queued, trace }
+    }
 }
 
 /// What its contract lets a consumer of NSQ or a subscriber of MQTT have.

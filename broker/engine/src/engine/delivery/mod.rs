@@ -259,8 +259,7 @@ impl Engine {
                 }
                 sub.push_deadline(deadline, message.id);
                 self.timers.arm(&mut sub.armed, deadline, Timer::MessageTimeout(consumer));
-                let mark =
-                    (message.attempts == 1 && !message.foreign).then(|| first_delivery(channel.topic, &message, now));
+                let mark = (message.attempts == 1 && !message.foreign).then(|| Mark::of(channel.topic, &message, now));
                 if conn.terms.linked {
                     let topic_name = self.topics.get(channel.topic).map_or("", |topic| &topic.name);
                     Self::deliver_linked(conn, self.mqtt.names.name_of(topic_name), &message, mark, now);
@@ -330,18 +329,6 @@ fn put(
     if !channel.dirty {
         channel.dirty = true;
         dirty.push_back(key);
-    }
-}
-
-fn first_delivery(topic: TopicKey, message: &Message, now: Nanos) -> Mark {
-    let times = message.times;
-    Mark {
-        end: 0,
-        topic,
-        arrival: times.arrival,
-        due: times.due,
-        consumer_wait: now - times.queued,
-        trace: times.trace,
     }
 }
 

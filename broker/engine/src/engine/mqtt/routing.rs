@@ -131,7 +131,7 @@ impl Engine {
         } else if !self.mqtt.peers.groups.is_empty() {
             self.share_with_others(&mut fan.groups, topic, message, heading, now);
         }
-        let mark = (message.attempts == 0 && !message.foreign).then(|| mark_of(topic, message, now));
+        let mark = (message.attempts == 0 && !message.foreign).then(|| Mark::of(topic, message, now));
         let governs = match &fan.linked {
             Some(name) => self.topic_key(name),
             None => Some(topic),
@@ -342,21 +342,9 @@ impl Engine {
     /// A delivery of a message that waited, as its topic's latency counts it.
     pub(crate) fn mark_of_name(&self, name: &str, message: &Message, now: Nanos) -> Option<Mark> {
         if way_of(message.times.trace).is_some() {
-            return (!message.foreign).then(|| mark_of(TopicKey::default(), message, now));
+            return (!message.foreign).then(|| Mark::of(TopicKey::default(), message, now));
         }
         let topic = self.topic_key(self.topic_of_name(name)).filter(|_| !message.foreign)?;
-        Some(mark_of(topic, message, now))
-    }
-}
-
-fn mark_of(topic: TopicKey, message: &Message, now: Nanos) -> Mark {
-    let times = message.times;
-    Mark {
-        end: 0,
-        topic,
-        arrival: times.arrival,
-        due: times.due,
-        consumer_wait: now - times.queued,
-        trace: times.trace,
+        Some(Mark::of(topic, message, now))
     }
 }
