@@ -32,8 +32,8 @@ ARRIVAL_CLOCKS = ("kernel", "packet")
 LONGEST_LAB_SERVICE_NS = 10**9
 
 
-class MqttUser(msgspec.Struct, frozen=True, kw_only=True):
-    """A user of the MQTT port and the hash of his password, as Mosquitto's password files have them."""
+class User(msgspec.Struct, frozen=True, kw_only=True):
+    """A user and the hash of his password, as Mosquitto's password files have them."""
 
     name: str
     iterations: int  # of PBKDF2 with SHA-512; 0: one SHA-512 of password and salt
@@ -41,24 +41,22 @@ class MqttUser(msgspec.Struct, frozen=True, kw_only=True):
     hash: str
 
 
-class MqttRule(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule of the access file."""
-
-    user: str | None  # None: clients without a user name
-    all: bool  # a pattern: whoever it is
-    action: str  # read, write, readwrite, deny
-    pattern: str
-
-
 AccessAction = Literal["read", "write", "readwrite", "deny"]
+RowForm = Literal["stars", "filter", "template"]
 
 
-class TopicRow(msgspec.Struct, frozen=True):
-    """A row of who may do what (``broker.nsqd.topic_access``); ``*`` in identity and pattern: any characters."""
+class AccessRow(msgspec.Struct, frozen=True):
+    """A row of who may do what (``broker.access_files``).
+
+    Of the form ``stars``, ``*`` in identity and pattern stands for any characters. Of the others the pattern is a
+    filter of MQTT: ``filter`` is for exactly this identity ("": who has no name), ``template`` for everybody, with
+    ``%c`` and ``%u`` for client id and name.
+    """
 
     identity: str
     action: AccessAction
     pattern: str
+    form: RowForm
 
 
 class TokenHolder(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,11 +67,12 @@ class TokenHolder(msgspec.Struct, frozen=True, kw_only=True):
     operator: bool  # it may do everything
 
 
-class TopicRules(msgspec.Struct, frozen=True, kw_only=True):
-    """Who may do what by NSQ, HTTP and MQTT."""
+class AccessRules(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is let in and may do what, by NSQ, HTTP and MQTT."""
 
-    rows: tuple[TopicRow, ...]
-    tokens: tuple[TokenHolder, ...]
+    rows: tuple[AccessRow, ...] | None = None  # None: who is let in may do everything
+    users: tuple[User, ...] | None = None  # None: no passwords are asked for
+    tokens: tuple[TokenHolder, ...] | None = None  # None: no tokens are
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,10 +88,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     mqtt_ws_address: str = ""  # in WebSocket; "": off
     mqtt_wss_address: str = ""  # in WebSocket inside TLS; "": off
     mqtt_ws_origins: tuple[str, ...] | None = None  # whose pages may use WebSocket; None: all
-    mqtt_anonymous: bool = True  # clients without a user name may connect
     mqtt_identity: str = "client-id"  # by what a publisher is known; or username, cert-cn
-    mqtt_users: tuple[MqttUser, ...] | None = None  # None: no passwords are asked for
-    mqtt_access: tuple[MqttRule, ...] | None = None  # None: everybody may do everything
     mqtt_topic: str = "default"  # of names that no topic has
     mqtt_unmanaged: str = "accept"  # such names; or refuse
     mqtt_max_keep_alive_s: int = 0  # that 5.0's clients are told; 0: as they wish
@@ -105,7 +101,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     mqtt_max_session_expiry_s: int = 604_800  # 7 days
     http_idle_timeout_ms: int = 0  # 0: for ever
     http_token: str = ""  # that /pub and /mpub ask for; "": none
-    topic_rules: TopicRules | None = None  # set by ``broker.service`` from rows and tokens; None: no rows
+    access: AccessRules = AccessRules()  # set by ``broker.service`` from users, tokens and rows
+    anonymous: bool = True  # set by ``broker.startup``: clients that do not say who they are may come in
     realtime: bool = False  # real-time priority for its thread; needs CAP_SYS_NICE
     node_id: int = 0  # part of message ids; different on each broker of a host
     version: str = "1.3.0"
@@ -123,7 +120,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     min_output_buffer_timeout_ms: int = 25
     max_output_buffer_timeout_ms: int = 30_000
     max_channel_consumers: int = 0
-    auth_required: bool = False  # set by ``broker.startup`` if there are auth servers
+    auth_servers: bool = False  # set by ``broker.startup``: they are asked who clients are
     e2e_percentiles: tuple[float, ...] = ()  # of publish to FIN, above 0 and at most 1; empty: not measured
     e2e_window_ms: int = 600_000
     max_memory_bytes: int = 1 << 30
@@ -257,9 +254,9 @@ class BrokerConfig:
     mqtt_ws_address: str = ""  # "": off
     mqtt_wss_address: str = ""  # needs a certificate; "": off
     mqtt_redirect: str = "known"  # or "never": whether clients that follow are told where their topic is
-    mqtt_allow_anonymous: bool = False  # also beyond loopback, and beside users with passwords
-    mqtt_password_file: str = ""  # of which ``engine.mqtt_users`` are; "": none
-    mqtt_acl_file: str = ""  # of which ``engine.mqtt_access`` is; "": none
+    mqtt_allow_anonymous: bool = False  # also beyond loopback, and beside users and rows; of NSQ and HTTP too
+    mqtt_password_file: str = ""  # users, of all protocols; "": none
+    mqtt_acl_file: str = ""  # rows of who may do what by NSQ, HTTP and MQTT, in Mosquitto's form; "": none
     http_idle_timeout_ms: int = 0  # 0: for ever, as nsqd; closing would race with the client's next request
     data_path: str = "."
     mcap: float = 0.0  # msg/s; 0: not stated
@@ -268,7 +265,7 @@ class BrokerConfig:
     lookupd_tcp_addresses: tuple[str, ...] = ()
     auth_http_addresses: tuple[str, ...] = ()  # (): AUTH is disabled
     auth_http_request_method: str = "get"
-    topic_acl_file: str = ""  # rows of who may do what by NSQ, HTTP and MQTT, by the names of ``tokens``; "": none
+    topic_acl_file: str = ""  # further rows, by the names of ``tokens`` and of users; "": none
     http_client_connect_timeout_ms: int = 2_000
     http_client_request_timeout_ms: int = 5_000
     tls_cert: str = ""  # PEM files; "": no TLS
@@ -312,8 +309,12 @@ class BrokerConfig:
             parse_peer("lookupd_tcp_address", address)
         for address in self.auth_http_addresses:
             parse_auth_address("auth_http_address", address)
-        if self.topic_acl_file and (self.tokens is None or self.auth_http_addresses):
-            raise BadInput("topic_acl_file", self.topic_acl_file, "needs --tokens, and goes with no auth server")
+        if self.topic_acl_file and not (self.tokens or self.mqtt_password_file):
+            raise BadInput("topic_acl_file", self.topic_acl_file, "needs --tokens or --mqtt-password-file")
+        for name in ("topic_acl_file", "mqtt_password_file"):
+            if getattr(self, name) and self.auth_http_addresses:
+                rule = "goes with no auth server, which gets tokens and passwords"
+                raise BadInput(name, getattr(self, name), rule)
         if self.auth_http_request_method not in AUTH_METHODS:
             raise BadInput("auth_http_request_method", self.auth_http_request_method, "must be get or post")
         for url in self.distributors:
@@ -349,6 +350,11 @@ class BrokerConfig:
                 raise BadInput(name, getattr(self.engine, name), f"must be 0 (no limit of its own) to {MAX_LIMIT}")
         self._check_streams()
 
+    @property
+    def asks_clients(self) -> bool:
+        """Whether clients must show a user's password or a token, whatever they speak."""
+        return bool(self.topic_acl_file or self.mqtt_password_file)
+
     def _check_mqtt(self) -> None:
         """Check the MQTT ports. Nobody beyond this machine gets in without saying who he is, unless that is wanted."""
         by_certificate = self.engine.mqtt_identity == "cert-cn"
@@ -367,9 +373,7 @@ class BrokerConfig:
         for name in ("mqtts_address", "mqtt_wss_address"):
             if getattr(self, name) and not self.tls_cert:
                 raise BadInput(name, getattr(self, name), "needs tls_cert and tls_key")
-        if self.engine.mqtt_users is not None and self.auth_http_addresses:
-            raise BadInput("mqtt_password_file", None, "goes with no auth server, which gets the passwords")
-        asks = self.engine.mqtt_users is not None or bool(self.topic_acl_file or self.auth_http_addresses)
+        asks = self.asks_clients or bool(self.auth_http_addresses)
         is_safe = self.mqtt_allow_anonymous or by_certificate or asks
         for name in MQTT_ADDRESSES:
             address: str = getattr(self, name)

@@ -6,7 +6,6 @@ import argparse
 import re
 
 from broker.config import MQTT_REDIRECTS, MQTT_WORDS, EngineConfig
-from broker.mqtt_files import read_access, read_passwords
 from srtm.errors import BadInput
 
 # {setting of the engine: what it bounds}; each has a flag of its name.
@@ -55,7 +54,7 @@ def add_mqtt(parser: argparse.ArgumentParser) -> None:
         "where a password or --mqtt-allow-anonymous is given, else those of this machine)",
     )
     parser.add_argument(
-        "--mqtt-allow-anonymous", action="store_true", help="let clients without a user name use MQTT, from anywhere"
+        "--mqtt-allow-anonymous", action="store_true", help="let clients in that do not say who they are, from anywhere"
     )
     parser.add_argument(
         "--mqtt-redirect",
@@ -63,8 +62,12 @@ def add_mqtt(parser: argparse.ArgumentParser) -> None:
         metavar="|".join(MQTT_REDIRECTS),
         help="whether clients that follow are told which broker their topic is at (default: %(default)s)",
     )
-    parser.add_argument("--mqtt-password-file", metavar="FILE", help="users, as mosquitto_passwd writes them")
-    parser.add_argument("--mqtt-acl-file", metavar="FILE", help="who may do what, as in Mosquitto's acl_file")
+    parser.add_argument(
+        "--mqtt-password-file", metavar="FILE", help="users of MQTT, NSQ and HTTP, as mosquitto_passwd writes them"
+    )
+    parser.add_argument(
+        "--mqtt-acl-file", metavar="FILE", help="who may do what by MQTT, NSQ and HTTP, as in Mosquitto's acl_file"
+    )
     for name, text in _WORDS.items():
         words, default = "|".join(MQTT_WORDS[name]), getattr(EngineConfig(), name)
         parser.add_argument(_flag(name), default=default, metavar=words, help=f"{text} (default: %(default)s)")
@@ -82,11 +85,9 @@ def add_mqtt(parser: argparse.ArgumentParser) -> None:
 def mqtt_settings(given: argparse.Namespace) -> dict[str, object]:
     """The engine's settings for MQTT. Raises BadInput."""
     numbers = {name: _whole(name, getattr(given, name)) for name in _NUMBERS}
-    users = read_passwords(given.mqtt_password_file) if given.mqtt_password_file else None
-    access = read_access(given.mqtt_acl_file) if given.mqtt_acl_file else None
     words = {name: getattr(given, name) for name in ("mqtt_topic", *_WORDS)}
-    origins = _origins(given.mqtt_ws_origin, asks_nobody=users is None and not given.mqtt_allow_anonymous)
-    return words | {"mqtt_users": users, "mqtt_access": access, "mqtt_ws_origins": origins} | numbers
+    origins = _origins(given.mqtt_ws_origin, asks_nobody=not (given.mqtt_password_file or given.mqtt_allow_anonymous))
+    return words | {"mqtt_ws_origins": origins} | numbers
 
 
 def _origins(given: list[str] | None, *, asks_nobody: bool) -> tuple[str, ...] | None:

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 import msgspec
 
+from broker.access_files import AccessFiles
 from broker.config import ARRIVAL_CLOCKS, LIMITS, TLS_REQUIRED, TLS_VERSIONS, BrokerConfig, EngineConfig
 from broker.flag_help import FlagHelp
 from broker.mqtt_options import add_mqtt, mqtt_settings
@@ -50,7 +51,9 @@ def check_arguments(arguments: Sequence[str]) -> BrokerConfig:
         raise BadInput("?", None, message)
 
     parser.error = refuse  # type: ignore[method-assign]
-    return parse_config(parser.parse_args(arguments))
+    config = parse_config(parser.parse_args(arguments))
+    AccessFiles(config)
+    return config
 
 
 def parse_config(given: argparse.Namespace) -> BrokerConfig:
@@ -203,7 +206,8 @@ def _parser() -> argparse.ArgumentParser:
         "--topic-acl-file",
         default="",
         metavar="FILE",
-        help="who may do what by NSQ, HTTP and MQTT (IDENTITY ACTION PATTERN a line); needs --tokens",
+        help="who may do what by NSQ, HTTP and MQTT (IDENTITY ACTION PATTERN a line); needs --tokens or "
+        "--mqtt-password-file",
     )
     _add_tls(parser)
     add_mqtt(parser)

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker import events, mqtt_files, snapshot
+from broker import events, snapshot
+from broker.access_files import AccessFiles
 from broker.admin.context import AdminContext, tokens_of
 from broker.admin.forwarded_requests import ForwardedRequests
 from broker.admin.router import admin_handler
@@ -36,7 +37,6 @@ from broker.nsqd import metadata
 from broker.nsqd.authorization import Authorizer, auth_servers
 from broker.nsqd.metadata_writer import TopicListWriter
 from broker.nsqd.nsqlookupd import Identity, Nsqlookupds, Registration, registrations
-from broker.nsqd.topic_access import TopicAccess, with_rules
 from broker.runtime import tls_files as tls
 from broker.runtime.acceptance import Acceptance
 from broker.runtime.addresses import BoundAddresses, Ports, bound_addresses, broadcast_address
@@ -86,7 +86,8 @@ async def serve(
         incarnation = stack.enter_context(locked(directory))
         saved = metadata.load(directory)
         state = load_state(directory)
-        settings = with_rules(tls.with_files(engine_settings(config, state), config), config)
+        access = AccessFiles(config)
+        settings = access.with_rules(tls.with_files(engine_settings(config, state), config))
         engine = make_engine(settings, config)
         if config.tls_cert:
             log.info("TLS is offered", oldest=tls.oldest_version(settings))
@@ -96,6 +97,7 @@ async def serve(
         broker.restore(saved, state)
         if renewals is not None:
             broker.add_renewals(renewals)
+            access.add_renewals(renewals, engine)
         await broker.run(task_status)
 
 
@@ -179,6 +181,7 @@ class Broker:
             served = {name: address for name, address in bound._asdict().items() if address}
             self._log.info("listening", **served, version=__version__, data=self._config.data_path)
             self._warn_if_open(bound.http)
+            self._tell_of_access()
             task_status.started(bound)
 
     def add_renewals(self, renewals: Renewals) -> None:
@@ -187,13 +190,6 @@ class Broker:
             renewals.add("token", partial(self._renew_token, self._config.token))
         if self._config.tokens is not None and self._config.tokens.is_of_file:
             renewals.add("tokens", self._config.tokens.renew)
-        rules = self._settings.topic_rules
-        if rules is not None and self._config.tokens is not None:
-            access = TopicAccess(self._engine, self._config.topic_acl_file, self._config.tokens, rules.rows)
-            renewals.add("topic access", access.renew)
-        if self._config.mqtt_password_file or self._config.mqtt_acl_file:
-            files = (self._config.mqtt_password_file, self._config.mqtt_acl_file)
-            renewals.add("MQTT users and access", partial(mqtt_files.renew, self._engine, *files))
         if self._config.tls_cert:
             renewals.add("certificate", partial(tls.renew, self._engine, self._config))
 
@@ -208,6 +204,12 @@ class Broker:
                 "whoever reaches the HTTP port may delete topics and change settings: use tokens or loopback",
                 address=http_address,
             )
+
+    def _tell_of_access(self) -> None:
+        """Files named after MQTT hold all clients: whoever expects otherwise is to see why they are refused."""
+        if self._config.mqtt_password_file or self._config.mqtt_acl_file:
+            nameless = "by their rows" if self._settings.anonymous else "refused"
+            self._log.info("clients of NSQ and HTTP are judged as those of MQTT", who_shows_no_name=nameless)
 
     def _statsd_lines(self) -> Lines:
         http_port = self._config.broadcast_http_port or self._ports.http

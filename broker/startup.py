@@ -35,7 +35,7 @@ def engine_settings(config: BrokerConfig, state: SyncState) -> EngineConfig:
         mqtts_address=_optional_address("mqtts_address", config.mqtts_address),
         mqtt_ws_address=_optional_address("mqtt_ws_address", config.mqtt_ws_address),
         mqtt_wss_address=_optional_address("mqtt_wss_address", config.mqtt_wss_address),
-        mqtt_anonymous=config.mqtt_allow_anonymous or (config.engine.mqtt_users is None and not config.topic_acl_file),
+        anonymous=config.mqtt_allow_anonymous or not config.asks_clients,
         http_idle_timeout_ms=config.http_idle_timeout_ms,
         http_token="" if config.token is None else shown(config.token),
         node_id=zlib.crc32(config.name.encode()) % 1024 if config.node_id is None else config.node_id,
@@ -44,7 +44,7 @@ def engine_settings(config: BrokerConfig, state: SyncState) -> EngineConfig:
         trace_entries=config.trace_entries,
         hold_new_topics=config.needs_discovery,
         topology_aware=TOPOLOGY_AWARE in config.experiments,
-        auth_required=bool(config.auth_http_addresses or config.topic_acl_file),
+        auth_servers=bool(config.auth_http_addresses),
         accepting=False,
         not_accepting_reason=_refusal(config, state),
     )

@@ -298,13 +298,13 @@ class Engine:
 
         Returns why the JSON is invalid, or None.
         """
-    def set_topic_rules(self, rules: bytes) -> None:
-        """Have other rows of who may do what count, at once. ``rules``: ``broker.config.TopicRules`` as JSON."""
+    def set_access(self, rules: bytes) -> None:
+        """Have other users, tokens and rows count. ``rules``: ``broker.config.AccessRules`` as JSON.
+
+        Rows and tokens count at once, passwords from the next client on. Raises ValueError.
+        """
     def set_http_token(self, token: str) -> None:
         """Have /pub and /mpub ask for another token; "": for none."""
-    def set_mqtt_rules(self, users: bytes | None, rules: bytes | None) -> None:
-        """Have other users and access rules of MQTT count: lists of ``broker.config.MqttUser`` and ``MqttRule`` as
-        JSON; None: there are none. Rules count at once, passwords from the next CONNECT on. Raises ValueError."""
     def set_accepting(self, accepting: bool, reason: str) -> None:
         """Set whether publishes are accepted; else they are answered with E_PUB_FAILED and ``reason``.
 

@@ -36,7 +36,7 @@ from tests.support.broker_service import config
             {
                 "mqtt_address": "127.0.0.1:1883",
                 "auth_http_addresses": ("a:1",),
-                "engine": EngineConfig(mqtt_users=()),
+                "mqtt_password_file": "users",
             },
             "mqtt_password_file",
         ),

@@ -80,15 +80,15 @@ ARROWS = {
     ),
     "broker.startup": "broker.config broker.events broker.runtime broker.sync srtm._native srtm.net",
     "broker.service": (
-        "broker.admin broker.config broker.events broker.leases broker.links broker.member broker.mqtt_files "
+        "broker.access_files broker.admin broker.config broker.events broker.leases broker.links broker.member "
         "broker.nsqd broker.runtime broker.snapshot broker.startup broker.stats broker.sync srtm._native "
         "srtm.control srtm.net"
     ),
     "broker.process": "broker.config broker.service srtm.net",
-    "broker.mqtt_files": "broker.config srtm._native",
-    "broker.mqtt_options": "broker.config broker.mqtt_files",
+    "broker.access_files": "broker.config srtm._native srtm.net",
+    "broker.mqtt_options": "broker.config",
     "broker.flag_help": "",
-    "broker.options": "broker.config broker.flag_help broker.mqtt_options srtm.net srtm.settings",
+    "broker.options": "broker.access_files broker.config broker.flag_help broker.mqtt_options srtm.net srtm.settings",
     "broker.__main__": "broker.options broker.process",
     "broker.nsqd_main": "broker.nsqd broker.process",
     # distributor

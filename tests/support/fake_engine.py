@@ -328,9 +328,6 @@ class FakeEngine:
         del self.sessions_left[: len(self.sessions_left) > 1]
         return left
 
-    def set_mqtt_rules(self, users: bytes | None, rules: bytes | None) -> None:
-        self.calls.append(("set_mqtt_rules", users, rules))
-
     def settle_mqtt_interest(self, version: int) -> None:
         self.settled = version
 
@@ -385,8 +382,8 @@ class FakeEngine:
         self.calls.append(("set_authorization", connection, answer))
         return None
 
-    def set_topic_rules(self, rules: bytes) -> None:
-        self.calls.append(("set_topic_rules", msgspec.json.decode(rules)))
+    def set_access(self, rules: bytes) -> None:
+        self.calls.append(("set_access", msgspec.json.decode(rules)))
 
     def set_accepting(self, accepting: bool, reason: str) -> None:
         self.calls.append(("set_accepting", accepting, reason))

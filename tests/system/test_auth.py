@@ -3,6 +3,7 @@ keeps waiting."""
 
 import json
 
+import httpx
 import pytest
 import trio
 
@@ -84,6 +85,13 @@ def auth(secret):
 OK = wire.Response(b"OK")
 
 
+async def authenticated(tcp, secret):
+    """A client that has said AUTH, and what it was answered."""
+    client = Client(await trio.open_tcp_stream(*parse_address("tcp", tcp)))
+    await client.stream.send_all(b"  V2")
+    return client, await client.ask(auth(secret))
+
+
 async def test_a_client_may_do_what_the_server_grants_and_nothing_else(scene):
     client = await scene.connect()
     granted = await client.ask(auth(b"right"))
@@ -146,19 +154,55 @@ async def test_rows_of_a_file_say_which_token_may_do_what(nursery, tmp_path):
     )
     tcp = (await nursery.start(service.serve, config)).tcp
 
-    async def connected(token):
-        client = Client(await trio.open_tcp_stream(*parse_address("tcp", tcp)))
-        await client.stream.send_all(b"  V2")
-        return client, await client.ask(auth(token))
-
-    cars, answer = await connected(b"c")
+    cars, answer = await authenticated(tcp, b"c")
     assert json.loads(answer.data)["identity"] == "cars"
     assert await cars.ask(wire.pub("roads-7", b"x")) == OK
     assert (await cars.ask(wire.pub("lanes", b"x"))).code == "E_UNAUTHORIZED"
-    ann, _ = await connected(b"o")
+    ann, _ = await authenticated(tcp, b"o")
     assert await ann.ask(wire.pub("lanes", b"x")) == OK
-    stranger, refused = await connected(b"x")
+    stranger, refused = await authenticated(tcp, b"x")
     assert refused.code == "E_AUTH_FAILED"
     for client in (cars, ann, stranger):
         await client.stream.aclose()
+    nursery.cancel_scope.cancel()
+
+
+# `mosquitto_passwd -b FILE eva secret` of version 2.0.11 wrote this.
+EVA = (
+    "eva:$7$101$jE84i/ex3+60MdvR$"
+    "lCM1kkHZMU8mjB/CHINVdjNm5i1TO8rkzUp2eao+Oge8w2SBcj5fHDbLPB5A/NeZiv1zmBYOndUSpkjuCwfv6A==\n"
+)
+
+
+async def test_mosquittos_files_say_who_is_who_and_may_do_what_by_nsq_and_http_too(nursery, tmp_path, capfd):
+    users, access = tmp_path / "users", tmp_path / "access"
+    users.write_text(EVA)
+    access.write_text("topic read news\nuser eva\ntopic write own\n")
+    config = BrokerConfig(
+        name="b1",
+        tcp_address="127.0.0.1:0",
+        http_address="127.0.0.1:0",
+        data_path=str(tmp_path),
+        mqtt_password_file=str(users),
+        mqtt_acl_file=str(access),
+    )
+    bound = await nursery.start(service.serve, config)
+    assert "clients of NSQ and HTTP are judged as those of MQTT" in capfd.readouterr().err
+    eva, answer = await authenticated(bound.tcp, b"eva:secret")
+    assert json.loads(answer.data)["identity"] == "eva"
+    assert await eva.ask(wire.pub("own", b"x")) == OK
+    assert (await eva.ask(wire.pub("news", b"x"))).code == "E_UNAUTHORIZED"
+    wrong, refused = await authenticated(bound.tcp, b"eva:Secret")
+    assert refused.code == "E_AUTH_FAILED"
+    for client in (eva, wrong):
+        await client.stream.aclose()
+    async with httpx.AsyncClient(base_url=f"http://{bound.http}", trust_env=False) as http:
+        for shown, topic, status in (
+            (("eva", "secret"), "own", 200),
+            (("eva", "secret"), "news", 403),
+            (("eva", "wrong"), "own", 401),
+            (None, "own", 401),
+        ):
+            response = await http.post(f"/pub?topic={topic}", content=b"x", auth=shown)
+            assert response.status_code == status, (shown, topic)
     nursery.cancel_scope.cancel()

@@ -142,7 +142,7 @@ def test_rows_of_who_may_do_what_are_read_again_at_sighup(tmp_path: Path) -> Non
         assert [published(topic) for topic in ("roads-7", "roads-secret", "lanes")] == [200, 403, 403]
         rows.write_text("cars write lanes\n")
         process.send_signal(signal.SIGHUP)
-        said_until(process, "renewed='topic access'")
+        said_until(process, "renewed=topic_acl_file")
         assert [published(topic) for topic in ("roads-7", "lanes")] == [403, 200]
 
 

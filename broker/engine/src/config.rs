@@ -49,23 +49,26 @@ pub enum AccessAction {
     Deny,
 }
 
-/// One rule of the access file (`protocol::mqtt::access`).
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MqttRule {
-    pub user: Option<String>, // None: clients without a user name
-    pub all: bool,            // a pattern: whoever it is
-    pub action: AccessAction,
-    pub pattern: String,
+/// How identity and pattern of a row are meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RowForm {
+    /// `*` stands for any characters; the pattern is of topics, and of MQTT names that belong to none.
+    Stars,
+    /// Exactly this identity, "" for who has no name; the pattern is a filter of MQTT.
+    Filter,
+    /// Everybody; the pattern is such a filter, in which `%c` and `%u` stand for client id and name.
+    Template,
 }
 
-/// A row of who may do what (`protocol::topic_access`). In identity and pattern `*` stands for any characters.
+/// A row of who may do what (`protocol::access`).
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct TopicRow {
+pub struct AccessRow {
     pub identity: String,
     pub action: AccessAction,
     pub pattern: String,
+    pub form: RowForm,
 }
 
 /// A token by whose name rows judge.
@@ -77,18 +80,19 @@ pub struct TokenHolder {
     pub operator: bool, // it may do everything
 }
 
-/// Who may do what by NSQ, HTTP and MQTT.
-#[derive(Debug, Clone, Deserialize)]
+/// Who is let in and may do what, by NSQ, HTTP and MQTT.
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct TopicRules {
-    pub rows: Vec<TopicRow>,
-    pub tokens: Vec<TokenHolder>,
+pub struct AccessRules {
+    pub rows: Option<Vec<AccessRow>>,     // None: who is let in may do everything
+    pub users: Option<Vec<User>>,         // None: no passwords are asked for
+    pub tokens: Option<Vec<TokenHolder>>, // None: no tokens are
 }
 
 /// A user and the hash of his password.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct MqttUser {
+pub struct User {
     pub name: String,
     pub iterations: u32, // of PBKDF2 with SHA-512; 0: one SHA-512 of password and salt
     pub salt: String,    // in base64, as the hash
@@ -162,23 +166,21 @@ pub struct Config {
     pub mqtt_ws_address: String,              // in WebSocket
     pub mqtt_wss_address: String,             // in WebSocket inside TLS
     pub mqtt_ws_origins: Option<Vec<String>>, // whose pages may use WebSocket; None: all
-    pub mqtt_anonymous: bool,                 // clients without a user name may connect
     pub mqtt_identity: MqttIdentity,
-    pub mqtt_users: Option<Vec<MqttUser>>,  // None: no passwords are asked for
-    pub mqtt_access: Option<Vec<MqttRule>>, // None: everybody may do everything
-    pub mqtt_topic: String,                 // of names that no topic owns
-    pub mqtt_unmanaged: Unmanaged,          // whether there are such names
-    pub mqtt_max_keep_alive_s: u16,         // that 5.0's clients are told; 0: as they wish
-    pub mqtt_receive_maximum: u16,          // publishes of QoS 2 that a client may leave unreleased
-    pub mqtt_max_in_flight: u16,            // deliveries of QoS 1 and 2 that a client may leave unacknowledged
-    pub mqtt_max_queued: usize,             // messages that wait for a session
-    pub mqtt_full_session: FullSession,     // where a session that outlives its connection has no room
-    pub mqtt_max_retained: usize,           // messages
-    pub mqtt_max_subscriptions: usize,      // of a session
+    pub mqtt_topic: String,             // of names that no topic owns
+    pub mqtt_unmanaged: Unmanaged,      // whether there are such names
+    pub mqtt_max_keep_alive_s: u16,     // that 5.0's clients are told; 0: as they wish
+    pub mqtt_receive_maximum: u16,      // publishes of QoS 2 that a client may leave unreleased
+    pub mqtt_max_in_flight: u16,        // deliveries of QoS 1 and 2 that a client may leave unacknowledged
+    pub mqtt_max_queued: usize,         // messages that wait for a session
+    pub mqtt_full_session: FullSession, // where a session that outlives its connection has no room
+    pub mqtt_max_retained: usize,       // messages
+    pub mqtt_max_subscriptions: usize,  // of a session
     pub mqtt_max_session_expiry_s: u32,
     pub http_idle_timeout_ms: u64,
     pub http_token: String,
-    pub topic_rules: Option<TopicRules>, // None: none but AUTH's servers and MQTT's rules
+    pub access: AccessRules,
+    pub anonymous: bool, // clients that do not say who they are may come in, by whatever protocol
     pub realtime: bool,
     pub node_id: u16,
     pub version: String,
@@ -196,7 +198,7 @@ pub struct Config {
     pub min_output_buffer_timeout_ms: u64,
     pub max_output_buffer_timeout_ms: u64,
     pub max_channel_consumers: u32,
-    pub auth_required: bool,
+    pub auth_servers: bool,        // they are asked who clients are
     pub e2e_percentiles: Vec<f64>, // of publish to FIN, above 0 and at most 1; none: not measured
     pub e2e_window_ms: u64,
     pub max_memory_bytes: u64,
@@ -293,10 +295,7 @@ impl Default for Config {
             mqtt_ws_address: String::new(),
             mqtt_wss_address: String::new(),
             mqtt_ws_origins: None,
-            mqtt_anonymous: true,
             mqtt_identity: MqttIdentity::ClientId,
-            mqtt_users: None,
-            mqtt_access: None,
             mqtt_topic: "default".into(),
             mqtt_unmanaged: Unmanaged::Accept,
             mqtt_max_keep_alive_s: 0,
@@ -309,7 +308,8 @@ impl Default for Config {
             mqtt_max_session_expiry_s: 604_800,
             http_idle_timeout_ms: 0,
             http_token: String::new(),
-            topic_rules: None,
+            access: AccessRules::default(),
+            anonymous: true,
             realtime: false,
             node_id: 0,
             version: "1.3.0".into(),
@@ -327,7 +327,7 @@ impl Default for Config {
             min_output_buffer_timeout_ms: 25,
             max_output_buffer_timeout_ms: 30_000,
             max_channel_consumers: 0,
-            auth_required: false,
+            auth_servers: false,
             e2e_percentiles: Vec::new(),
             e2e_window_ms: 600_000,
             max_memory_bytes: 1 << 30,

@@ -496,19 +496,13 @@ impl Engine {
         self.call(py, move |engine, now| engine.set_authorization(connection, answer.as_deref(), now).err())
     }
 
-    fn set_topic_rules(&self, py: Python<'_>, rules: &[u8]) -> PyResult<()> {
+    fn set_access(&self, py: Python<'_>, rules: &[u8]) -> PyResult<()> {
         let rules = serde_json::from_slice(rules).map_err(bad_value)?;
-        self.call(py, move |engine, _| engine.set_topic_rules(rules))
+        self.call(py, move |engine, _| engine.set_access(rules))
     }
 
     fn set_http_token(&self, py: Python<'_>, token: String) -> PyResult<()> {
         self.call(py, move |engine, _| engine.set_http_token(token))
-    }
-
-    fn set_mqtt_rules(&self, py: Python<'_>, users: Option<&[u8]>, rules: Option<&[u8]>) -> PyResult<()> {
-        let users = users.map(serde_json::from_slice).transpose().map_err(bad_value)?;
-        let rules = rules.map(serde_json::from_slice).transpose().map_err(bad_value)?;
-        self.call(py, move |engine, _| engine.set_mqtt_rules(users, rules))
     }
 
     fn set_accepting(&self, py: Python<'_>, accepting: bool, reason: String) -> PyResult<()> {

@@ -48,10 +48,10 @@ use crate::mqtt::Hub;
 use crate::mqtt::elsewhere::link_peers::way_of;
 use crate::mqtt::forms::Fan;
 use crate::mqtt::saved_session::Renewal;
+use crate::protocol::access::{Access, Who};
 use crate::protocol::codec;
-use crate::protocol::grants::Patterns;
+use crate::protocol::grants::{Grant, Patterns};
 use crate::protocol::identify::Identity;
-use crate::protocol::topic_access::TopicAccess;
 use crate::queueing::channel::Channel;
 use crate::queueing::journal::Journal;
 use crate::queueing::message::Builder;
@@ -109,8 +109,9 @@ pub struct Engine {
     pub(crate) ids: IdMaker,
     pub(crate) builder: Builder,
     pub(crate) patterns: Patterns,
-    pub(crate) access: Option<TopicAccess>, // None: none but AUTH's servers and MQTT's rules
-    pub(crate) plain: Vec<u8>,              // what a step of decoding gave, used again
+    pub(crate) access: Access,
+    pub(crate) nobody: Rc<Grant>, // what a client may do that does not say who it is
+    pub(crate) plain: Vec<u8>,    // what a step of decoding gave, used again
     pub(crate) sampler: u64,
 
     pub(crate) watch_list: WatchList,
@@ -125,13 +126,15 @@ pub struct Engine {
 
 impl Engine {
     pub fn new(config: Config) -> Self {
+        let access = Access::new(config.access.clone());
         Self {
             list_is_final: false,
             takes_limited: false,
             refusal: (!config.accepting).then(|| config.not_accepting_reason.clone()),
             ids: IdMaker::new(config.node_id),
             server: Server::new(config.lab_service_time_ns),
-            access: config.topic_rules.clone().map(TopicAccess::new),
+            nobody: Rc::new(Grant::of(Who::default(), access.rights_of(&Who::default()))),
+            access,
             config,
             conns: SlotMap::with_key(),
             topics: SlotMap::with_key(),

@@ -57,7 +57,6 @@ pub struct Hub {
     pub peers: LinkPeers,
     pub ways: LinkWays,
     pub moves: Moves,
-    pub verified: HashMap<Box<str>, [u8; 32]>, // {user: digest of the password that was right}
     pub counters: Counters,
     pub tally: TopicTally,
     pub(crate) uncounted: Vec<Owner>, // which had messages on disk at the start

@@ -8,11 +8,10 @@ use crate::mqtt::filter_trie::Place;
 use crate::mqtt::outgoing::Outgoing;
 use crate::mqtt::retained::Replay;
 use crate::mqtt::will::Will;
+use crate::protocol::access::{Object, Permission};
 use crate::protocol::grants::{Grant, MQTT_CHANNEL};
-use crate::protocol::mqtt::access::Access;
 use crate::protocol::mqtt::attributes::origin_of;
 use crate::protocol::mqtt::topic_filter::Filter;
-use crate::protocol::topic_access::Permission;
 use crate::queueing::journal::Entry;
 use crate::time::Nanos;
 use crate::timer::Armed;
@@ -31,8 +30,7 @@ pub struct Session {
     pub begun: Begun,
     pub departs: bool,                   // to another broker (`Moves::departures`)
     pub arrives: bool,                   // part of it may still come from another broker (`Moves::arrivals`)
-    pub access: Option<Rc<Access>>,      // by MQTT's rules; None: it may do everything
-    pub(crate) grant: Option<Rc<Grant>>, // by the rows for all protocols or an auth server, likewise
+    pub(crate) grant: Option<Rc<Grant>>, // None: it may do everything
     pub expiry_s: u32,
     pub ends_at: Nanos, // while it has no connection
     pub window: u16,    // deliveries that may be in flight to its client
@@ -114,7 +112,6 @@ impl Session {
             begun: Begun::Resumed,
             departs: false,
             arrives: false,
-            access: None,
             grant: None,
             expiry_s: ENDS_WITH_CONNECTION,
             ends_at: Nanos::MAX,
@@ -133,24 +130,17 @@ impl Session {
         }
     }
 
-    /// `object`: what the rows for all protocols know the name as (`Engine::object_of`).
-    pub fn may_read(&self, name: &str, object: &str) -> bool {
-        self.access.as_ref().is_none_or(|access| access.may_read(name))
-            && self.grant.as_ref().is_none_or(|grant| grant.allows(Permission::Subscribe, object, MQTT_CHANNEL))
+    pub fn may_read(&self, object: Object<'_>) -> bool {
+        self.grant.as_ref().is_none_or(|grant| grant.allows(Permission::Subscribe, object, MQTT_CHANNEL))
     }
 
-    pub fn may_write(&self, name: &str, object: &str) -> bool {
-        self.access.as_ref().is_none_or(|access| access.may_write(name))
-            && self.grant.as_ref().is_none_or(|grant| grant.allows(Permission::Publish, object, ""))
+    pub fn may_write(&self, object: Object<'_>) -> bool {
+        self.grant.as_ref().is_none_or(|grant| grant.allows(Permission::Publish, object, ""))
     }
 
     /// Whether a filter is not refused. Each delivery is checked again, by name; those of groups by this.
-    pub fn may_subscribe(&self, filter: Filter<'_>, object: &str) -> bool {
-        let shared = filter.group.is_some();
-        let by_rules =
-            |access: &Rc<Access>| access.may_subscribe(filter.pattern) && (!shared || access.may_read(filter.pattern));
-        self.access.as_ref().is_none_or(by_rules)
-            && self.grant.as_ref().is_none_or(|grant| grant.may_subscribe(filter, object))
+    pub fn may_subscribe(&self, filter: Filter<'_>, object: Object<'_>) -> bool {
+        self.grant.as_ref().is_none_or(|grant| grant.may_subscribe(filter, object))
     }
 
     /// Whether it outlives its connection.

@@ -1,5 +1,6 @@
-//! What an auth server grants to an NSQ client's AUTH or an MQTT client's password. Python asks the server.
+//! What a client is granted: by the rows that are of it, by an auth server, or by both, which must allow then.
 //!
+//! Python asks the servers for an NSQ client's AUTH, an MQTT client's password or an HTTP client's Authorization.
 //! Patterns of topics and channels are regular expressions in Go's syntax, searched unanchored. A publish is checked
 //! with the empty channel, as in nsqd; a subscription of MQTT with `MQTT_CHANNEL`, a shared one with its group.
 
@@ -11,9 +12,9 @@ use std::rc::Rc;
 use regex::bytes::{Regex, RegexBuilder};
 use serde::Deserialize;
 
+use crate::protocol::access::{Object, Permission, Rights, Who};
 use crate::protocol::codec;
 use crate::protocol::mqtt::topic_filter::Filter;
-use crate::protocol::topic_access::{Permission, Rights};
 use crate::time::{NS_PER_S, Nanos};
 
 /// Bytes that one compiled pattern may take, and again its caches. Ordinary patterns take a tenth.
@@ -53,24 +54,22 @@ struct Rule {
     permissions: Vec<Permission>,
 }
 
-/// What a connection may do until `expires`.
+/// What a client may do until `expires`.
 #[derive(Debug)]
 pub(crate) struct Grant {
-    identity: Box<str>,
-    identity_url: Box<str>,
+    pub(crate) who: Who,
     pub(crate) expires: Nanos,
-    basis: Basis,
+    rights: Option<Rights>,         // by rows; None: everything
+    answered: Option<Rc<Answered>>, // by an auth server; None: none is asked
 }
 
+/// What an auth server has answered.
 #[derive(Debug)]
-enum Basis {
-    /// The rows of a token.
-    Rows(Rc<Rights>),
-    Rules {
-        rules: Vec<Rule>,
-        patterns: Patterns,
-        known: RefCell<Vec<Known>>,
-    },
+struct Answered {
+    identity_url: Box<str>,
+    rules: Vec<Rule>,
+    patterns: Patterns,
+    known: RefCell<Vec<Known>>,
 }
 
 /// What the rules say of a topic: no pattern is searched twice.
@@ -82,7 +81,7 @@ struct Known {
     allowed: bool,
 }
 
-/// A connection that said AUTH, or CONNECT. What the server was asked is kept, to ask it again.
+/// A connection that said AUTH or CONNECT, or published by HTTP. What the server was asked is kept, to ask it again.
 #[derive(Default)]
 pub struct Auth {
     pub(crate) secret: Box<[u8]>,
@@ -100,7 +99,7 @@ impl fmt::Debug for Auth {
 impl Auth {
     /// The client's name and page, as the server gave them; `None`: not known yet.
     pub fn identity(&self) -> Option<(&str, &str)> {
-        self.grant.as_ref().map(|grant| (&*grant.identity, &*grant.identity_url))
+        self.grant.as_ref().map(|grant| (&*grant.who.name, grant.identity_url()))
     }
 }
 
@@ -147,53 +146,14 @@ impl Rule {
     }
 }
 
-impl Grant {
-    pub(crate) fn parse(answer: &[u8], patterns: &Patterns, now: Nanos) -> Result<Self, String> {
-        let answer: Answer = serde_json::from_slice(answer).map_err(|error| error.to_string())?;
-        if answer.ttl <= 0 {
-            return Err(format!("ttl {} s must be above 0", answer.ttl));
-        }
-        answer.authorizations.iter().try_for_each(|rule| rule.check(patterns))?;
-        Ok(Self {
-            identity: answer.identity.into(),
-            identity_url: answer.identity_url.into(),
-            expires: now.saturating_add(answer.ttl.saturating_mul(NS_PER_S)),
-            basis: Basis::Rules { rules: answer.authorizations, patterns: patterns.clone(), known: RefCell::default() },
-        })
-    }
-
-    /// No auth server grants anything.
-    pub(crate) fn nothing() -> Self {
-        let basis = Basis::Rules { rules: Vec::new(), patterns: Patterns::default(), known: RefCell::default() };
-        Self { identity: "".into(), identity_url: "".into(), expires: Nanos::MAX, basis }
-    }
-
-    /// What the rows of a token grant, as long as they are in force.
-    pub(crate) fn of(rights: Rc<Rights>) -> Self {
-        Self {
-            identity: rights.identity.clone(),
-            identity_url: "".into(),
-            expires: Nanos::MAX,
-            basis: Basis::Rows(rights),
-        }
-    }
-
-    /// Who the client is, if the server says so.
-    pub(crate) fn identity(&self) -> Option<&str> {
-        Some(&*self.identity).filter(|name| !name.is_empty())
-    }
-
-    pub(crate) fn allows(&self, permission: Permission, topic: &str, channel: &str) -> bool {
-        let (rules, patterns, known) = match &self.basis {
-            Basis::Rows(rights) => return rights.may(permission, topic),
-            Basis::Rules { rules, patterns, known } => (rules, patterns, known),
-        };
-        let mut known = known.borrow_mut();
+impl Answered {
+    fn allows(&self, permission: Permission, topic: &str, channel: &str) -> bool {
+        let mut known = self.known.borrow_mut();
         let is_it = |of: &&Known| of.permission == permission && *of.topic == *topic && *of.channel == *channel;
         if let Some(known) = known.iter().find(is_it) {
             return known.allowed;
         }
-        let allowed = rules.iter().any(|rule| rule.allows(permission, topic, channel, patterns));
+        let allowed = self.rules.iter().any(|rule| rule.allows(permission, topic, channel, &self.patterns));
         let is_short = |name: &str| name.is_empty() || codec::name(name.as_bytes()).is_some(); // MQTT's may be long
         if is_short(topic) && is_short(channel) {
             if known.len() == MAX_REMEMBERED {
@@ -204,38 +164,83 @@ impl Grant {
         allowed
     }
 
-    /// Whether a filter of MQTT is not refused; `object`: the topic or name that it is without wildcards.
+    /// Of a filter with wildcards, as `Rights::may_subscribe`.
+    fn may_subscribe(&self, filter: Filter<'_>, channel: &str) -> bool {
+        self.rules.iter().any(|rule| {
+            (filter.group.is_none() || rule.topic == EVERY)
+                && rule.allows_somewhere(Permission::Subscribe, channel, &self.patterns)
+        })
+    }
+}
+
+impl Grant {
+    /// An auth server's answer. `Err`: why it is none.
+    pub(crate) fn parse(answer: &[u8], patterns: &Patterns, now: Nanos) -> Result<Self, String> {
+        let answer: Answer = serde_json::from_slice(answer).map_err(|error| error.to_string())?;
+        if answer.ttl <= 0 {
+            return Err(format!("ttl {} s must be above 0", answer.ttl));
+        }
+        answer.authorizations.iter().try_for_each(|rule| rule.check(patterns))?;
+        let answered = Answered {
+            identity_url: answer.identity_url.into(),
+            rules: answer.authorizations,
+            patterns: patterns.clone(),
+            known: RefCell::default(),
+        };
+        Ok(Self {
+            who: Who::named(&answer.identity),
+            expires: now.saturating_add(answer.ttl.saturating_mul(NS_PER_S)),
+            rights: None,
+            answered: Some(Rc::new(answered)),
+        })
+    }
+
+    /// No auth server grants anything.
+    pub(crate) fn nothing() -> Self {
+        Self::of(Who::default(), Some(Rights::default()))
+    }
+
+    /// What rows grant, as long as they are in force.
+    pub(crate) fn of(who: Who, rights: Option<Rights>) -> Self {
+        Self { who, expires: Nanos::MAX, rights, answered: None }
+    }
+
+    /// The same with other rows.
+    pub(crate) fn with(&self, who: Who, rights: Option<Rights>) -> Self {
+        Self { who, expires: self.expires, rights, answered: self.answered.clone() }
+    }
+
+    fn identity_url(&self) -> &str {
+        self.answered.as_ref().map_or("", |answered| &answered.identity_url)
+    }
+
+    pub(crate) fn allows(&self, permission: Permission, object: Object<'_>, channel: &str) -> bool {
+        self.rights.as_ref().is_none_or(|rights| rights.may(permission, object))
+            && self.answered.as_ref().is_none_or(|answered| answered.allows(permission, object.topic, channel))
+    }
+
+    /// Whether a filter of MQTT is not refused; `object`: the topic and name that it is without wildcards.
     ///
-    /// Each delivery is checked again, except those of groups: theirs needs all topics if it has wildcards.
-    pub(crate) fn may_subscribe(&self, filter: Filter<'_>, object: &str) -> bool {
+    /// Each delivery is checked again, except those of groups.
+    pub(crate) fn may_subscribe(&self, filter: Filter<'_>, object: Object<'_>) -> bool {
         let channel = filter.group.unwrap_or(MQTT_CHANNEL);
-        if !filter.pattern.contains(['+', '#']) {
-            return self.allows(Permission::Subscribe, object, channel);
-        }
-        match &self.basis {
-            Basis::Rows(rights) if filter.group.is_some() => rights.may_read_everything(),
-            Basis::Rows(rights) => rights.may_read_something(),
-            Basis::Rules { rules, patterns, .. } => rules.iter().any(|rule| {
-                (filter.group.is_none() || rule.topic == EVERY)
-                    && rule.allows_somewhere(Permission::Subscribe, channel, patterns)
-            }),
-        }
+        self.rights.as_ref().is_none_or(|rights| rights.may_subscribe(filter, object))
+            && self.answered.as_ref().is_none_or(|answered| match filter.has_wildcards() {
+                true => answered.may_subscribe(filter, channel),
+                false => answered.allows(Permission::Subscribe, object.topic, channel),
+            })
     }
 
     /// Whether nothing is granted.
     pub(crate) fn is_empty(&self) -> bool {
-        match &self.basis {
-            Basis::Rows(rights) => rights.may_nothing(),
-            Basis::Rules { rules, .. } => rules.is_empty(),
-        }
+        self.rights.as_ref().is_some_and(Rights::may_nothing)
+            || self.answered.as_ref().is_some_and(|answered| answered.rules.is_empty())
     }
 
     pub(crate) fn response(&self) -> Vec<u8> {
-        let (identity, url) = (serde_json::Value::from(&*self.identity), serde_json::Value::from(&*self.identity_url));
-        let count = match &self.basis {
-            Basis::Rows(rights) => rights.count(),
-            Basis::Rules { rules, .. } => rules.len(),
-        };
+        let (identity, url) = (serde_json::Value::from(&*self.who.name), serde_json::Value::from(self.identity_url()));
+        let of_rows = self.rights.as_ref().map_or(1, Rights::count); // all is one permission
+        let count = self.answered.as_ref().map_or(of_rows, |answered| answered.rules.len());
         format!(r#"{{"identity":{identity},"identity_url":{url},"permission_count":{count}}}"#).into_bytes()
     }
 }

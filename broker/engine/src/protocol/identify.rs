@@ -292,7 +292,7 @@ impl Identity {
             max_deflate_level: config.max_deflate_level,
             snappy: self.features.compression == Some(Compression::Snappy),
             sample_rate: self.sample_rate,
-            auth_required: config.auth_required,
+            auth_required: config.auth_servers || !config.anonymous,
             output_buffer_size: self.output_buffer_size,
             output_buffer_timeout: self.output_buffer_timeout_ms.into(),
             topology_region: &config.topology_region,

@@ -64,6 +64,9 @@ pub(crate) const CREATION_UNITS: u32 = 64;
 /// What an IDENTIFY costs: JSON both ways, a record of the client, and an answer that nobody shares with it.
 pub(crate) const IDENTIFY_UNITS: u32 = 320;
 
+/// What a check of a password costs: 101 iterations, as `mosquitto_passwd` has them.
+pub(crate) const PASSWORD_UNITS: u32 = 1_000;
+
 /// What a new connection costs, for the most part in the kernel; one that is closed costs as much.
 pub(crate) const ACCEPT_UNITS: u32 = 256;
 

@@ -9,7 +9,7 @@ const ANSWER: &str = r#"{"ttl":30,"identity":"u","identity_url":"http://u","auth
     [{"topic":"^t$","channels":["^c","^$"],"permissions":["subscribe","publish"]}]}"#;
 
 fn pair() -> Pair {
-    Pair::with(Config { auth_required: true, ..Config::default() })
+    Pair::with(Config { auth_servers: true, ..Config::default() })
 }
 
 fn auth(secret: &str) -> Vec<u8> {

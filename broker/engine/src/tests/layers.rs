@@ -315,7 +315,7 @@ fn an_auth_server_is_told_of_tls_and_whose_certificate_it_is_and_what_comes_behi
         let config = Config {
             tls_client_auth_policy: policy,
             tls_root_ca_pem: AUTHORITY.into(),
-            auth_required: true,
+            auth_servers: true,
             ..tls_config()
         };
         let mut pair = Pair::with(config);

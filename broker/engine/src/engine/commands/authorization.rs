@@ -1,4 +1,4 @@
-//! AUTH, and the check of commands and packets against grants: Python asks the auth server, and the connection waits.
+//! AUTH, and the check of commands and packets against grants. Python asks auth servers, and the connection waits.
 
 use std::rc::Rc;
 
@@ -8,17 +8,18 @@ use slotmap::{Key, KeyData};
 
 use crate::clients::pending_input::WaitFor;
 use crate::clients::reply::Reply;
-use crate::config::TopicRules;
+use crate::config::AccessRules;
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::keys::ConnKey;
 use crate::mqtt::denials::Action;
+use crate::protocol::access::{Access, Object, Permission, Who};
 use crate::protocol::codec::Command;
 use crate::protocol::errors::{self, WireError, quoted};
 use crate::protocol::grants::{Auth, Grant};
 use crate::protocol::mqtt::packet::Packet;
 use crate::protocol::mqtt::reason::Reason;
-use crate::protocol::topic_access::Permission;
+use crate::scheduling::work_budget::PASSWORD_UNITS;
 use crate::time::Nanos;
 
 /// What a command needs: its name, the permission, topic and channel. `None`: it is free.
@@ -39,22 +40,23 @@ impl Engine {
         if conn.auth.is_some() {
             return Err(WireError::invalid("AUTH already set"));
         }
-        if !self.config.auth_required {
-            return Err(WireError::new(errors::E_AUTH_DISABLED, "AUTH disabled"));
-        }
-        let Some(access) = &self.access else {
+        if self.config.auth_servers {
             conn.auth = Some(Box::new(Auth { secret: secret.into(), ..Auth::default() }));
             self.ask_for_authorization(key);
             return Ok(());
-        };
-        let Some(rights) = access.of_token(secret).cloned() else {
-            let host = conn.remote_host().trim_matches(['[', ']']).to_owned();
+        }
+        if !self.access.asks() {
+            return Err(WireError::new(errors::E_AUTH_DISABLED, "AUTH disabled"));
+        }
+        let host = conn.remote_host().trim_matches(['[', ']']).to_owned();
+        let Some(grant) = self.grant_of_secret(secret) else {
             self.mqtt.denials.note(Action::Connect, &host, "");
             return Err(WireError::new(errors::E_AUTH_FAILED, "AUTH failed"));
         };
-        let grant = Grant::of(rights);
         let (response, empty) = (grant.response(), grant.is_empty());
-        conn.auth = Some(Box::new(Auth { grant: Some(Rc::new(grant)), ..Auth::default() }));
+        if let Some(conn) = self.conns.get_mut(key) {
+            conn.auth = Some(Box::new(Auth { grant: Some(Rc::new(grant)), ..Auth::default() }));
+        }
         if empty {
             return Err(WireError::new(errors::E_UNAUTHORIZED, "AUTH no authorizations found"));
         }
@@ -62,17 +64,59 @@ impl Engine {
         Ok(())
     }
 
-    /// Other rows and tokens of who may do what, at once for all who are connected: consumers that may not be one any
-    /// more are ended.
-    pub fn set_topic_rules(&mut self, rules: TopicRules) {
-        self.access.get_or_insert_default().replace(rules);
+    /// What is granted to who shows this: a token, or `NAME:PASSWORD`.
+    pub(crate) fn grant_of_secret(&mut self, secret: &[u8]) -> Option<Grant> {
+        let who = self.access.of_token(secret).or_else(|| {
+            let at = secret.iter().position(|byte| *byte == b':')?;
+            self.who_shows(std::str::from_utf8(&secret[..at]).ok()?, &secret[at + 1..])
+        })?;
+        Some(self.grant_of(who))
+    }
+
+    /// Who shows this password, or token, of that name.
+    pub(crate) fn who_shows(&mut self, name: &str, password: &[u8]) -> Option<Who> {
+        self.access.of_password(name, password, || self.work.note(PASSWORD_UNITS))
+    }
+
+    /// What rows grant.
+    pub(crate) fn grant_of(&self, who: Who) -> Grant {
+        let rights = self.access.rights_of(&who);
+        Grant::of(who, rights)
+    }
+
+    /// Whether clients need not say who they are.
+    pub(crate) fn is_open(&self) -> bool {
+        self.config.anonymous && !self.config.auth_servers
+    }
+
+    /// Whether clients of NSQ and HTTP are asked anything before they publish or subscribe.
+    pub(crate) fn judges_clients(&self) -> bool {
+        !self.is_open() || self.access.has_rows()
+    }
+
+    /// Other users, tokens and rows, where there were some before. Tokens and rows count at once for all who are
+    /// connected: consumers that may not be one any more are ended. Passwords count from the next client on.
+    pub fn set_access(&mut self, rules: AccessRules) {
+        self.access = Access::new(rules);
+        self.nobody = Rc::new(self.grant_of(Who::default()));
+        let renewed = |grant: &Grant| Rc::new(grant.with(grant.who.clone(), self.access.rights_of(&grant.who)));
+        for conn in self.conns.values_mut() {
+            if conn.http.is_some() {
+                conn.auth = None; // its next request shows it again
+            } else if let Some(grant) = conn.auth.as_mut().and_then(|auth| auth.grant.as_mut()) {
+                *grant = renewed(grant);
+            }
+        }
+        for grant in self.mqtt.sessions.values_mut().filter_map(|session| session.grant.as_mut()) {
+            *grant = renewed(grant);
+        }
         let mut denied = Vec::new();
         for (key, conn) in &self.conns {
             let channel = conn.subscription.as_ref().and_then(|sub| self.channels.get(sub.channel));
             let topic = channel.and_then(|channel| self.topics.get(channel.topic));
-            let grant = conn.auth.as_ref().and_then(|auth| auth.grant.as_ref());
-            let (Some(channel), Some(topic), Some(grant)) = (channel, topic, grant) else { continue };
-            if !grant.allows(Permission::Subscribe, &topic.name, &channel.name) {
+            let (Some(channel), Some(topic), false) = (channel, topic, conn.terms.linked) else { continue };
+            let grant = conn.auth.as_ref().and_then(|auth| auth.grant.as_ref()).unwrap_or(&self.nobody);
+            if !grant.allows(Permission::Subscribe, Object::topic(&topic.name), &channel.name) {
                 denied.push((key, unauthorized("SUB", &topic.name, &channel.name)));
             }
         }
@@ -98,27 +142,23 @@ impl Engine {
     pub(crate) fn may_run(&mut self, key: ConnKey, command: &Command<'_>, now: Nanos) -> Result<bool, WireError> {
         let Some((name, permission, topic, channel)) = needed(command) else { return Ok(true) };
         let Some(conn) = self.conns.get(key) else { return Ok(true) };
-        let Some(grant) = conn.auth.as_ref().and_then(|auth| auth.grant.as_ref()) else {
+        let nobody = Some(&self.nobody).filter(|_| self.is_open());
+        let Some(grant) = conn.auth.as_ref().and_then(|auth| auth.grant.as_ref()).or(nobody) else {
             return Err(WireError::new(errors::E_AUTH_FIRST, format!("AUTH required before {name}")));
         };
         if grant.expires < now {
             self.ask_for_authorization(key);
             return Ok(false);
         }
-        if grant.allows(permission, topic, channel) {
+        if grant.allows(permission, Object::topic(topic), channel) {
             return Ok(true);
         }
         Err(unauthorized(name, topic, channel))
     }
 
-    /// Whether auth servers are asked for clients.
-    pub(crate) fn asks_servers(&self) -> bool {
-        self.config.auth_required && self.access.is_none()
-    }
-
     /// Whether a packet of MQTT may run now: an auth server has answered for its client. False: the connection waits.
     pub(crate) fn is_answered_for(&mut self, key: ConnKey, packet: &Packet<'_>, now: Nanos) -> bool {
-        if !self.asks_servers() {
+        if !self.config.auth_servers {
             return true;
         }
         let Some(conn) = self.conns.get_mut(key) else { return true };
@@ -151,7 +191,9 @@ impl Engine {
             auth.grant = Some(Rc::clone(&grant));
         }
         if let Some(session) = session.and_then(|session| self.mqtt.sessions.get_mut(session)) {
-            session.grant = Some(grant);
+            let who = session.grant.as_ref().map(|grant| grant.who.clone()).unwrap_or_default();
+            let rights = self.access.rights_of(&who);
+            session.grant = Some(Rc::new(grant.with(who, rights)));
         }
         self.resume(key, now);
     }
@@ -173,7 +215,7 @@ impl Engine {
             return refused;
         }
         let grant = match parsed {
-            Ok(Some(grant)) => grant,
+            Ok(Some(grant)) => grant.with(grant.who.clone(), self.access.rights_of(&grant.who)),
             Ok(None) => {
                 self.refuse(key, WireError::new(errors::E_AUTH_FAILED, "AUTH failed"));
                 return Ok(());

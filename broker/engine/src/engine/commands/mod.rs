@@ -100,7 +100,7 @@ impl Engine {
                 Ok(Some((command, len))) => {
                     conn.last_command = now;
                     let is_link = self.conns.get(key).is_some_and(|conn| conn.terms.linked); // it has shown its key
-                    if self.config.auth_required && !is_link {
+                    if self.judges_clients() && !is_link {
                         match self.may_run(key, &command, now) {
                             Ok(true) => {}
                             Ok(false) => return at, // it runs when the answer is there

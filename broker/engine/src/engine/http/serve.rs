@@ -2,6 +2,10 @@
 
 use std::borrow::Cow;
 use std::mem::MaybeUninit;
+use std::rc::Rc;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 
 use crate::arrival::stamps::Stamps;
 use crate::clients::connection::{Connection, Phase};
@@ -18,8 +22,9 @@ use crate::http::request::{self, Afterwards, Framing, Head, MAX_HEADERS, Malform
 use crate::http::{Chunks, Http, Stage};
 use crate::keys::ConnKey;
 use crate::memory::LARGE_BYTES;
+use crate::protocol::access::{Object, Permission};
+use crate::protocol::grants::Auth;
 use crate::protocol::identify::Identity;
-use crate::protocol::topic_access::Permission;
 use crate::scheduling::work_budget::REQUEST_UNITS;
 use crate::time::{Nanos, SHORT_PATIENCE_NS};
 use crate::transport::Layers;
@@ -27,7 +32,23 @@ use crate::transport::Layers;
 /// Of a chunked request that waits for the next turn, the last byte stays in the input, and its arrival with it.
 const LAST: usize = 1;
 
+/// Without it, some clients do not show the password that they have.
+const ASKS: (&str, &str) = ("WWW-Authenticate", "Basic realm=\"topics\"");
+
 const UNAUTHORIZED: Refusal = (401, Cow::Borrowed("UNAUTHORIZED"));
+
+/// What a request shows of who it is; empty: nothing.
+fn authorization<'h>(head: &Head<'h, '_>) -> &'h [u8] {
+    head.header("authorization").unwrap_or_default()
+}
+
+/// What it shows as a secret of AUTH: a token, or `NAME:PASSWORD`.
+fn secret_of(authorization: &[u8]) -> Option<Cow<'_, [u8]>> {
+    match authorization.split_first_chunk::<6>() {
+        Some((b"Basic ", encoded)) => BASE64_STANDARD.decode(encoded.trim_ascii()).ok().map(Cow::Owned),
+        _ => authorization.strip_prefix(b"Bearer ").map(Cow::Borrowed),
+    }
+}
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -159,6 +180,9 @@ impl Engine {
         if let Some(body) = bytes.get(head.len..end) {
             return self.answer_request(key, head, body, arrival(end), bound, now).then_some(end);
         }
+        if matches!(head.path, "/pub" | "/mpub") {
+            self.identify_request(key, head);
+        }
         let coming = self.coming(key, head, len as usize);
         let lines = self.comes_in_lines(key, head).then(|| (head.len, LineBody::default()));
         let http = self.conns.get_mut(key)?.http.as_mut()?;
@@ -254,7 +278,7 @@ impl Engine {
             }
         };
         let is_begun = self.conns.get(key).is_some_and(|conn| conn.sliced.is_some());
-        let denied = if head.path == "/ping" { None } else { self.refusal_by_token(head) };
+        let denied = if head.path == "/ping" { None } else { self.refusal_of_publisher(key, head) };
         let taken = if let Some(denied) = denied {
             Err(denied)
         } else if head.method != allowed {
@@ -282,8 +306,9 @@ impl Engine {
                     conn.forget_begun();
                 }
                 let exchange = if is_begun { Exchange::LAST } else { exchange }; // partly published
+                let asks: &[_] = if status == 401 && self.access.asks() { &[ASKS] } else { &[] };
                 self.answer(key, exchange, now, |out, date| {
-                    answer::write_refusal(out, status, &code, &[], exchange, date)
+                    answer::write_refusal(out, status, &code, asks, exchange, date)
                 });
             }
         }
@@ -315,21 +340,47 @@ impl Engine {
         });
     }
 
-    /// Why the token of a request does not let it publish, if so: there is none or an unknown one, or no row allows it.
-    pub(crate) fn refusal_by_token(&self, head: &Head<'_, '_>) -> Option<Refusal> {
-        let wanted = self.config.http_token.as_bytes();
-        let given = head.header("authorization").and_then(|value| value.strip_prefix(b"Bearer ")).unwrap_or_default();
+    /// Finds out who publishes, unless it is known of this connection, by the same Authorization.
+    fn identify_request(&mut self, key: ConnKey, head: &Head<'_, '_>) {
+        let given = authorization(head);
+        let Some(conn) = self.conns.get_mut(key).filter(|_| self.access.asks()) else { return };
+        if conn.auth.as_ref().is_none_or(|auth| *auth.secret != *given) {
+            conn.auth = None;
+            let secret = secret_of(given);
+            let grant = secret.and_then(|secret| self.grant_of_secret(&secret)).map(Rc::new);
+            if let (Some(conn), Some(grant)) = (self.conns.get_mut(key), grant) {
+                conn.auth = Some(Box::new(Auth { secret: given.into(), grant: Some(grant), ..Auth::default() }));
+            }
+        }
+    }
+
+    /// Why a request may not publish, if so: it does not show who it is, or that one may not.
+    fn refusal_of_publisher(&mut self, key: ConnKey, head: &Head<'_, '_>) -> Option<Refusal> {
+        self.identify_request(key, head);
+        self.refusal_of_client(key, head)
+    }
+
+    /// The same of who is known already.
+    pub(crate) fn refusal_of_client(&self, key: ConnKey, head: &Head<'_, '_>) -> Option<Refusal> {
+        let (wanted, given) = (self.config.http_token.as_bytes(), authorization(head));
+        let token = given.strip_prefix(b"Bearer ").unwrap_or_default();
         // In constant time.
         let is_wanted =
-            given.len() == wanted.len() && given.iter().zip(wanted).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0;
-        let Some(access) = &self.access else { return (!wanted.is_empty() && !is_wanted).then_some(UNAUTHORIZED) };
+            token.len() == wanted.len() && token.iter().zip(wanted).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0;
+        if self.config.auth_servers || !self.judges_clients() {
+            return (!is_wanted).then_some(UNAUTHORIZED);
+        }
         if is_wanted && !wanted.is_empty() {
             return None;
         }
-        let Some(rights) = access.of_token(given) else { return Some(UNAUTHORIZED) };
+        let auth = self.conns.get(key).and_then(|conn| conn.auth.as_ref()).filter(|auth| *auth.secret == *given);
+        let shows_nothing = given.is_empty() || !self.access.asks();
+        let nobody = || Some(&self.nobody).filter(|_| self.is_open() && wanted.is_empty() && shows_nothing);
+        let Some(grant) = auth.and_then(|auth| auth.grant.as_ref()).or_else(nobody) else { return Some(UNAUTHORIZED) };
         // Without a valid topic it is refused for that, later.
         let [topic] = arguments(head.query, ["topic"]).ok()?;
-        (!rights.may(Permission::Publish, topic.as_deref()?)).then_some((403, Cow::Borrowed("FORBIDDEN")))
+        let is_allowed = grant.allows(Permission::Publish, Object::topic(topic.as_deref()?), "");
+        (!is_allowed).then_some((403, Cow::Borrowed("FORBIDDEN")))
     }
 
     /// The token that publishes must show from now on; "": none.

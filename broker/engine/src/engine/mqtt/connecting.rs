@@ -4,22 +4,21 @@ use std::rc::Rc;
 
 use crate::clients::mqtt_client::TOPIC_ALIASES;
 use crate::clients::reply::Reply;
-use crate::config::{MqttIdentity, MqttRule, MqttUser};
+use crate::config::MqttIdentity;
 use crate::engine::Engine;
 use crate::engine::mqtt::publishing::may_be_published;
 use crate::keys::{ConnKey, SessionKey};
 use crate::mqtt::denials::Action;
 use crate::mqtt::session::{Begun, ENDS_WITH_CONNECTION, NEVER_EXPIRES, Session};
 use crate::mqtt::will::Will;
+use crate::protocol::access::{Permission, Who};
 use crate::protocol::grants::Grant;
 use crate::protocol::identify::Identity;
-use crate::protocol::mqtt::access::{self, Access};
 use crate::protocol::mqtt::encode::{self, Written};
 use crate::protocol::mqtt::packet::Connect;
 use crate::protocol::mqtt::property;
 use crate::protocol::mqtt::reason::{Fault, Reason};
 use crate::protocol::mqtt::version::Version;
-use crate::protocol::topic_access::Permission;
 use crate::scheduling::work_budget::IDENTIFY_UNITS;
 use crate::time::{NS_PER_S, Nanos};
 use crate::timer::Timer;
@@ -39,19 +38,16 @@ impl Engine {
         let assigned =
             connect.client_id.is_empty().then(|| format!("srtm-{:016x}", self.ids.next(self.clock.wall(now)).0));
         let client_id = assigned.as_deref().unwrap_or(connect.client_id);
-        let user = identified.as_ref().and_then(|who| who.user.as_deref());
-        let (access, grant) = (self.access_of(client_id, user), self.grant_of(key, connect, user));
-        let may_write = |name| {
-            access.as_ref().is_none_or(|access| access.may_write(name))
-                && grant.as_ref().is_none_or(|grant| grant.allows(Permission::Publish, self.object_of(name), ""))
-        };
+        let Identified { who, publisher } = identified.unwrap_or_default();
+        let grant = self.session_grant(key, Who { client_id: client_id.into(), ..who });
+        let may_write =
+            |name| grant.as_ref().is_none_or(|grant| grant.allows(Permission::Publish, self.object_of(name), ""));
         if connect.will.as_ref().is_some_and(|will| !may_write(will.topic)) {
             let topic = connect.will.as_ref().map_or("", |will| will.topic).to_owned();
             self.deny(Action::Publish, client_id, &topic);
             self.refuse_connect(key, version, Reason::NOT_AUTHORIZED, "the client may not publish its will");
             return Ok(true);
         }
-        let publisher = identified.and_then(|who| who.publisher);
         let known = self.mqtt.session_of(client_id);
         let session = known.and_then(|session| self.mqtt.sessions.get(session));
         let is_there = session.is_some_and(|session| session.conn.is_some());
@@ -78,7 +74,7 @@ impl Engine {
         let session = known.unwrap_or_else(|| self.mqtt.add_session(Session::new(client_id, key)));
         let expiry_s = self.agree_on_session(session, key, connect);
         if let Some(session) = self.mqtt.sessions.get_mut(session) {
-            (session.access, session.grant) = (access, grant);
+            session.grant = grant;
             session.since_wall_ns = since_wall_ns;
             session.begun = if connect.clean_start { Begun::Clean } else { Begun::Resumed };
             // A new will is not due, and the one before is gone: its client came back in time [MQTT-3.1.3-9].
@@ -118,83 +114,46 @@ impl Engine {
         let by_certificate = self.config.mqtt_identity == MqttIdentity::CertCn;
         let layers = self.conns.get(key).and_then(|conn| conn.layers.as_ref());
         let common_name = layers.and_then(|layers| layers.peer_name()).map(str::to_owned).filter(|_| by_certificate);
-        let granted = self.granted(key).filter(|_| self.asks_servers());
-        let user = match (&common_name, connect.username) {
+        let granted = self.granted(key);
+        let who = match (&common_name, connect.username) {
             _ if granted.as_ref().is_some_and(|grant| grant.is_empty()) => {
                 self.deny(Action::Connect, connect.client_id, connect.username.unwrap_or_default());
                 return None;
             }
-            (Some(name), _) => Some(name.clone()),
-            _ if granted.is_some() => granted.and_then(|grant| grant.identity().map(str::to_owned)),
-            (None, Some(name)) if self.is_right(name, connect.password.unwrap_or_default()) => Some(name.to_owned()),
-            (None, None) if self.config.mqtt_anonymous => None,
-            _ => {
-                self.deny(Action::Connect, connect.client_id, connect.username.unwrap_or_default());
-                return None;
-            }
+            (Some(name), _) => Some(Who::named(name)),
+            _ if granted.is_some() => granted.map(|grant| grant.who.clone()),
+            (None, Some(name)) if self.access.asks() => self.who_shows(name, connect.password.unwrap_or_default()),
+            (None, Some(name)) => Some(Who::named(name)),
+            (None, None) => self.is_open().then(Who::default),
+        };
+        let Some(who) = who else {
+            self.deny(Action::Connect, connect.client_id, connect.username.unwrap_or_default());
+            return None;
         };
         let publisher = match self.config.mqtt_identity {
             MqttIdentity::ClientId => None,
-            MqttIdentity::Username | MqttIdentity::CertCn => user.as_deref().map(Into::into),
+            MqttIdentity::Username | MqttIdentity::CertCn => Some(&*who.name).filter(|name| !name.is_empty()),
         };
-        Some(Identified { user, publisher })
+        let publisher = publisher.map(Into::into);
+        Some(Identified { who, publisher })
     }
 
-    /// Whether this is the user's password, or a token of that name. A password that was right is known again by a
-    /// digest, for the real check is dear.
-    fn is_right(&mut self, name: &str, password: &[u8]) -> bool {
-        let by_token = self.access.as_ref().and_then(|access| access.of_token(password));
-        if by_token.is_some_and(|rights| *rights.identity == *name) {
-            return true;
-        }
-        let Some(users) = &self.config.mqtt_users else { return self.access.is_none() };
-        let Some(user) = users.iter().find(|user| user.name == name) else { return false };
-        let digest = access::digest_of(name, password);
-        if self.mqtt.verified.get(name) == Some(&digest) {
-            return true;
-        }
-        self.work.note(PASSWORD_UNITS);
-        let is_right = access::is_password(user, password);
-        if is_right {
-            self.mqtt.verified.insert(name.into(), digest);
-        }
-        is_right
-    }
-
-    fn access_of(&self, client_id: &str, user: Option<&str>) -> Option<Rc<Access>> {
-        let rules = self.config.mqtt_access.as_ref()?;
-        Some(Rc::new(Access::of(rules, client_id, user)))
-    }
-
-    /// Other users and rules, where there were some before. Rules count at once; passwords from the next CONNECT on.
-    pub fn set_mqtt_rules(&mut self, users: Option<Vec<MqttUser>>, rules: Option<Vec<MqttRule>>) {
-        (self.config.mqtt_users, self.config.mqtt_access) = (users, rules);
-        self.mqtt.verified.clear();
-        for session in self.mqtt.sessions.values_mut() {
-            let user = session.access.as_ref().map(|access| access.user.clone());
-            if let (Some(rules), Some(user)) = (&self.config.mqtt_access, user) {
-                session.access = Some(Rc::new(Access::of(rules, &session.client_id, user.as_deref())));
-            }
+    /// What a client may do; `None`: everything.
+    fn session_grant(&self, key: ConnKey, who: Who) -> Option<Rc<Grant>> {
+        let rights = self.access.rights_of(&who);
+        match self.granted(key) {
+            Some(granted) => Some(Rc::new(granted.with(who, rights))),
+            None => rights.map(|rights| Rc::new(Grant::of(who, Some(rights)))),
         }
     }
 
-    /// What the rows for all protocols, or an auth server, let a client do.
-    fn grant_of(&mut self, key: ConnKey, connect: &Connect<'_>, user: Option<&str>) -> Option<Rc<Grant>> {
-        if self.asks_servers() {
-            return self.granted(key);
-        }
-        let (access, name) = (self.access.as_mut()?, user.unwrap_or_default());
-        let by_token = access.of_token(connect.password.unwrap_or_default());
-        let by_token = by_token.filter(|rights| *rights.identity == *name).cloned();
-        Some(Rc::new(Grant::of(by_token.unwrap_or_else(|| access.of_user(name)))))
-    }
-
+    /// What an auth server has answered for the client.
     fn granted(&self, key: ConnKey) -> Option<Rc<Grant>> {
         self.conns.get(key)?.auth.as_ref()?.grant.clone()
     }
 
     fn refusal_of_nobody(&self) -> (Reason, String) {
-        match self.asks_servers() {
+        match self.config.auth_servers {
             true => (Reason::NOT_AUTHORIZED, "no auth server grants anything to the client".into()),
             false => (Reason::BAD_USER_OR_PASSWORD, NOBODY.into()),
         }
@@ -376,18 +335,15 @@ impl Engine {
     }
 }
 
-/// Work of a check of a password: 101 iterations, as `mosquitto_passwd` has them.
-const PASSWORD_UNITS: u32 = 1_000;
-
 /// Bytes of the name under which a publisher is known, as in IDENTIFY. One with a longer name is undeclared.
 const LONGEST_PUBLISHER: usize = 256;
 
 const NOBODY: &str = "user name and password are not those of a user";
 
 /// Who a client has shown itself to be.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Identified {
-    user: Option<String>,
+    who: Who,
     publisher: Option<Rc<str>>, // None: its client id
 }
 

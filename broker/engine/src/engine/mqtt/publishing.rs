@@ -11,6 +11,7 @@ use crate::mqtt::denials::Action;
 use crate::mqtt::filter_trie::{Subscriber, Who};
 use crate::mqtt::managed_names::V3Excess;
 use crate::mqtt::session::Arrival;
+use crate::protocol::access::Object;
 use crate::protocol::codec;
 use crate::protocol::mqtt::attributes::{Attributes, origin_of};
 use crate::protocol::mqtt::encode::{self, Written};
@@ -41,10 +42,7 @@ impl Engine {
         }
         self.mqtt.counters.published += 1;
         self.mqtt.counters.bytes_in += publish.payload.len() as u64;
-        let may_write = self.mqtt.sessions.get(session).is_none_or(|session| {
-            let object = self.object_of(&name);
-            session.may_write(&name, object)
-        });
+        let may_write = self.mqtt.sessions.get(session).is_none_or(|session| session.may_write(self.object_of(&name)));
         if !may_be_published(&name) || !may_write || self.is_foreign_name(&name) {
             let client = self.mqtt.sessions.get(session).map(|session| session.client_id.clone()).unwrap_or_default();
             self.deny(Action::Publish, &client, &name);
@@ -115,7 +113,7 @@ impl Engine {
                 session.outgoing.as_ref().filter(|outgoing| outgoing.queue.len() >= most)?;
                 let options = subscriber.options;
                 let is_owed = options.qos != Qos::AtMostOnce && !(options.no_local && key == publisher);
-                (is_owed && session.may_read(name, self.object_of(name))).then(|| Rc::clone(&session.client_id))
+                (is_owed && session.may_read(self.object_of(name))).then(|| Rc::clone(&session.client_id))
             }
             Who::Group(key) => {
                 let group = self.mqtt.groups.get(key).filter(|group| group.is_on_disk)?;
@@ -266,14 +264,13 @@ impl Engine {
         refuses && !name.starts_with("$SYS/") && self.owner_of_name(name).is_none()
     }
 
-    /// As what the rows for all protocols and auth servers know a name: the topic that it belongs to, or itself if that
-    /// is the topic of all other names.
-    pub(crate) fn object_of<'a>(&'a self, name: &'a str) -> &'a str {
-        if self.access.is_none() && !self.config.auth_required {
-            return name;
+    /// As what rows and auth servers know a name.
+    pub(crate) fn object_of<'a>(&'a self, name: &'a str) -> Object<'a> {
+        if !self.access.has_rows() && !self.config.auth_servers {
+            return Object::topic(name); // nobody looks
         }
         let topic = self.topic_of_name(name);
-        if topic == self.config.mqtt_topic { name } else { topic }
+        Object { name, topic: if topic == self.config.mqtt_topic { name } else { topic } }
     }
 
     /// Writes the answer to a PUBLISH that was decided.

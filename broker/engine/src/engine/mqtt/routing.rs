@@ -12,6 +12,7 @@ use crate::mqtt::filter_trie::Who;
 use crate::mqtt::forms::{Fan, Forms, Heading, Once, Target};
 use crate::mqtt::outgoing::Outgoing;
 use crate::mqtt::session::Session;
+use crate::protocol::access::Object;
 use crate::protocol::mqtt::attributes::Attributes;
 use crate::protocol::mqtt::packet::Qos;
 use crate::queueing::message::{Alone, Message};
@@ -74,7 +75,8 @@ impl Engine {
     /// The sessions whose subscriptions match, each once: overlapping ones give one copy of the highest QoS, with all
     /// their identifiers (section 3.3.4). Each group is one of its own. False: no subscription matches.
     fn find_targets(&mut self, fan: &mut Fan, heading: &Heading<'_>, topic: &str) -> bool {
-        let object = if topic == self.config.mqtt_topic { heading.name } else { topic };
+        let of_topic = if topic == self.config.mqtt_topic { heading.name } else { topic };
+        let object = Object { name: heading.name, topic: of_topic };
         let Fan { found, targets, groups, number, tally, .. } = fan;
         found.clear();
         targets.clear();
@@ -94,7 +96,7 @@ impl Engine {
             };
             let Some(session) = self.mqtt.sessions.get_mut(key) else { continue };
             let options = subscriber.options;
-            if options.no_local && session.origin == heading.origin || !session.may_read(heading.name, object) {
+            if options.no_local && session.origin == heading.origin || !session.may_read(object) {
                 continue;
             }
             let qos = options.qos.min(heading.qos);

@@ -212,7 +212,7 @@ impl Engine {
 
     /// Whether a member may still be one: who may read what may have changed since it joined.
     fn may_share(&self, session: &Session, name: &str) -> bool {
-        let is_free = session.access.is_none() && session.grant.is_none();
+        let is_free = session.grant.is_none();
         let may = |filter: Filter<'_>| session.may_subscribe(filter, self.object_of(filter.pattern));
         is_free || Filter::parse(name).is_some_and(may)
     }

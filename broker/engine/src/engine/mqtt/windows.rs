@@ -149,7 +149,7 @@ impl Engine {
         };
         // It may have waited since a restart, when nobody knew what its client may read, or since before a change.
         let object = self.object_of(heading.name);
-        if !self.mqtt.sessions.get(key).is_some_and(|session| session.may_read(heading.name, object)) {
+        if !self.mqtt.sessions.get(key).is_some_and(|session| session.may_read(object)) {
             return;
         }
         let Some(target) = self.target_of(key, &heading, topic) else { return };
@@ -190,10 +190,8 @@ impl Engine {
                 self.forget_retained(&body, now);
                 continue;
             };
-            if !self.mqtt.sessions.get(key).is_some_and(|session| {
-                let object = self.object_of(heading.name);
-                session.may_read(heading.name, object)
-            }) {
+            let object = self.object_of(heading.name);
+            if !self.mqtt.sessions.get(key).is_some_and(|session| session.may_read(object)) {
                 continue;
             }
             if !self.may_have(key, self.topic_key(self.topic_of_name(heading.name)), now) {

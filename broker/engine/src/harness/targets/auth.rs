@@ -12,7 +12,7 @@ pub fn run(input: &[u8]) {
     let ahead_ns = (source.number() >> 16) as i64; // up to three days, within any sane ttl and beyond it
     let again = source.flag();
     let answer = source.rest();
-    let mut pair = Pair::with(Config { auth_required: true, ..Config::default() });
+    let mut pair = Pair::with(Config { auth_servers: true, ..Config::default() });
     let key = pair.connect();
     pair.send(key, b"AUTH\n\0\0\0\x06secret");
     pair.send(key, pub_(topic, "before the answer"));

@@ -5,7 +5,6 @@
 //!
 //! Clauses in brackets, as `[MQTT-3.1.0-1]`, are those of the OASIS standard 5.0; `3.1.1` names one of the older one.
 
-pub mod access;
 pub mod attributes;
 pub mod decode;
 pub mod encode;

@@ -20,6 +20,10 @@ impl<'a> Filter<'a> {
         let is_group = !group.is_empty() && !group.contains(['+', '#']);
         (is_group && is_pattern(pattern)).then_some(Self { group: Some(group), pattern })
     }
+
+    pub fn has_wildcards(&self) -> bool {
+        self.pattern.contains(['+', '#'])
+    }
 }
 
 /// Whether a topic may have this name [MQTT-4.7.0-1], [MQTT-3.3.2-2].
@@ -65,6 +69,12 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
+/// Whether a pattern matches every name that another one matches.
+pub fn covers(wide: &str, narrow: &str) -> bool {
+    let names_an_end = |(wide, narrow): (&str, &str)| narrow != "#" || wide == "#";
+    matches(wide, narrow) && levels(wide).zip(levels(narrow)).all(names_an_end)
+}
+
 /// Whether there is a name that both patterns match.
 pub fn overlap(one: &str, other: &str) -> bool {
     let wild = |pattern: &str| pattern.starts_with(['+', '#']);
@@ -102,6 +112,17 @@ mod tests {
         assert_eq!(Filter::parse("$share/g//a"), Some(Filter { group: Some("g"), pattern: "/a" }));
         for bad in ["$share/", "$share/g", "$share//a", "$share/g/", "$share/+/a", "$share/#/a"] {
             assert!(Filter::parse(bad).is_none(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_covers_another_one_if_it_matches_all_of_its_names() {
+        for (wide, narrow) in [("#", "#"), ("#", "+/a"), ("a/#", "a"), ("a/+", "a/+"), ("a/#", "a/+/#"), ("+/b", "a/b")]
+        {
+            assert!(covers(wide, narrow), "{wide} {narrow}");
+        }
+        for (wide, narrow) in [("+", "#"), ("a/+", "a/#"), ("a", "+"), ("a/b", "a/+"), ("#", "$SYS/#"), ("a/#", "#")] {
+            assert!(!covers(wide, narrow), "{wide} {narrow}");
         }
     }
 

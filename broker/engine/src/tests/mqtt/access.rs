@@ -1,7 +1,9 @@
 //! Who may connect, publish and subscribe; and the port inside TLS.
 
 use crate::clients::mqtt_client::MqttAddresses;
-use crate::config::{AccessAction, ClientAuth, Config, MqttIdentity, MqttRule, MqttUser, TlsRequired};
+use crate::config::{
+    AccessAction, AccessRow, AccessRules, ClientAuth, Config, MqttIdentity, RowForm, TlsRequired, User,
+};
 use crate::event::Event;
 use crate::harness::pair::{Pair, limit};
 use crate::protocol::mqtt::version::Version;
@@ -9,14 +11,22 @@ use crate::tests::mqtt::client::{Client, connect, packet, publish_5, subscribe, 
 use crate::time::NS_PER_S as S;
 use crate::transport::testing::{self, Client as TlsClient, TLS13, tls_config};
 
-fn rule(user: Option<&str>, action: AccessAction, pattern: &str) -> MqttRule {
-    MqttRule { user: user.map(Into::into), all: false, action, pattern: pattern.into() }
+/// Rows as Mosquitto's file has them; user "": of who has no name.
+pub(crate) fn rows(rows: &[(&str, AccessAction, &str)]) -> Option<Vec<AccessRow>> {
+    let row = |(user, action, pattern): &(&str, AccessAction, &str)| AccessRow {
+        identity: (*user).into(),
+        action: *action,
+        pattern: (*pattern).into(),
+        form: RowForm::Filter,
+    };
+    Some(rows.iter().map(row).collect())
 }
 
-fn eva() -> MqttUser {
+/// The user whose password is `secret`.
+pub(crate) fn eva() -> User {
     let salt = "jE84i/ex3+60MdvR".into();
     let hash = "lCM1kkHZMU8mjB/CHINVdjNm5i1TO8rkzUp2eao+Oge8w2SBcj5fHDbLPB5A/NeZiv1zmBYOndUSpkjuCwfv6A==".into();
-    MqttUser { name: "eva".into(), iterations: 101, salt, hash }
+    User { name: "eva".into(), iterations: 101, salt, hash }
 }
 
 /// A CONNECT of 5.0 with user name and password.
@@ -27,7 +37,11 @@ fn connect_as(id: &str, user: &str, password: &str) -> Vec<u8> {
 
 #[test]
 fn with_users_nobody_connects_without_the_password_of_one() {
-    let config = Config { mqtt_users: Some(vec![eva()]), mqtt_anonymous: false, ..Config::default() };
+    let config = Config {
+        access: AccessRules { users: Some(vec![eva()]), ..AccessRules::default() },
+        anonymous: false,
+        ..Config::default()
+    };
     let mut pair = Pair::with(config);
     for (user, password, code) in
         [("eva", "secret", 0), ("eva", "secret", 0), ("eva", "wrong", 0x86), ("x", "secret", 0x86)]
@@ -43,8 +57,8 @@ fn with_users_nobody_connects_without_the_password_of_one() {
 
 #[test]
 fn a_client_gets_no_message_and_publishes_none_that_no_rule_allows() {
-    let rules = vec![rule(None, AccessAction::ReadWrite, "open/#"), rule(None, AccessAction::Deny, "open/secret")];
-    let mut pair = Pair::with(Config { mqtt_access: Some(rules), ..Config::default() });
+    let rows = rows(&[("", AccessAction::ReadWrite, "open/#"), ("", AccessAction::Deny, "open/secret")]);
+    let mut pair = Pair::with(Config { access: AccessRules { rows, ..AccessRules::default() }, ..Config::default() });
     let (mut client, mut other) = (Client::new(&mut pair, "client"), Client::new(&mut pair, "other"));
     assert_eq!(client.subscribe(&mut pair, "open/secret", 0), 0x80);
     assert_eq!(client.subscribe(&mut pair, "closed", 0), 0x80);
@@ -59,18 +73,16 @@ fn a_client_gets_no_message_and_publishes_none_that_no_rule_allows() {
 
 #[test]
 fn rules_that_are_read_again_count_at_once_and_users_from_the_next_connect_on() {
-    let config = Config {
-        mqtt_users: Some(vec![eva()]),
-        mqtt_access: Some(vec![rule(Some("eva"), AccessAction::ReadWrite, "old")]),
-        mqtt_anonymous: false,
-        ..Config::default()
+    let rules = |users, pattern| AccessRules {
+        rows: rows(&[("eva", AccessAction::ReadWrite, pattern)]),
+        users: Some(users),
+        tokens: None,
     };
-    let mut pair = Pair::with(config);
+    let mut pair = Pair::with(Config { access: rules(vec![eva()], "old"), anonymous: false, ..Config::default() });
     let mut client = Client::accept(&mut pair);
     assert_eq!(client.ask(&mut pair, &connect_as("client", "eva", "secret"))[3], 0);
     assert_eq!(client.ask(&mut pair, &publish_5("new", 1, 5, "x"))[4], 0x87);
-    let rules = vec![rule(Some("eva"), AccessAction::ReadWrite, "new")];
-    pair.engine.set_mqtt_rules(Some(Vec::new()), Some(rules));
+    pair.engine.set_access(rules(Vec::new(), "new"));
     assert_eq!(client.ask(&mut pair, &publish_5("old", 1, 6, "x"))[4], 0x87);
     assert_ne!(client.ask(&mut pair, &publish_5("new", 1, 7, "x"))[4], 0x87);
     let mut again = Client::accept(&mut pair);
@@ -81,8 +93,8 @@ fn rules_that_are_read_again_count_at_once_and_users_from_the_next_connect_on() 
 fn a_client_inside_tls_is_known_by_its_certificate() {
     let config = Config {
         mqtt_identity: MqttIdentity::CertCn,
-        mqtt_anonymous: false,
-        mqtt_access: Some(vec![rule(Some("client"), AccessAction::Write, "own")]),
+        anonymous: false,
+        access: AccessRules { rows: rows(&[("client", AccessAction::Write, "own")]), ..AccessRules::default() },
         tls_root_ca_pem: testing::AUTHORITY.into(),
         tls_client_auth_policy: ClientAuth::RequireVerify,
         tls_required: TlsRequired::True,
@@ -140,7 +152,7 @@ const GRANT: &str = r#"{"ttl":30,"identity":"eva","authorizations":[
     {"topic":"^open","channels":["^$"],"permissions":["publish"]}]}"#;
 
 fn asking() -> Pair {
-    Pair::with(Config { auth_required: true, ..Config::default() })
+    Pair::with(Config { auth_servers: true, ..Config::default() })
 }
 
 /// Who asks for an authorization: its connection, secret in base64, user name, client id.
@@ -261,9 +273,9 @@ fn after_its_time_an_authorization_is_asked_for_again_before_the_next_publish_or
 #[test]
 fn a_client_is_known_as_who_the_auth_server_says() {
     let config = Config {
-        auth_required: true,
+        auth_servers: true,
         mqtt_identity: MqttIdentity::Username,
-        mqtt_access: Some(vec![rule(Some("eva"), AccessAction::Write, "open.1")]),
+        access: AccessRules { rows: rows(&[("eva", AccessAction::Write, "open.1")]), ..AccessRules::default() },
         ..Config::default()
     };
     let mut pair = Pair::with(config);

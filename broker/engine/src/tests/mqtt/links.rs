@@ -278,13 +278,25 @@ fn with_many_filters_other_brokers_are_asked_for_all_and_told_of_no_more() {
 
 #[test]
 fn a_link_that_has_shown_its_key_needs_no_auth() {
-    let config = Config { auth_required: true, ..Config::default() };
+    let config = Config { auth_servers: true, ..Config::default() };
     let mut brokers = Brokers::of(Pair::with(config), Pair::new());
     let mut heard = Client::new(&mut brokers.b, "subscriber");
     heard.subscribe(&mut brokers.b, "#", 1);
     let mut publisher = granted(&mut brokers.a, "publisher");
     brokers.open("default");
     publisher.publish_5(&mut brokers.a, "open.n", 1, 1, "x");
+    assert_eq!(brokers.said(&mut heard), ["x"]);
+}
+
+#[test]
+fn renewed_rows_leave_a_link_open() {
+    let mut brokers = Brokers::of(Pair::with(config()), Pair::new());
+    let mut heard = Client::new(&mut brokers.b, "subscriber");
+    heard.subscribe(&mut brokers.b, "#", 1);
+    let (mut cars, _) = mqtt_connect(&mut brokers.a, "cars", "c");
+    brokers.open("default");
+    brokers.a.engine.set_access(config().access);
+    cars.publish_5(&mut brokers.a, "roads-7", 1, 1, "x");
     assert_eq!(brokers.said(&mut heard), ["x"]);
 }
 

@@ -1,6 +1,6 @@
 //! MQTT: its bytes beside another implementation's, the vectors of Mosquitto's suite, and clients in memory.
 
-mod access;
+pub(crate) mod access;
 pub(crate) mod client;
 mod connections;
 mod delivery;
