@@ -121,6 +121,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_output_buffer_timeout_ms: int = 30_000
     max_channel_consumers: int = 0
     auth_servers: bool = False  # set by ``broker.startup``: they are asked who clients are
+    auth_by_http: bool = False  # set by ``broker.startup``: also who publishes by HTTP
     e2e_percentiles: tuple[float, ...] = ()  # of publish to FIN, above 0 and at most 1; empty: not measured
     e2e_window_ms: int = 600_000
     max_memory_bytes: int = 1 << 30
@@ -265,6 +266,7 @@ class BrokerConfig:
     lookupd_tcp_addresses: tuple[str, ...] = ()
     auth_http_addresses: tuple[str, ...] = ()  # (): AUTH is disabled
     auth_http_request_method: str = "get"
+    auth_by_http: bool = False  # they are asked about publishes by HTTP too, which nsqd leaves open
     topic_acl_file: str = ""  # further rows, by the names of ``tokens`` and of users; "": none
     http_client_connect_timeout_ms: int = 2_000
     http_client_request_timeout_ms: int = 5_000

@@ -96,6 +96,7 @@ def parse_config(given: argparse.Namespace) -> BrokerConfig:
         lookupd_tcp_addresses=tuple(given.lookupd_tcp_address),
         auth_http_addresses=tuple(given.auth_http_address),
         auth_http_request_method=given.auth_http_request_method,
+        auth_by_http=True,
         topic_acl_file=given.topic_acl_file,
         tls_cert=given.tls_cert,
         tls_key=given.tls_key,
@@ -197,7 +198,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--auth-http-address", action="append", default=[], metavar="ADDRESS",
-        help="an auth server, HOST:PORT or a URL; clients must AUTH then (by MQTT: their password); may be repeated",
+        help="an auth server, HOST:PORT or a URL; clients must AUTH then (MQTT, HTTP: a password); may be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--auth-http-request-method", default="get", metavar="get|post", help="how it is asked (default: %(default)s)"

@@ -45,6 +45,7 @@ def engine_settings(config: BrokerConfig, state: SyncState) -> EngineConfig:
         hold_new_topics=config.needs_discovery,
         topology_aware=TOPOLOGY_AWARE in config.experiments,
         auth_servers=bool(config.auth_http_addresses),
+        auth_by_http=config.auth_by_http,
         accepting=False,
         not_accepting_reason=_refusal(config, state),
     )

@@ -10,6 +10,8 @@ import pytest
 
 from broker.access_files import AccessFiles, read_mosquitto_rows, read_rows, read_users
 from broker.config import AccessRow, BrokerConfig, EngineConfig
+from broker.nsqd.flags import broker_config, parse_flags
+from broker.options import check_arguments
 from broker.startup import engine_settings
 from broker.sync.state_file import SyncState
 from srtm.errors import BadInput
@@ -190,3 +192,17 @@ def test_an_mqtt_port_beyond_this_machine_is_safe_with_rows_of_ours_and_with_use
         assert config(tokens=TOKENS, mqtt_address="0.0.0.0:1883", **given).mqtt_address
     with pytest.raises(BadInput, match="mqtt_address"):
         config(mqtt_acl_file="f", mqtt_address="0.0.0.0:1883")
+
+
+def test_bad_files_are_named_before_a_broker_starts(written) -> None:
+    flags = ("--name", "b", "--mqtt-acl-file", written("acl", "topic read a+\n"))
+    with pytest.raises(BadInput, match="mqtt_acl_file line 1"):
+        check_arguments(flags)
+
+
+def test_a_broker_asks_auth_servers_about_publishes_by_http_and_one_that_stands_for_nsqd_does_not() -> None:
+    ours = check_arguments(("--name", "b", "--auth-http-address", "127.0.0.1:1"))
+    nsqds = broker_config(parse_flags(["--auth-http-address", "127.0.0.1:1"]).options, {}, "host.example")
+    for given, asks in ((ours, True), (nsqds, False)):
+        settings = engine_settings(given, SyncState())
+        assert (settings.auth_servers, settings.auth_by_http) == (True, asks)

@@ -129,7 +129,7 @@ async def test_a_client_that_says_auth_gets_the_servers_answer_or_a_refusal(tmp_
     address = await serve_http(nursery, answer)
     await nursery.start(service.serve, config(tmp_path, auth_http_addresses=(address,)))
     (engine,) = engines
-    assert engine.config["auth_servers"] is True
+    assert (engine.config["auth_servers"], engine.config["auth_by_http"]) == (True, False)
     for connection in (1, 2):
         engine.emit(connection=connection, **QUESTION)
         await until(lambda: engine.calls[-1][0] == "set_authorization" and engine.calls[-1][1] == connection)  # noqa: B023

@@ -60,9 +60,10 @@ class Scene:
             mqtt_address="127.0.0.1:0",
             data_path=str(tmp_path),
             auth_http_addresses=(await serve_http(self.nursery, self.answer),),
+            auth_by_http=True,
         )
         bound = await self.nursery.start(service.serve, config)
-        self.tcp, self.mqtt = bound.tcp, bound.mqtt
+        self.tcp, self.mqtt, self.http = bound.tcp, bound.mqtt, bound.http
 
     async def connect(self):
         client = Client(await trio.open_tcp_stream(*parse_address("tcp", self.tcp)))
@@ -139,6 +140,15 @@ async def test_an_mqtt_client_may_do_what_the_server_grants_to_its_password(scen
             publish = mqtt.publish_packet(name, b"x", qos=1, number=5, properties=b"\0")
             assert (await answer_to(publish))[2] == reason
     await stream.aclose()
+
+
+async def test_a_publish_by_http_waits_for_the_server_and_may_do_what_it_grants(scene):
+    async with httpx.AsyncClient(base_url=f"http://{scene.http}", trust_env=False) as http:
+        for secret, topic, status in (("right", "mine.1", 200), ("right", "yours", 403), ("wrong", "mine.1", 401)):
+            for shown in ({"headers": {"Authorization": f"Bearer {secret}"}}, {"auth": ("any", secret)}):
+                response = await http.post(f"/pub?topic={topic}", content=b"x", **shown)
+                assert response.status_code == status, (shown, topic)
+        assert (await http.post("/pub?topic=mine.1", content=b"x")).status_code == 401
 
 
 async def test_rows_of_a_file_say_which_token_may_do_what(nursery, tmp_path):

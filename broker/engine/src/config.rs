@@ -199,6 +199,7 @@ pub struct Config {
     pub max_output_buffer_timeout_ms: u64,
     pub max_channel_consumers: u32,
     pub auth_servers: bool,        // they are asked who clients are
+    pub auth_by_http: bool,        // also who publishes by HTTP
     pub e2e_percentiles: Vec<f64>, // of publish to FIN, above 0 and at most 1; none: not measured
     pub e2e_window_ms: u64,
     pub max_memory_bytes: u64,
@@ -328,6 +329,7 @@ impl Default for Config {
             max_output_buffer_timeout_ms: 30_000,
             max_channel_consumers: 0,
             auth_servers: false,
+            auth_by_http: false,
             e2e_percentiles: Vec::new(),
             e2e_window_ms: 600_000,
             max_memory_bytes: 1 << 30,

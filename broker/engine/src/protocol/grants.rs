@@ -64,7 +64,7 @@ pub(crate) struct Grant {
 }
 
 /// What an auth server has answered.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Answered {
     identity_url: Box<str>,
     rules: Vec<Rule>,
@@ -84,6 +84,7 @@ struct Known {
 /// A connection that said AUTH or CONNECT, or published by HTTP. What the server was asked is kept, to ask it again.
 #[derive(Default)]
 pub struct Auth {
+    pub(crate) shown: Box<[u8]>, // Authorization of an HTTP request
     pub(crate) secret: Box<[u8]>,
     pub(crate) username: Box<str>,       // of an MQTT client, as it says
     pub(crate) client_id: Box<str>,      // likewise
@@ -197,7 +198,7 @@ impl Grant {
 
     /// No auth server grants anything.
     pub(crate) fn nothing() -> Self {
-        Self::of(Who::default(), Some(Rights::default()))
+        Self { answered: Some(Rc::default()), ..Self::of(Who::default(), None) }
     }
 
     /// What rows grant, as long as they are in force.
@@ -229,6 +230,11 @@ impl Grant {
                 true => answered.may_subscribe(filter, channel),
                 false => answered.allows(Permission::Subscribe, object.topic, channel),
             })
+    }
+
+    /// Whether an auth server was asked and granted nothing.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.answered.as_ref().is_some_and(|answered| answered.rules.is_empty())
     }
 
     /// Whether nothing is granted.

@@ -1,9 +1,10 @@
 //! AUTH and what an authorization allows, with Python's part played by the test: section 12.
 
 use super::pair::*;
-use crate::config::Config;
+use crate::config::{AccessRules, Config};
 use crate::event::Event;
 use crate::keys::ConnKey;
+use crate::time::NS_PER_S;
 
 const ANSWER: &str = r#"{"ttl":30,"identity":"u","identity_url":"http://u","authorizations":
     [{"topic":"^t$","channels":["^c","^$"],"permissions":["subscribe","publish"]}]}"#;
@@ -257,4 +258,114 @@ fn others_go_on_while_an_auth_server_is_slow() {
     assert_eq!(pair.ask(slow, [auth("s"), pub_("t", "late")].concat()), []);
     assert_eq!(pair.ask(quick, pub_("t", "x")), [ok()]);
     assert_eq!(pair.topic()["message_count"], 1);
+}
+
+fn http_pair(http_token: &str) -> Pair {
+    let http_token = http_token.into();
+    Pair::with(Config { auth_servers: true, auth_by_http: true, http_token, ..Config::default() })
+}
+
+fn publish(topic: &str, shown: &str) -> String {
+    format!("POST /pub?topic={topic} HTTP/1.1\r\nHost: x\r\n{shown}Content-Length: 1\r\n\r\nx")
+}
+
+/// The statuses of what was answered.
+fn statuses(pair: &mut Pair, key: ConnKey) -> Vec<String> {
+    let text = pair.take_text(key);
+    text.split("HTTP/1.1 ").skip(1).map(|answer| answer.split(' ').next().unwrap_or_default().to_owned()).collect()
+}
+
+/// Sends requests of which one has to wait for an auth server; gives who is asked for, and the statuses.
+fn ask_by_http(pair: &mut Pair, key: ConnKey, requests: &str, json: Option<&str>) -> ([String; 2], Vec<String>) {
+    pair.send(key, requests);
+    pair.turn();
+    assert_eq!(statuses(pair, key), [""; 0], "it waits");
+    let mut events = pair.engine.poll_events();
+    events.retain(|event| matches!(event, Event::AuthAsked { .. }));
+    let [Event::AuthAsked { connection, secret, username, .. }] = &events[..] else { panic!("{events:?}") };
+    let _reason = pair.engine.set_authorization(*connection, json.map(str::as_bytes), pair.now);
+    pair.turn();
+    ([secret.clone(), username.clone()], statuses(pair, key))
+}
+
+const BEARER: &str = "Authorization: Bearer secret\r\n"; // c2VjcmV0 in base64
+const BASIC: &str = "Authorization: Basic ZXZhOnNlY3JldA==\r\n"; // eva:secret
+
+#[test]
+fn publishes_by_http_wait_for_the_auth_server_once_a_connection_and_secret() {
+    let mut pair = http_pair("");
+    let key = pair.connect_http();
+    let requests = [publish("t", BEARER), publish("t", BEARER), publish("other", BEARER)].concat();
+    let (asked_for, answered) = ask_by_http(&mut pair, key, &requests, Some(ANSWER));
+    assert_eq!((asked_for, answered), (["c2VjcmV0".into(), "".into()], ["200", "200", "403"].map(Into::into).into()));
+    let (asked_for, answered) = ask_by_http(&mut pair, key, &publish("t", BASIC), Some(ANSWER));
+    assert_eq!((asked_for, answered), (["c2VjcmV0".into(), "eva".into()], vec!["200".into()]));
+    pair.advance(31 * NS_PER_S);
+    let (_, answered) = ask_by_http(&mut pair, key, &publish("t", BASIC), None);
+    assert_eq!(answered, ["401"], "it is asked about again after its time");
+    let (_, answered) = ask_by_http(&mut pair, key, &publish("t", BASIC), Some(ANSWER));
+    assert_eq!(answered, ["200"], "and after each refusal");
+}
+
+#[test]
+fn a_body_that_comes_in_chunks_or_lines_waits_for_the_auth_server_too() {
+    let chunked = |rest: &str| {
+        format!(
+            "POST /mpub?topic=t HTTP/1.1\r\nHost: x\r\n{BEARER}Transfer-Encoding: chunked\r\n\r\n3\r\na\nb\r\n{rest}"
+        )
+    };
+    for (json, status) in [(Some(ANSWER), "200"), (None, "401")] {
+        let mut pair = http_pair("");
+        let key = pair.connect_http();
+        let requests = chunked("0\r\n\r\n") + &publish("t", BEARER);
+        let refused_again = json.is_none();
+        let (_, answered) = ask_by_http(&mut pair, key, &requests, json);
+        assert_eq!(answered[0], status);
+        assert_eq!(answered.len(), if refused_again { 1 } else { 2 }, "what is refused is asked about again");
+        let key = pair.connect_http();
+        let head = format!("POST /mpub?topic=t HTTP/1.1\r\nHost: x\r\n{BASIC}Content-Length: 3\r\n\r\na");
+        pair.send(key, head);
+        pair.turn();
+        let _others = asked(&mut pair);
+        let (_, answered) = ask_by_http(&mut pair, key, "\nb", json);
+        assert_eq!(answered, [status]);
+    }
+}
+
+#[test]
+fn who_shows_nothing_by_http_or_no_secret_is_refused_and_no_server_asked() {
+    let mut pair = http_pair("own");
+    for (shown, status) in [
+        ("", "401"),
+        ("Authorization: Bearer own\r\n", "200"),
+        ("Authorization: Digest x\r\n", "401"),
+        ("Authorization: Basic ?\r\n", "401"),
+    ] {
+        let key = pair.connect_http();
+        pair.send(key, publish("any", shown));
+        pair.turn();
+        assert_eq!((statuses(&mut pair, key), asked(&mut pair).len()), (vec![status.to_owned()], 0), "{shown}");
+    }
+}
+
+#[test]
+fn as_at_nsqd_the_server_is_not_asked_about_http_unless_that_is_set() {
+    let mut pair = pair();
+    let key = pair.connect_http();
+    pair.send(key, [publish("t", ""), publish("t", BEARER)].concat());
+    pair.turn();
+    assert_eq!((statuses(&mut pair, key), asked(&mut pair).len()), (vec!["200".to_owned(); 2], 0));
+}
+
+#[test]
+fn renewed_rows_leave_a_request_that_waits_for_its_server_waiting() {
+    let mut pair = http_pair("");
+    let key = pair.connect_http();
+    pair.send(key, publish("t", BEARER));
+    pair.turn();
+    pair.engine.set_access(AccessRules { rows: Some(Vec::new()), ..AccessRules::default() });
+    let [(connection, _)] = &asked(&mut pair)[..] else { panic!("it is not asked about") };
+    assert_eq!(pair.engine.set_authorization(*connection, Some(ANSWER.as_bytes()), pair.now), Ok(()));
+    pair.turn();
+    assert_eq!(statuses(&mut pair, key), ["403"], "no row allows it");
 }

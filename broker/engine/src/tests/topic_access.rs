@@ -333,6 +333,14 @@ fn where_nobody_needs_a_name_who_shows_none_has_the_rows_of_nobody() {
 }
 
 #[test]
+fn a_broker_that_asks_nothing_takes_who_shows_something_all_the_same() {
+    let mut pair = Pair::new();
+    for shown in [String::new(), "Authorization: Bearer x\r\n".into(), basic("eva:secret")] {
+        assert_eq!(http_publish_as(&mut pair, &shown, "any"), "200", "{shown}");
+    }
+}
+
+#[test]
 fn without_rows_a_user_may_do_everything() {
     let rules = AccessRules { users: Some(vec![eva()]), ..AccessRules::default() };
     let mut pair = Pair::with(Config { access: rules, anonymous: false, ..Config::default() });

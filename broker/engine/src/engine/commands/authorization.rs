@@ -67,8 +67,8 @@ impl Engine {
     /// What is granted to who shows this: a token, or `NAME:PASSWORD`.
     pub(crate) fn grant_of_secret(&mut self, secret: &[u8]) -> Option<Grant> {
         let who = self.access.of_token(secret).or_else(|| {
-            let at = secret.iter().position(|byte| *byte == b':')?;
-            self.who_shows(std::str::from_utf8(&secret[..at]).ok()?, &secret[at + 1..])
+            let (name, password) = split_secret(secret)?;
+            self.who_shows(name, password)
         })?;
         Some(self.grant_of(who))
     }
@@ -102,7 +102,7 @@ impl Engine {
         let renewed = |grant: &Grant| Rc::new(grant.with(grant.who.clone(), self.access.rights_of(&grant.who)));
         for conn in self.conns.values_mut() {
             if conn.http.is_some() {
-                conn.auth = None; // its next request shows it again
+                conn.auth.take_if(|auth| auth.grant.is_some()); // its next request shows it again
             } else if let Some(grant) = conn.auth.as_mut().and_then(|auth| auth.grant.as_mut()) {
                 *grant = renewed(grant);
             }
@@ -123,7 +123,7 @@ impl Engine {
         denied.into_iter().for_each(|(key, error)| self.refuse(key, error));
     }
 
-    fn ask_for_authorization(&mut self, key: ConnKey) {
+    pub(crate) fn ask_for_authorization(&mut self, key: ConnKey) {
         let Some(conn) = self.conns.get(key) else { return };
         let Some(auth) = &conn.auth else { return };
         self.events.push(Event::AuthAsked {
@@ -169,7 +169,7 @@ impl Engine {
                     secret: connect.password.unwrap_or_default().into(),
                     username: connect.username.unwrap_or_default().into(),
                     client_id: connect.client_id.into(),
-                    grant: None,
+                    ..Auth::default()
                 }));
             }
             (Packet::Publish(_) | Packet::Subscribe(_), Some(expires)) if expires < now => {}
@@ -209,9 +209,15 @@ impl Engine {
         let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.input_state.waits()) else { return Ok(()) };
         let Some(auth) = &mut conn.auth else { return Ok(()) };
         let parsed = answer.map(|answer| Grant::parse(answer, &self.patterns, now)).transpose();
-        if conn.mqtt.is_some() {
+        if conn.mqtt.is_some() || conn.http.is_some() {
             let (grant, refused) = parsed.map_or_else(|reason| (None, Err(reason)), |grant| (grant, Ok(())));
-            self.set_mqtt_grant(key, grant, now);
+            if conn.mqtt.is_some() {
+                self.set_mqtt_grant(key, grant, now);
+            } else {
+                let held = |grant: Grant| grant.with(grant.who.clone(), self.access.rights_of(&grant.who));
+                auth.grant = Some(Rc::new(grant.map_or_else(Grant::nothing, held)));
+                self.resume(key, now);
+            }
             return refused;
         }
         let grant = match parsed {
@@ -235,6 +241,12 @@ impl Engine {
         self.resume(key, now);
         Ok(())
     }
+}
+
+/// Name and password of `NAME:PASSWORD`.
+pub(crate) fn split_secret(secret: &[u8]) -> Option<(&str, &[u8])> {
+    let at = secret.iter().position(|byte| *byte == b':')?;
+    Some((std::str::from_utf8(&secret[..at]).ok()?, &secret[at + 1..]))
 }
 
 fn unauthorized(command: &str, topic: &str, channel: &str) -> WireError {

@@ -103,7 +103,7 @@ impl Engine {
             |conn: &Connection| conn.http.as_ref().is_some_and(|http| http.is_safe_enough(self.config.tls_required));
         self.conns.get(key).is_some_and(is_safe_enough)
             && head.method == "POST"
-            && self.refusal_of_client(key, head).is_none()
+            && self.refusal_of_publisher(key, head).is_none()
     }
 
     /// The same of many messages: a large one goes in by slices.

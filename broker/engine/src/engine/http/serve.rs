@@ -12,6 +12,7 @@ use crate::clients::connection::{Connection, Phase};
 use crate::clients::pending_input::{InputEvent, WaitFor};
 use crate::clients::reply::Reply;
 use crate::engine::Engine;
+use crate::engine::commands::authorization::split_secret;
 use crate::engine::http::publish_routes::{Refusal, Request};
 use crate::http::answer::{self, Answer, Exchange, JSON, NSQ_HEADER, TEXT};
 use crate::http::chunked::{Chunked, Fault};
@@ -44,11 +45,13 @@ fn authorization<'h>(head: &Head<'h, '_>) -> &'h [u8] {
 
 /// What it shows as a secret of AUTH: a token, or `NAME:PASSWORD`.
 fn secret_of(authorization: &[u8]) -> Option<Cow<'_, [u8]>> {
-    match authorization.split_first_chunk::<6>() {
-        Some((b"Basic ", encoded)) => BASE64_STANDARD.decode(encoded.trim_ascii()).ok().map(Cow::Owned),
-        _ => authorization.strip_prefix(b"Bearer ").map(Cow::Borrowed),
+    match authorization.strip_prefix(BASIC) {
+        Some(encoded) => BASE64_STANDARD.decode(encoded.trim_ascii()).ok().map(Cow::Owned),
+        None => authorization.strip_prefix(b"Bearer ").map(Cow::Borrowed),
     }
 }
+
+const BASIC: &[u8] = b"Basic ";
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -180,8 +183,8 @@ impl Engine {
         if let Some(body) = bytes.get(head.len..end) {
             return self.answer_request(key, head, body, arrival(end), bound, now).then_some(end);
         }
-        if matches!(head.path, "/pub" | "/mpub") {
-            self.identify_request(key, head);
+        if matches!(head.path, "/pub" | "/mpub") && !self.config.auth_servers {
+            self.is_identified(key, head, now);
         }
         let coming = self.coming(key, head, len as usize);
         let lines = self.comes_in_lines(key, head).then(|| (head.len, LineBody::default()));
@@ -278,7 +281,11 @@ impl Engine {
             }
         };
         let is_begun = self.conns.get(key).is_some_and(|conn| conn.sliced.is_some());
-        let denied = if head.path == "/ping" { None } else { self.refusal_of_publisher(key, head) };
+        let is_publish = head.path != "/ping";
+        if is_publish && !is_begun && !self.is_identified(key, head, now) {
+            return false;
+        }
+        let denied = if is_publish { self.refusal_of_publisher(key, head) } else { None };
         let taken = if let Some(denied) = denied {
             Err(denied)
         } else if head.method != allowed {
@@ -304,9 +311,11 @@ impl Engine {
             Err((status, code)) => {
                 if let Some(conn) = self.conns.get_mut(key) {
                     conn.forget_begun();
+                    conn.auth.take_if(|_| status == 401); // the next request is asked about again
                 }
                 let exchange = if is_begun { Exchange::LAST } else { exchange }; // partly published
-                let asks: &[_] = if status == 401 && self.access.asks() { &[ASKS] } else { &[] };
+                let asks: &[_] =
+                    if status == 401 && self.judges_publishers() && !self.is_open() { &[ASKS] } else { &[] };
                 self.answer(key, exchange, now, |out, date| {
                     answer::write_refusal(out, status, &code, asks, exchange, date)
                 });
@@ -340,43 +349,68 @@ impl Engine {
         });
     }
 
-    /// Finds out who publishes, unless it is known of this connection, by the same Authorization.
-    fn identify_request(&mut self, key: ConnKey, head: &Head<'_, '_>) {
-        let given = authorization(head);
-        let Some(conn) = self.conns.get_mut(key).filter(|_| self.access.asks()) else { return };
-        if conn.auth.as_ref().is_none_or(|auth| *auth.secret != *given) {
-            conn.auth = None;
-            let secret = secret_of(given);
-            let grant = secret.and_then(|secret| self.grant_of_secret(&secret)).map(Rc::new);
-            if let (Some(conn), Some(grant)) = (self.conns.get_mut(key), grant) {
-                conn.auth = Some(Box::new(Auth { secret: given.into(), grant: Some(grant), ..Auth::default() }));
-            }
+    /// Whether clients are asked anything before they publish.
+    fn judges_publishers(&self) -> bool {
+        if self.config.auth_servers { self.config.auth_by_http } else { self.judges_clients() }
+    }
+
+    /// Whether the broker's own token is shown.
+    fn shows_own_token(&self, head: &Head<'_, '_>) -> bool {
+        let wanted = self.config.http_token.as_bytes();
+        let given = authorization(head).strip_prefix(b"Bearer ").unwrap_or_default();
+        // In constant time.
+        let is_wanted =
+            given.len() == wanted.len() && given.iter().zip(wanted).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0;
+        is_wanted && !wanted.is_empty()
+    }
+
+    /// Finds out who publishes, unless that is known of this connection, by the same Authorization. False: an auth
+    /// server is asked, and the connection waits.
+    fn is_identified(&mut self, key: ConnKey, head: &Head<'_, '_>, now: Nanos) -> bool {
+        let shown = authorization(head);
+        if shown.is_empty() || !self.judges_publishers() || self.shows_own_token(head) {
+            return true;
         }
+        let Some(conn) = self.conns.get_mut(key) else { return true };
+        let known = conn.auth.as_ref().filter(|auth| *auth.shown == *shown).and_then(|auth| auth.grant.as_ref());
+        if known.is_some_and(|grant| grant.expires >= now) {
+            return true;
+        }
+        conn.auth = None;
+        let Some(secret) = secret_of(shown) else { return true };
+        let mut auth = Auth { shown: shown.into(), ..Auth::default() };
+        if self.config.auth_servers {
+            let is_basic = shown.starts_with(BASIC);
+            let (name, secret) = if is_basic { split_secret(&secret).unwrap_or_default() } else { ("", &*secret) };
+            (auth.username, auth.secret) = (name.into(), secret.into());
+        } else {
+            auth.grant = self.grant_of_secret(&secret).map(Rc::new);
+        }
+        let waits = auth.grant.is_none() && self.config.auth_servers;
+        if let Some(conn) = self.conns.get_mut(key) {
+            conn.auth = Some(Box::new(auth));
+        }
+        if waits {
+            self.ask_for_authorization(key);
+        }
+        !waits
     }
 
     /// Why a request may not publish, if so: it does not show who it is, or that one may not.
-    fn refusal_of_publisher(&mut self, key: ConnKey, head: &Head<'_, '_>) -> Option<Refusal> {
-        self.identify_request(key, head);
-        self.refusal_of_client(key, head)
-    }
-
-    /// The same of who is known already.
-    pub(crate) fn refusal_of_client(&self, key: ConnKey, head: &Head<'_, '_>) -> Option<Refusal> {
-        let (wanted, given) = (self.config.http_token.as_bytes(), authorization(head));
-        let token = given.strip_prefix(b"Bearer ").unwrap_or_default();
-        // In constant time.
-        let is_wanted =
-            token.len() == wanted.len() && token.iter().zip(wanted).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0;
-        if self.config.auth_servers || !self.judges_clients() {
-            return (!is_wanted).then_some(UNAUTHORIZED);
-        }
-        if is_wanted && !wanted.is_empty() {
+    pub(crate) fn refusal_of_publisher(&self, key: ConnKey, head: &Head<'_, '_>) -> Option<Refusal> {
+        if self.shows_own_token(head) {
             return None;
         }
-        let auth = self.conns.get(key).and_then(|conn| conn.auth.as_ref()).filter(|auth| *auth.secret == *given);
-        let shows_nothing = given.is_empty() || !self.access.asks();
-        let nobody = || Some(&self.nobody).filter(|_| self.is_open() && wanted.is_empty() && shows_nothing);
-        let Some(grant) = auth.and_then(|auth| auth.grant.as_ref()).or_else(nobody) else { return Some(UNAUTHORIZED) };
+        let needs_token = !self.config.http_token.is_empty();
+        if !self.judges_publishers() {
+            return needs_token.then_some(UNAUTHORIZED);
+        }
+        let shown = authorization(head);
+        let auth = self.conns.get(key).and_then(|conn| conn.auth.as_ref()).filter(|auth| *auth.shown == *shown);
+        let shows_nothing = shown.is_empty() || !self.access.asks();
+        let nobody = || Some(&self.nobody).filter(|_| self.is_open() && !needs_token && shows_nothing);
+        let grant = auth.and_then(|auth| auth.grant.as_ref()).or_else(nobody);
+        let Some(grant) = grant.filter(|grant| !grant.is_refused()) else { return Some(UNAUTHORIZED) };
         // Without a valid topic it is refused for that, later.
         let [topic] = arguments(head.query, ["topic"]).ok()?;
         let is_allowed = grant.allows(Permission::Publish, Object::topic(topic.as_deref()?), "");
