@@ -311,7 +311,7 @@ class BrokerConfig:
             parse_peer("lookupd_tcp_address", address)
         for address in self.auth_http_addresses:
             parse_auth_address("auth_http_address", address)
-        if self.topic_acl_file and not (self.tokens or self.mqtt_password_file):
+        if self.topic_acl_file and self.tokens is None and not self.mqtt_password_file:
             raise BadInput("topic_acl_file", self.topic_acl_file, "needs --tokens or --mqtt-password-file")
         for name in ("topic_acl_file", "mqtt_password_file"):
             if getattr(self, name) and self.auth_http_addresses:

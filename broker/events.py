@@ -80,7 +80,7 @@ class AuthAsked(msgspec.Struct, frozen=True, tag="auth_asked"):
     remote_ip: str
     tls: bool
     common_name: str  # of the client's certificate; "": none
-    username: str = ""  # of an MQTT client, whose password is the secret
+    username: str = ""  # by MQTT and HTTP, whose password is the secret
     client_id: str = ""  # likewise
 
 

@@ -86,8 +86,8 @@ struct Known {
 pub struct Auth {
     pub(crate) shown: Box<[u8]>, // Authorization of an HTTP request
     pub(crate) secret: Box<[u8]>,
-    pub(crate) username: Box<str>,       // of an MQTT client, as it says
-    pub(crate) client_id: Box<str>,      // likewise
+    pub(crate) username: Box<str>,       // by MQTT and HTTP, as it says
+    pub(crate) client_id: Box<str>,      // by MQTT, likewise
     pub(crate) grant: Option<Rc<Grant>>, // None: the server is being asked for the first time
 }
 

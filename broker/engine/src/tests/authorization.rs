@@ -1,7 +1,8 @@
 //! AUTH and what an authorization allows, with Python's part played by the test: section 12.
 
+use super::mqtt::access::rows;
 use super::pair::*;
-use crate::config::{AccessRules, Config};
+use crate::config::{AccessAction, AccessRules, Config};
 use crate::event::Event;
 use crate::keys::ConnKey;
 use crate::time::NS_PER_S;
@@ -368,4 +369,18 @@ fn renewed_rows_leave_a_request_that_waits_for_its_server_waiting() {
     assert_eq!(pair.engine.set_authorization(*connection, Some(ANSWER.as_bytes()), pair.now), Ok(()));
     pair.turn();
     assert_eq!(statuses(&mut pair, key), ["403"], "no row allows it");
+}
+
+#[test]
+fn beside_an_auth_server_rows_must_allow_too_and_are_those_of_whom_it_names() {
+    let access = AccessRules { rows: rows(&[("u", AccessAction::Read, "+")]), ..AccessRules::default() };
+    let mut pair = Pair::with(Config { auth_servers: true, access, ..Config::default() });
+    let key = authorized(&mut pair, ANSWER);
+    assert_eq!(pair.ask(key, b"SUB t c\n"), [ok()]);
+    let key = authorized(&mut pair, ANSWER);
+    assert_eq!(pair.ask(key, pub_("t", "x")), [error(r#"E_UNAUTHORIZED AUTH failed for PUB on "t" """#)]);
+    let key = pair.connect();
+    pair.ask(key, auth("s"));
+    let frames = answer(&mut pair, key, Some(&ANSWER.replace(r#""u""#, r#""other""#)));
+    assert_eq!(frames, [error("E_UNAUTHORIZED AUTH no authorizations found")]);
 }

@@ -367,8 +367,11 @@ impl Engine {
     /// Finds out who publishes, unless that is known of this connection, by the same Authorization. False: an auth
     /// server is asked, and the connection waits.
     fn is_identified(&mut self, key: ConnKey, head: &Head<'_, '_>, now: Nanos) -> bool {
+        if !self.judges_publishers() {
+            return true;
+        }
         let shown = authorization(head);
-        if shown.is_empty() || !self.judges_publishers() || self.shows_own_token(head) {
+        if shown.is_empty() || self.shows_own_token(head) {
             return true;
         }
         let Some(conn) = self.conns.get_mut(key) else { return true };
@@ -398,12 +401,12 @@ impl Engine {
 
     /// Why a request may not publish, if so: it does not show who it is, or that one may not.
     pub(crate) fn refusal_of_publisher(&self, key: ConnKey, head: &Head<'_, '_>) -> Option<Refusal> {
-        if self.shows_own_token(head) {
+        let (needs_token, judges) = (!self.config.http_token.is_empty(), self.judges_publishers());
+        if !needs_token && !judges || self.shows_own_token(head) {
             return None;
         }
-        let needs_token = !self.config.http_token.is_empty();
-        if !self.judges_publishers() {
-            return needs_token.then_some(UNAUTHORIZED);
+        if !judges {
+            return Some(UNAUTHORIZED);
         }
         let shown = authorization(head);
         let auth = self.conns.get(key).and_then(|conn| conn.auth.as_ref()).filter(|auth| *auth.shown == *shown);
