@@ -86,6 +86,7 @@ class Publisher:
         distributor: str | Sequence[str] | None = None,
         brokers: Sequence[str] = (),
         token: str | None = None,
+        secret: str | None = None,
         max_outstanding: int = 1000,
         patience_s: float = 10.0,
     ) -> None:
@@ -96,6 +97,7 @@ class Publisher:
             distributor=distributor,
             brokers=brokers,
             token=token,
+            secret=secret,
             max_outstanding=max_outstanding,
             patience_s=patience_s,
         )
@@ -188,6 +190,7 @@ class Subscriber:
         lookupds: Sequence[str] = (),
         brokers: Sequence[str] = (),
         token: str | None = None,
+        secret: str | None = None,
         max_in_flight: int = 200,
         auto_finish: bool = False,
         client_id: str = "srtm-subscriber",
@@ -201,6 +204,7 @@ class Subscriber:
             lookupds=lookupds,
             brokers=brokers,
             token=token,
+            secret=secret,
             max_in_flight=max_in_flight,
             auto_finish=auto_finish,
             client_id=client_id,

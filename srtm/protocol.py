@@ -265,6 +265,13 @@ def identify(settings: Mapping[str, object]) -> bytes:
     return b"IDENTIFY\n" + _sized(msgspec.json.encode(settings))
 
 
+def auth(secret: str) -> bytes:
+    """Encode AUTH. Raises BadInput for an empty secret, which the protocol does not allow."""
+    if not secret:
+        raise BadInput("secret", secret, "must not be empty")
+    return b"AUTH\n" + _sized(secret.encode())
+
+
 def pub(topic: str, body: bytes) -> bytes:
     """Encode PUB. Raises BadInput for an empty body, which the protocol does not allow."""
     return f"PUB {topic}\n".encode() + _sized(_checked_body(body))

@@ -110,10 +110,13 @@ class Connection:
         raise ConnectionLost(f"{self.address} sent nothing for {_SILENCE_S:g} s")
 
 
-async def open_connection(tasks: anyio.abc.TaskGroup, address: str, client_id: str, connect: Connect) -> Connection:
+async def open_connection(
+    tasks: anyio.abc.TaskGroup, address: str, client_id: str, connect: Connect, auth: bytes | None = None
+) -> Connection:
     """Connect to a broker, identify as ``client_id``, and send queued bytes from a task in ``tasks``.
 
-    Raises ConnectionLost, PeerError (no NSQ broker answers at ``address``).
+    ``auth``: the command AUTH; None: none is sent. Raises ConnectionLost, PeerError (no NSQ broker answers at
+    ``address``, or it refuses the secret).
     """
     with anyio.move_on_after(_OPEN_TIMEOUT_S):
         try:
@@ -125,6 +128,9 @@ async def open_connection(tasks: anyio.abc.TaskGroup, address: str, client_id: s
             tasks.start_soon(connection.send_queued)
             connection.write(protocol.MAGIC + protocol.identify(_introduction(client_id)))
             connection.settings = _accepted(await connection.next_event(), address)
+            if auth is not None:
+                connection.write(auth)
+                _check_authorized(await connection.next_event(), address)
         except BaseException:
             await connection.aclose()
             raise
@@ -148,6 +154,13 @@ def _introduction(client_id: str) -> dict[str, object]:
         "output_buffer_size": -1,  # by default nsqd delays a single message by 250 ms
         "srtm": {"v": 1, "receipts": True, "left": True},
     }
+
+
+def _check_authorized(answer: protocol.Event, address: str) -> None:
+    if isinstance(answer, protocol.Error):
+        raise PeerError(f"{address} refused AUTH: {answer.code} {answer.text}")
+    if not isinstance(answer, protocol.Response):
+        raise PeerError(f"{address} answered AUTH with {answer}")
 
 
 def _accepted(answer: protocol.Event, address: str) -> Settings:

@@ -59,10 +59,11 @@ class Publisher:
     """Publishes to a topic as one publisher. Use it as an async context manager.
 
     ``distributor``: URLs, or a client that several publishers share (default $SRTM_DISTRIBUTOR). ``brokers``: plain
-    NSQ brokers (HOST:PORT), tried in turn, without a distributor. ``max_outstanding``: the most messages without an
-    answer. Entering raises NotFound (no such topic), BadInput, or Unavailable if no broker answers within
-    ``patience_s``. Later the publisher retries lost connections with growing pauses. If brokers answer E_PUB_FAILED
-    (starting, memory full) for longer than ``patience_s``, the callers get that error.
+    NSQ brokers (HOST:PORT), tried in turn, without a distributor. ``token`` is shown to the distributor, ``secret`` to
+    brokers, by AUTH. ``max_outstanding``: the most messages without an answer. Entering raises NotFound (no such
+    topic), BadInput, or Unavailable if no broker answers within ``patience_s``. Later the publisher retries lost
+    connections with growing pauses. If brokers answer E_PUB_FAILED (starting, memory full) for longer than
+    ``patience_s``, the callers get that error.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Publisher:
         distributor: str | Sequence[str] | DistributorClient | None = None,
         brokers: Sequence[str] = (),
         token: str | None = None,
+        secret: str | None = None,
         max_outstanding: int = 1000,
         patience_s: float = 10.0,
         connect: Connect = dial,
@@ -87,6 +89,7 @@ class Publisher:
         elif not brokers:
             self._client = DistributorClient(distributor, token=token, timeout_s=_ASK_TIMEOUT_S)
         self._connect = connect
+        self._auth = None if secret is None else protocol.auth(secret)
         self._patience_s = patience_s
         self._max_outstanding = max_outstanding
         self._slots: anyio.Semaphore | None = None  # once entered; there is no event loop before
@@ -367,7 +370,7 @@ class Publisher:
         return assignment.address
 
     async def _open(self, address: str) -> Connection:
-        return await open_connection(self._tasks, address, self.publisher_id, self._connect)
+        return await open_connection(self._tasks, address, self.publisher_id, self._connect, self._auth)
 
 
 def _as_exception(error: protocol.Error) -> SrtmError:

@@ -84,9 +84,10 @@ class Subscriber:
 
     ``async for delivery in subscriber`` waits for messages one by one; ``handle_each`` calls a function for several at
     a time. Brokers come from one source: ``brokers`` (HOST:PORT), ``lookupds`` (URLs of nsqlookupds) or ``distributor``
-    (URLs or a client; default $SRTM_DISTRIBUTOR). ``max_in_flight`` is divided evenly; each broker gets at least 1.
-    ``auto_finish``: each message is finished when the caller receives it. Entering raises BadInput, or Unavailable if
-    no source (or none of ``brokers``) answers within ``patience_s``.
+    (URLs or a client; default $SRTM_DISTRIBUTOR). ``token`` is shown to the distributor, ``secret`` to brokers, by
+    AUTH. ``max_in_flight`` is divided evenly; each broker gets at least 1. ``auto_finish``: each message is finished
+    when the caller receives it. Entering raises BadInput, or Unavailable if no source (or none of ``brokers``) answers
+    within ``patience_s``.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class Subscriber:
         lookupds: Sequence[str] = (),
         brokers: Sequence[str] = (),
         token: str | None = None,
+        secret: str | None = None,
         max_in_flight: int = 200,
         auto_finish: bool = False,
         client_id: str = "srtm-subscriber",
@@ -120,6 +122,7 @@ class Subscriber:
         self._client_id = client_id
         self._patience_s = patience_s
         self._connect = connect
+        self._auth = None if secret is None else protocol.auth(secret)
         self._arrived: MemoryObjectSendStream[Delivery] | None = None  # once entered
         self._deliveries: MemoryObjectReceiveStream[Delivery] | None = None
         self._connections: dict[str, Connection] = {}  # {address: subscribed connection}
@@ -257,7 +260,7 @@ class Subscriber:
 
     async def _consume(self, address: str, backoff: Backoff) -> None:
         """Consume from one connection until CLS is answered. Raises ConnectionLost, PeerError."""
-        connection = await open_connection(self._tasks, address, self._client_id, self._connect)
+        connection = await open_connection(self._tasks, address, self._client_id, self._connect, self._auth)
         try:
             connection.write(protocol.sub(self.topic, self.channel))
             _check_subscribed(await connection.next_event(), address)

@@ -41,6 +41,7 @@ COMMANDS = [
     (wire.cls(), b"CLS\n"),
     (wire.nop(), b"NOP\n"),
     (wire.left("t", 3), b"LEFT t 3\n"),
+    (wire.auth("eva:ü"), b"AUTH\n\0\0\0\x06eva:\xc3\xbc"),
     (wire.identify({"client_id": "p"}), b'IDENTIFY\n\0\0\0\x11{"client_id":"p"}'),
 ]
 

@@ -16,7 +16,7 @@ from anyio.abc import ByteStream
 from tests.support.both_loops import settled
 from tests.support.memory_streams import memory_stream_pair
 
-WITH_BODY = {b"IDENTIFY", b"PUB", b"MPUB", b"DPUB"}
+WITH_BODY = {b"IDENTIFY", b"AUTH", b"PUB", b"MPUB", b"DPUB"}
 
 
 @dataclass

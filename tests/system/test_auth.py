@@ -11,6 +11,7 @@ from bench.harness.load import mqtt_client as mqtt
 from broker import service
 from broker.config import BrokerConfig
 from srtm import protocol as wire
+from srtm.client.publisher import Publisher
 from srtm.net.address import parse_address
 from srtm.net.http_server import Response
 from srtm.net.tokens import Tokens
@@ -202,6 +203,8 @@ async def test_mosquittos_files_say_who_is_who_and_may_do_what_by_nsq_and_http_t
     assert json.loads(answer.data)["identity"] == "eva"
     assert await eva.ask(wire.pub("own", b"x")) == OK
     assert (await eva.ask(wire.pub("news", b"x"))).code == "E_UNAUTHORIZED"
+    async with Publisher("own", "p", brokers=[bound.tcp], secret="eva:secret") as publisher:
+        await publisher.publish(b"x")
     wrong, refused = await authenticated(bound.tcp, b"eva:Secret")
     assert refused.code == "E_AUTH_FAILED"
     for client in (eva, wrong):

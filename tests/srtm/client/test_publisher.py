@@ -219,6 +219,45 @@ async def test_without_any_broker_entering_says_so_after_its_patience(
 
 
 @both_loops
+async def test_a_secret_is_shown_to_each_broker_before_the_first_publish(
+    network: Network, assignments: Assignments, tasks: TaskGroup
+) -> None:
+    async def publish() -> None:
+        client = assignments.client
+        async with Publisher("t", "p", distributor=client, secret="eva:x", connect=network.connect) as publisher:
+            await publisher.publish(b"one")
+
+    tasks.start_soon(publish)
+    for _ in range(2):
+        session = await network.accepted()
+        assert await session.command() == (b"AUTH", b"eva:x")
+        await session.respond(b'{"identity":"eva"}')
+        assert await session.command() == (b"PUB t", b"one")
+        await session.stream.aclose()
+    tasks.cancel_scope.cancel()
+
+
+@both_loops
+async def test_a_secret_that_is_refused_is_said_after_the_patience_given(
+    network: Network, assignments: Assignments, tasks: TaskGroup
+) -> None:
+    async def refuse() -> None:
+        while True:
+            session = await network.accepted()
+            await session.command()
+            await session.refuse(b"E_AUTH_FAILED AUTH failed")
+
+    tasks.start_soon(refuse)
+    client = assignments.client
+    with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1001 refused AUTH: E_AUTH_FAILED AUTH failed"):
+        async with Publisher("t", "p", distributor=client, secret="x", patience_s=3, connect=network.connect):
+            pytest.fail("it was entered")
+    tasks.cancel_scope.cancel()
+    with pytest.raises(BadInput, match="secret"):
+        Publisher("t", "p", brokers=[HERE], secret="")
+
+
+@both_loops
 async def test_a_topic_that_goes_away_ends_the_block_with_that_error(
     network: Network, assignments: Assignments, tasks: TaskGroup
 ) -> None:

@@ -94,6 +94,17 @@ async def test_it_subscribes_where_the_lookup_says_and_answers_go_back_the_way_t
 
 
 @both_loops
+async def test_a_secret_is_shown_before_it_subscribes(network: Network, caller: Caller, tasks: TaskGroup) -> None:
+    subscriber = Subscriber("t", "c", brokers=[ONE], secret="eva:x", connect=network.connect)
+    tasks.start_soon(caller.run, subscriber)
+    session = await network.accepted()
+    assert await session.command() == (b"AUTH", b"eva:x")
+    await session.respond(b'{"identity":"eva"}')
+    assert await session.command() == (b"SUB t c", b"")
+    tasks.cancel_scope.cancel()
+
+
+@both_loops
 async def test_ready_counts_are_split_over_the_brokers_and_split_again_when_one_joins_or_leaves(
     network: Network, caller: Caller, tasks: TaskGroup
 ) -> None:
