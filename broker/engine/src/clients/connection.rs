@@ -212,6 +212,11 @@ impl Connection {
         self.remote.rsplit_once(':').map_or(&self.remote, |(host, _)| host)
     }
 
+    /// The same without the brackets of IPv6.
+    pub fn remote_ip(&self) -> &str {
+        self.remote_host().trim_matches(['[', ']'])
+    }
+
     pub fn reads(&self) -> bool {
         self.input_state != InputState::Closing
     }

@@ -11,6 +11,7 @@ use crate::config::{AccessAction, AccessRow, AccessRules, Config, RowForm, Token
 use crate::event::Event;
 use crate::keys::ConnKey;
 use crate::mqtt::managed_names::V3Excess;
+use crate::time::NS_PER_S;
 
 fn rules(rows: &[(AccessAction, &str)], tokens: &[(&str, &str)]) -> AccessRules {
     let row = |(action, pattern): &(AccessAction, &str)| AccessRow {
@@ -362,4 +363,29 @@ fn renewed_rows_of_nobody_end_consumers_that_said_no_auth() {
     pair.engine.set_access(of("other"));
     pair.turn();
     assert_eq!(pair.take(key), [error(r#"E_UNAUTHORIZED AUTH failed for SUB on "news" "c""#)]);
+}
+
+#[test]
+fn who_is_denied_something_by_nsq_or_http_is_told_to_the_operator_by_name_or_address() {
+    let mut pair = Pair::with(with_users(false));
+    let denied = |pair: &mut Pair| {
+        let told = pair.engine.poll_events().into_iter().filter_map(|event| match event {
+            Event::Denied { action, client, name, .. } => Some(format!("{action} {client} {name}")),
+            _ => None,
+        });
+        let told: Vec<String> = told.collect();
+        pair.advance(11 * NS_PER_S);
+        told
+    };
+    let key = pair.connect();
+    pair.ask(key, pub_("own", "x"));
+    assert_eq!(denied(&mut pair), ["connect 192.0.2.1 "]);
+    for command in [pub_("open", "x"), b"SUB secret c\n".to_vec()] {
+        let (key, _) = auth(&mut pair, "eva:secret");
+        pair.ask(key, command);
+    }
+    assert_eq!(denied(&mut pair), ["publish eva open", "subscribe eva secret"]);
+    http_publish_as(&mut pair, &basic("eva:wrong"), "own");
+    http_publish_as(&mut pair, &basic("eva:secret"), "open");
+    assert_eq!(denied(&mut pair), ["connect 192.0.2.1 ", "publish eva open"]);
 }

@@ -48,9 +48,8 @@ impl Engine {
         if !self.access.asks() {
             return Err(WireError::new(errors::E_AUTH_DISABLED, "AUTH disabled"));
         }
-        let host = conn.remote_host().trim_matches(['[', ']']).to_owned();
         let Some(grant) = self.grant_of_secret(secret) else {
-            self.mqtt.denials.note(Action::Connect, &host, "");
+            self.note_denial(key, Action::Connect, "");
             return Err(WireError::new(errors::E_AUTH_FAILED, "AUTH failed"));
         };
         let (response, empty) = (grant.response(), grant.is_empty());
@@ -129,7 +128,7 @@ impl Engine {
         self.events.push(Event::AuthAsked {
             connection: key.data().as_ffi(),
             secret: BASE64_STANDARD.encode(&auth.secret),
-            remote_ip: conn.remote_host().trim_matches(['[', ']']).into(),
+            remote_ip: conn.remote_ip().into(),
             tls: conn.has_tls(),
             common_name: conn.layers.as_ref().and_then(|layers| layers.peer_name()).unwrap_or_default().into(),
             username: auth.username.clone().into(),
@@ -138,12 +137,21 @@ impl Engine {
         self.defer(key, WaitFor::Python);
     }
 
+    /// Notes for the log that a client of NSQ or HTTP was denied something, by its name or its address.
+    pub(crate) fn note_denial(&mut self, key: ConnKey, action: Action, topic: &str) {
+        let Some(conn) = self.conns.get(key) else { return };
+        let name = conn.auth.as_ref().and_then(|auth| Some(&*auth.grant.as_ref()?.who.name));
+        let client = name.filter(|name| !name.is_empty()).unwrap_or_else(|| conn.remote_ip());
+        self.mqtt.denials.note(action, client, topic);
+    }
+
     /// Whether a command may run now. False: its authorization has expired, and the connection waits for a new one.
     pub(crate) fn may_run(&mut self, key: ConnKey, command: &Command<'_>, now: Nanos) -> Result<bool, WireError> {
         let Some((name, permission, topic, channel)) = needed(command) else { return Ok(true) };
         let Some(conn) = self.conns.get(key) else { return Ok(true) };
         let nobody = Some(&self.nobody).filter(|_| self.is_open());
         let Some(grant) = conn.auth.as_ref().and_then(|auth| auth.grant.as_ref()).or(nobody) else {
+            self.note_denial(key, Action::Connect, "");
             return Err(WireError::new(errors::E_AUTH_FIRST, format!("AUTH required before {name}")));
         };
         if grant.expires < now {
@@ -153,6 +161,8 @@ impl Engine {
         if grant.allows(permission, Object::topic(topic), channel) {
             return Ok(true);
         }
+        let action = if permission == Permission::Publish { Action::Publish } else { Action::Subscribe };
+        self.note_denial(key, action, topic);
         Err(unauthorized(name, topic, channel))
     }
 

@@ -23,6 +23,7 @@ use crate::http::request::{self, Afterwards, Framing, Head, MAX_HEADERS, Malform
 use crate::http::{Chunks, Http, Stage};
 use crate::keys::ConnKey;
 use crate::memory::LARGE_BYTES;
+use crate::mqtt::denials::Action;
 use crate::protocol::access::{Object, Permission};
 use crate::protocol::grants::Auth;
 use crate::protocol::identify::Identity;
@@ -282,11 +283,15 @@ impl Engine {
         };
         let is_begun = self.conns.get(key).is_some_and(|conn| conn.sliced.is_some());
         let is_publish = head.path != "/ping";
-        if is_publish && !is_begun && !self.is_identified(key, head, now) {
+        if is_publish && !self.is_identified(key, head, now) {
             return false;
         }
         let denied = if is_publish { self.refusal_of_publisher(key, head) } else { None };
         let taken = if let Some(denied) = denied {
+            let is_known = denied.0 == 403;
+            let topic = arguments(head.query, ["topic"]).ok().and_then(|[topic]| topic).filter(|_| is_known);
+            let action = if is_known { Action::Publish } else { Action::Connect };
+            self.note_denial(key, action, &topic.unwrap_or_default());
             Err(denied)
         } else if head.method != allowed {
             self.answer_other_method(key, head.method, allowed, exchange, now);
