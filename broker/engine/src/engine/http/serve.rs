@@ -394,14 +394,13 @@ impl Engine {
         } else {
             auth.grant = self.grant_of_secret(&secret).map(Rc::new);
         }
-        let waits = auth.grant.is_none() && self.config.auth_servers;
         if let Some(conn) = self.conns.get_mut(key) {
             conn.auth = Some(Box::new(auth));
         }
-        if waits {
+        if self.config.auth_servers {
             self.ask_for_authorization(key);
         }
-        !waits
+        !self.config.auth_servers
     }
 
     /// Why a request may not publish, if so: it does not show who it is, or that one may not.
