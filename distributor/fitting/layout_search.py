@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -42,7 +42,7 @@ from distributor.fitting.layout_model import Candidate, key, recording
 from distributor.fitting.moves import let_in, moved, receiving, with_fewest_moves, with_shares, without
 from distributor.fitting.search import least_measuring_ns, settle_ns
 from distributor.fitting.transitions import Machine, Rules, State, Trigger
-from distributor.fitting.watch import BREACH_NS, Lateness, Watch, is_clear, latest, watch_of
+from distributor.fitting.watch import BREACH_NS, Lateness, Watch, Watches, is_clear, latest, watch_of
 from distributor.model.columns import NOWHERE
 from distributor.prediction.replay import Latency, Trace
 from distributor.prediction.sequential_test import Verdict
@@ -73,7 +73,7 @@ class Search:
         self._beside = False  # other topics are there
         self._in_force_ns = now_ns  # the layout that is judged
         self._started_ns = self._step_ns = self._settle_ns = self._due_ns = now_ns
-        self._watches: dict[str, Watch] = {}
+        self._watches = Watches()
         self._wanted = math.inf  # brokers that the scaler was asked for since a layout was last tried
         least_ns = 0 if rules.always else JUDGED_BY_NS
         self._at_least_ns = max(least_ns, least_measuring_ns(begin.task.demand))
@@ -129,7 +129,7 @@ class Search:
         at_most_ns = max(self._at_least_ns, AT_MOST_NS)
         self._due_ns = now_ns + settle_ns + at_most_ns + SILENT_NS
         left = [name for name in self._before.brokers if name in self._known.brokers]
-        self._watches = {name: watch_of(self._task) for name in dict.fromkeys([*self._layout.brokers, *left])}
+        self._watches = Watches((name, watch_of(self._task)) for name in dict.fromkeys([*self._layout.brokers, *left]))
         return [
             Measure(
                 broker=name,
@@ -163,33 +163,36 @@ class Search:
         return name in (self._layout.brokers if self._rules.always else self._coming)
 
     def _end_of_round(self, now_ns: int) -> list[Action]:
-        watches = self._watches.values()
-        above = [watch for watch in watches if watch.is_above]
+        above = [watch for watch in self._watches.values() if watch.is_above]
         if above:
-            if self._machine.state is State.JUDGING and not self._rules.always:
-                worst = latest(above)
-                if worst.drains_within(self._in_force_ns + DRAINS_WITHIN_NS - now_ns):
-                    return self._judge_on(now_ns)
-                if self._was is not None and 0 < self._was.by(now_ns) < worst.latency.total_ns:
-                    return self._judge_worse(worst.latency.total_ns, self._was.worst_ns, now_ns)
-            if not any(watch.has_seen_enough for watch in above):
-                return []
-            return self._record(Trigger.LATE, now_ns)
+            return self._end_late_round(above, now_ns)
         if not self._others_are_content(now_ns):
             return []
         here = [self._watches[name] for name in self._layout.brokers]
-        if not all(watch.verdict is Verdict.BELOW or watch.final for watch in here):
-            is_long = all(watch.takes_long or watch.verdict is Verdict.BELOW for watch in here)
-            is_unclear = is_long and not self._known.was_measured_again(self._layout)
-            return self._record(Trigger.UNCLEAR, now_ns) if is_unclear else []
+        if all(watch.verdict is Verdict.BELOW or watch.final for watch in here):
+            return self._accept(now_ns, certain=all(watch.verdict is Verdict.BELOW for watch in here))
+        is_long = all(watch.takes_long or watch.verdict is Verdict.BELOW for watch in here)
+        is_unclear = is_long and not self._known.was_measured_again(self._layout)
+        return self._record(Trigger.UNCLEAR, now_ns) if is_unclear else []
+
+    def _end_late_round(self, above: Sequence[Watch], now_ns: int) -> list[Action]:
+        if self._machine.state is State.JUDGING and not self._rules.always:
+            worst = latest(above)
+            if worst.drains_within(self._in_force_ns + DRAINS_WITHIN_NS - now_ns):
+                return self._judge_on(now_ns)
+            if self._was is not None and 0 < self._was.by(now_ns) < worst.latency.total_ns:
+                return self._judge_worse(worst.latency.total_ns, self._was.worst_ns, now_ns)
+        return self._record(Trigger.LATE, now_ns) if any(watch.has_seen_enough for watch in above) else []
+
+    def _accept(self, now_ns: int, *, certain: bool) -> list[Action]:
+        """Nothing speaks against the layout."""
         self._note_round(now_ns)
-        stopped = self._stop_all()
-        if not any(watch.test.count for watch in watches):
-            unsent = any(watch.unsent for watch in watches)
-            outcome = Outcome.NO_CONSUMER if unsent else Outcome.NO_TRAFFIC
-            return [*stopped, *self._end(now_ns, outcome)]
-        certain = all(watch.verdict is Verdict.BELOW for watch in here)
-        return [*stopped, *self._end(now_ns, Outcome.FITS, latency=self.rounds[-1].latency, certain=certain)]
+        stopped, watches = self._stop_all(), self._watches.values()
+        if any(watch.test.count for watch in watches):
+            latency = self.rounds[-1].latency
+            return [*stopped, *self._end(now_ns, Outcome.FITS, latency=latency, certain=certain)]
+        unsent = any(watch.unsent for watch in watches)
+        return [*stopped, *self._end(now_ns, Outcome.NO_CONSUMER if unsent else Outcome.NO_TRAFFIC)]
 
     def _record(self, why: Trigger, now_ns: int) -> list[Action]:
         self._note_round(now_ns)
@@ -200,27 +203,24 @@ class Search:
     def _others_are_content(self, now_ns: int) -> bool:
         """Nothing is accepted while another topic's promise is broken, nor beside others before a breach could have
         lasted for long enough to be one."""
-        if any(watch.broken_since_ns is not None for watch in self._watches.values()):
-            return False
-        return not self._beside or now_ns - self._step_ns >= BREACH_NS
+        return self._watches.are_content and not (self._beside and now_ns - self._step_ns < BREACH_NS)
 
     # Explaining
 
     def _handle_recorded(self, event: Recorded, now_ns: int) -> list[Action]:
         self._watches[event.broker].trace = event.trace
-        traces = {name: watch.trace for name, watch in self._watches.items() if watch.trace is not None}
+        traces = self._watches.traces
         if self._machine.state is not State.EXPLAINING or len(traces) < len(self._watches):
             return []
         made, latency = recording(traces), self.rounds[-1].latency
-        is_late = any(watch.is_above for watch in self._watches.values())
-        if not is_late and self._is_clear(traces):
+        above = self._watches.above
+        if not above and self._is_clear(traces):
             return self._end(now_ns, Outcome.FITS, latency=latency, certain=True)
-        if not is_late or (made is not None and self._known.is_doubtful(self._layout, made)):
+        if not above or (made is not None and self._known.is_doubtful(self._layout, made)):
             self._known.measure_again(self._layout)
             self._round += 1
             self._machine.go(Trigger.DOUBTFUL, now_ns)
             return self._measure(now_ns, 0)
-        above = {name for name, watch in self._watches.items() if watch.is_above}
         self._known.learn(self._layout, latency, made, above)
         worst = latest(self._watches.values())
         self._was = Lateness(worst_ns=worst.latency.total_ns, rise=worst.rise, at_ns=self.rounds[-1].ended_ns)
@@ -229,8 +229,7 @@ class Search:
     def _is_clear(self, traces: Mapping[str, Trace]) -> bool:
         """Whether the promise is kept by what arrived, replayed, and the sample does not speak against it: what keeps
         it from being clear is the machine, which stood still."""
-        within = all(watch.is_within and not watch.sees_too_little for watch in self._watches.values())
-        return within and is_clear(self._task, self._layout, traces)
+        return self._watches.are_within and is_clear(self._task, self._layout, traces)
 
     # Predicting
 
@@ -289,7 +288,7 @@ class Search:
         left_ns = max(0, self._settle_ns - (now_ns - self._step_ns)) if self._part > 1 else 0
         self._settle_ns = max(left_ns, settle_ns(demand, last, self._in_force))
         self._step_ns, self._due_ns = now_ns, now_ns + SILENT_NS
-        self._watches = {name: watch_of(self._task) for name in self._layout.brokers}
+        self._watches = Watches((name, watch_of(self._task)) for name in self._layout.brokers)
         held = self._watches if self._beside else ()
         return [
             *(Measure(broker=name, round=self._round, held=True) for name in held),
@@ -315,8 +314,7 @@ class Search:
     def _climb(self, now_ns: int) -> list[Action]:
         """The next publishers move once every broker has kept the promises of other topics for as long as a breach
         takes."""
-        calm = all(watch.heard and watch.broken_since_ns is None for watch in self._watches.values())
-        if self._part >= self._parts or not calm or now_ns - self._step_ns < BREACH_NS:
+        if self._part >= self._parts or not self._watches.are_calm or now_ns - self._step_ns < BREACH_NS:
             return []
         stopped = self._stop_all()
         self._machine.go(Trigger.STEP, now_ns)
@@ -396,8 +394,9 @@ class Search:
             return self._handle_back(now_ns)
         if state is State.SCALING:
             return self.handle(ScalerAnswered(), now_ns)
-        silent = sorted(name for name, watch in self._watches.items() if not (watch.final or watch.trace is not None))
-        return self._give_up(now_ns, Outcome.SILENT, f"{', '.join(silent)} did not report what it measured")
+        return self._give_up(
+            now_ns, Outcome.SILENT, f"{', '.join(self._watches.silent)} did not report what it measured"
+        )
 
     def _give_up(self, now_ns: int, outcome: Outcome, reason: str = "") -> list[Action]:
         """Nothing is known of the layout in force: the one before comes back, if its brokers are there."""
@@ -446,7 +445,7 @@ class Search:
                 started_ns=self._step_ns,
                 ended_ns=now_ns,
                 verdicts={name: watch.verdict for name, watch in self._watches.items()},
-                latency={name: watch.latency for name, watch in self._watches.items()},
+                latency=self._watches.latency,
             )
         )
 

@@ -138,6 +138,43 @@ class Lateness:
         return self.worst_ns + max(0.0, self.rise) * (now_ns - self.at_ns)
 
 
+class Watches(dict[str, Watch]):
+    """{broker: what it has said}, of all that measure one layout."""
+
+    @property
+    def above(self) -> set[str]:
+        return {name for name, watch in self.items() if watch.is_above}
+
+    @property
+    def are_within(self) -> bool:
+        """By the sample, which has seen enough of what was sent."""
+        return all(watch.is_within and not watch.sees_too_little for watch in self.values())
+
+    @property
+    def are_content(self) -> bool:
+        """The promises of other topics are kept, as far as is known."""
+        return all(watch.broken_since_ns is None for watch in self.values())
+
+    @property
+    def are_calm(self) -> bool:
+        """All were heard, and the promises of other topics are kept."""
+        return self.are_content and all(watch.heard for watch in self.values())
+
+    @property
+    def silent(self) -> list[str]:
+        """Those that have not reported all that they measured."""
+        return sorted(name for name, watch in self.items() if not (watch.final or watch.trace is not None))
+
+    @property
+    def traces(self) -> dict[str, Trace]:
+        """{broker: what arrived there}, of those that told."""
+        return {name: watch.trace for name, watch in self.items() if watch.trace is not None}
+
+    @property
+    def latency(self) -> dict[str, Latency]:
+        return {name: watch.latency for name, watch in self.items()}
+
+
 def latest(watches: Iterable[Watch]) -> Watch:
     """The broker with the worst percentile."""
     return max(watches, key=lambda watch: watch.latency.total_ns)
