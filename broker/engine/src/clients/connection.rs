@@ -25,7 +25,6 @@ use crate::queueing::message::Message;
 use crate::queueing::zone_preference::Nearness;
 use crate::scheduling::client_limits::UNFINISHED_NS;
 use crate::scheduling::work_budget::Deficit;
-use crate::storage::record::Times;
 use crate::time::{Nanos, PATIENCE_NS};
 use crate::timer::Armed;
 use crate::transport::buffer::KEEP_BUFFER;
@@ -61,8 +60,9 @@ pub struct Mark {
 impl Mark {
     /// Of a message that is delivered for the first time now, as its topic's latency counts it.
     pub fn of(topic: TopicKey, message: &Message, now: Nanos) -> Self {
-        let Times { arrival, due, queued, trace } = message.times;
-        Self { end: 0, topic, arrival, due, consumer_wait: now - queued, trace }
+        let times = message.times;
+        let consumer_wait = now - times.queued;
+        Self { end: 0, topic, arrival: times.arrival, due: times.due, consumer_wait, trace: times.trace }
     }
 }
 
