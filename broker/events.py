@@ -131,6 +131,32 @@ class Denied(msgspec.Struct, frozen=True, tag="denied"):
     times: int
 
 
+class MqttExcess(msgspec.Struct, frozen=True, tag="mqtt_excess"):
+    """Messages of an MQTT publisher were not taken, at most one event a minute for each publisher.
+
+    ``topic`` and ``why`` are of the first of them. ``publisher`` is "" for all others if there are more than 64.
+    """
+
+    publisher: str
+    topic: str
+    why: str
+    refused: int  # the client was told so
+    closed: int  # its connection was ended
+    dropped: int  # nobody was told
+
+
+class MqttFull(msgspec.Struct, frozen=True, tag="mqtt_full"):
+    """Sessions of MQTT or shared groups had no room for messages of a topic, at most one event a minute for each topic.
+
+    ``first`` is a client or a group; ``topic`` is "" for all others if there are more than 64.
+    """
+
+    topic: str
+    first: str
+    dropped: int  # deliveries
+    refused: int  # publishes
+
+
 class MqttInterestChanged(msgspec.Struct, frozen=True, tag="mqtt_interest_changed"):
     """What MQTT's subscribers want of other brokers has changed. Once, until ``Engine.mqtt_interest`` is called."""
 
@@ -185,6 +211,8 @@ Event = (
     | AcceptFailed
     | LimitReached
     | Denied
+    | MqttExcess
+    | MqttFull
     | MqttInterestChanged
     | LinkMarked
     | LinkEnded

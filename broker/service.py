@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import trio
 
 from broker import events, snapshot
@@ -416,6 +417,10 @@ class Broker:
                 self._log.warning(event.in_words(), limit=limit, first=client, times=times)
             case events.Denied(action, client, name, times):
                 self._log.warning("clients are denied", action=action, first=client, name=name, times=times)
+            case events.MqttExcess():
+                self._log.warning("messages of an MQTT publisher are not taken", **msgspec.structs.asdict(event))
+            case events.MqttFull():
+                self._log.warning("sessions of MQTT or shared groups are full", **msgspec.structs.asdict(event))
             case events.MqttInterestChanged():
                 if self._keeper is not None:
                     self._keeper.note_interest()

@@ -139,6 +139,8 @@ class Topic(Part, frozen=True):
     dropped: int = 0  # by an #ephemeral one whose memory was full
     network_ns: int | None = None  # from a publisher and to a consumer, medians; None: not known, or no limit
     e2e: EndToEnd | None = None
+    mqtt_refused: tuple[int, int, int] = (0, 0, 0)  # publishes by QoS: their client was told, or its connection ended
+    mqtt_dropped: tuple[int, int, int] = (0, 0, 0)  # the same without a word
 
 
 class Mqtt(Part, frozen=True):
@@ -165,6 +167,7 @@ class MqttTopic(Part, frozen=True):
     messages: int  # since the start
     holders: int  # sessions that were given some, until they end, or members of the group
     dropped: int  # deliveries of any QoS, for want of room, since the start
+    full: int = 0  # of these, for want of room in a queue
     group: str = ""  # $share/GROUP/FILTER; "": of sessions
 
 

@@ -58,6 +58,11 @@ _MQTT_TOPIC_GAUGES = {
 _MQTT_TOPIC_COUNTERS = {
     "messages": "Messages of QoS 1 and 2 that were given to sessions and shared groups",
     "dropped": "Deliveries to MQTT clients that were dropped for want of room",
+    "full": "Of these, as many messages waited for the session or the group as may",
+}
+_MQTT_PUBLISH_COUNTERS = {
+    "refused": "Publishes by MQTT that were not taken; their client was told, or its connection ended",
+    "dropped": "Publishes by MQTT that were not taken, without a word to the client",
 }
 _CONTRACT_COUNTERS = {
     "allowed": "Publishes that passed a contract",
@@ -126,6 +131,7 @@ def _metrics(scrape: Scrape, shown: list[Topic]) -> Iterator[Metric]:
     yield from _mqtt_metrics(scrape.snapshot.mqtt)
     held = scrape.snapshot.mqtt_topics
     yield from _mqtt_topic_metrics(nlargest(most, held, key=lambda one: one.messages))
+    yield from _mqtt_publish_metrics([topic for topic in shown if any(topic.mqtt_refused + topic.mqtt_dropped)])
     left = {
         "topic": len(topics) - len(shown),
         "channel": sum(len(t.channels) for t in topics) - len(busy_channels),
@@ -288,6 +294,17 @@ def _mqtt_topic_metrics(topics: Sequence[MqttTopic]) -> Iterator[Metric]:
         counter = CounterMetricFamily(f"srtm_mqtt_topic_{field}", text, labels=["topic", "channel"])
         for topic in topics:
             counter.add_metric([topic.topic, channel_name(topic)], getattr(topic, field))
+        yield counter
+
+
+def _mqtt_publish_metrics(topics: Sequence[Topic]) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily
+
+    for field, text in _MQTT_PUBLISH_COUNTERS.items():
+        counter = CounterMetricFamily(f"srtm_mqtt_publishes_{field}", text, labels=["topic", "qos"])
+        for topic in topics:
+            for qos, count in enumerate(getattr(topic, f"mqtt_{field}")):
+                counter.add_metric([topic.topic_name, str(qos)], count)
         yield counter
 
 

@@ -94,7 +94,14 @@ def _topic_json(
         "paused": topic.paused,
         "e2e_processing_latency": _end_to_end_json(measured_of(topic), percentiles),
         **({"bucket": _bucket_json(topic.bucket)} if topic.bucket else {}),
+        **_untaken_json(topic),
     }
+
+
+def _untaken_json(topic: Topic) -> dict[str, list[int]]:
+    """Publishes by MQTT that were not taken, by QoS: an addition to nsqd's fields, without zeros."""
+    counts = {"mqtt_refused": topic.mqtt_refused, "mqtt_dropped": topic.mqtt_dropped}
+    return {name: list(by_qos) for name, by_qos in counts.items() if any(by_qos)}
 
 
 def measured_of(topic: Topic) -> EndToEnd | None:

@@ -90,6 +90,22 @@ async def test_a_pause_by_http_is_remembered(tmp_path, engines, nursery):
     nursery.cancel_scope.cancel()
 
 
+async def test_the_log_names_publishers_whose_messages_are_not_taken_and_what_is_full(
+    tmp_path, engines, nursery, capsys
+):
+    await nursery.start(service.serve, config(tmp_path))
+    facts = {"topic": "heat", "why": "the topic's limit is reached", "refused": 41, "closed": 0, "dropped": 2}
+    engines[0].emit(type="mqtt_excess", publisher="sensor-7\n", **facts)
+    engines[0].emit(type="mqtt_full", topic="heat", first="$share/workers/#", dropped=3, refused=0)
+    engines[0].emit(type="disk_failed", reason="later")
+    await until(lambda: engines[0].health == "NOK - later")
+    said = capsys.readouterr().err
+    rest = 'topic=heat why="the topic\'s limit is reached" refused=41 closed=0 dropped=2\n'
+    assert f"WARNING: messages of an MQTT publisher are not taken publisher='sensor-7\\n' {rest}" in said
+    assert "sessions of MQTT or shared groups are full topic=heat first=$share/workers/# dropped=3" in said
+    nursery.cancel_scope.cancel()
+
+
 async def test_a_disk_that_refuses_messages_shows_in_ping_and_repairs_are_told(tmp_path, engines, nursery, capsys):
     await nursery.start(service.serve, config(tmp_path))
     engines[0].emit(type="disk_failed", reason="write t.000000.seg: No space left on device (os error 28)")

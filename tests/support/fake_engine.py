@@ -36,6 +36,7 @@ class FakeTopic:
     e2e: dict[str, Any] | None = None
     network_ns: int | None = None
     nearness: dict[str, int] = field(default_factory=dict)  # of each of its channels
+    untaken: dict[str, list[int]] = field(default_factory=dict)  # by MQTT: mqtt_refused, mqtt_dropped
 
 
 class FakeEngine:
@@ -468,6 +469,7 @@ def topic_json(topic: FakeTopic, channel: str = "") -> dict[str, Any]:
         "bucket": topic.bucket,
         "e2e": topic.e2e,
         "network_ns": topic.network_ns,
+        **topic.untaken,
         "latency": {window: dict.fromkeys(KINDS, _LATENCY) for window in ("since_start", "last_60s")},
     }
 

@@ -91,6 +91,25 @@ pub enum Event {
         name: String,
         times: u64,
     },
+    /// Messages of an MQTT publisher were not taken: above a limit, or no room for them. Its client was told so
+    /// (`refused`), its connection ended (`closed`), or nobody was told (`dropped`). `topic` and `why` are of the first.
+    /// At most once a minute for each publisher; of more than 64, the others are one ("").
+    MqttExcess {
+        publisher: String,
+        topic: String,
+        why: String,
+        refused: u64,
+        closed: u64,
+        dropped: u64,
+    },
+    /// Sessions or shared groups, the first of them `first`, had no room for messages of the topic: `dropped`
+    /// deliveries, `refused` publishes. At most once a minute for each topic; of more than 64, the others are one ("").
+    MqttFull {
+        topic: String,
+        first: String,
+        dropped: u64,
+        refused: u64,
+    },
     /// What subscribers want of other brokers has changed; once until Python looks.
     MqttInterestChanged,
     /// Another broker's mark has come over a link: so has all that it retained before.

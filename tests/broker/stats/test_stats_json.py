@@ -186,6 +186,25 @@ async def test_a_shared_group_of_mqtt_is_a_channel_and_of_many_the_busiest_are_s
     assert names == [*(f"$share/{number:03}/#" for number in range(100 - MOST_GROUPS, 100)), "mqtt"]
 
 
+async def test_publishes_by_mqtt_that_were_not_taken_are_counted_by_topic_and_qos(admin):
+    for topic in ("heat", "quiet"):
+        admin.engine.create_topic(topic)
+    admin.engine.topics["heat"].untaken = {"mqtt_refused": [0, 7, 2], "mqtt_dropped": [5, 0, 0]}
+    _, shown = await admin.json("GET", "/stats?format=json")
+    fields = [[topic.get(name) for name in ("mqtt_refused", "mqtt_dropped")] for topic in shown["topics"]]
+    assert fields == [[[0, 7, 2], [5, 0, 0]], [None, None]]
+    metrics = (await admin.ask("GET", "/metrics")).body.decode()
+    assert 'srtm_mqtt_publishes_refused_total{qos="1",topic="heat"} 7.0' in metrics
+    assert 'srtm_mqtt_publishes_dropped_total{qos="0",topic="heat"} 5.0' in metrics
+    assert 'qos="0",topic="quiet"' not in metrics
+
+
+async def test_deliveries_for_which_a_session_was_full_are_counted_by_topic(admin):
+    admin.engine.mqtt_topics = [held("heat", dropped=9, full=5)]
+    metrics = (await admin.ask("GET", "/metrics")).body.decode()
+    assert 'srtm_mqtt_topic_full_total{channel="mqtt",topic="heat"} 5.0' in metrics
+
+
 async def test_mqtts_sessions_are_listed_only_for_who_asks(admin):
     admin.engine.mqtt = {"sensor-7": {"client_id": "sensor-7", "queued": 2}}
     assert "mqtt" not in (await admin.json("GET", "/stats?format=json"))[1]

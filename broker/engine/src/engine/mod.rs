@@ -362,6 +362,7 @@ impl Engine {
         self.relieve_memory();
         self.tell_limits(now);
         self.mqtt.denials.tell(now, &mut self.events);
+        self.mqtt.excess.tell(now, &mut self.events);
         self.work.end_turn();
     }
 

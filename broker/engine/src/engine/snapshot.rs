@@ -78,6 +78,8 @@ pub struct TopicView {
     received: u64,
     released: u64,
     rejected: u64,
+    mqtt_refused: [u64; 3], // by QoS
+    mqtt_dropped: [u64; 3],
     channels: Vec<ChannelView>,
     bucket: Option<BucketView>,
     latency: Summaries,
@@ -283,6 +285,8 @@ impl Engine {
             received: topic.counters.received,
             released: topic.counters.released,
             rejected: topic.counters.rejected,
+            mqtt_refused: topic.counters.mqtt_refused,
+            mqtt_dropped: topic.counters.mqtt_dropped,
             channels: channels.map(|channel| self.channel_view(channel, clients, now)).collect(),
             bucket: topic
                 .limiter

@@ -2,15 +2,16 @@
 //!
 //! Imports `protocol`, `queueing`, `storage`, `telemetry`, `limiter`, `event`, `id`, `keys`, `time` and `timer`. Begin
 //! with `Hub`; `filter_trie` finds subscribers, `managed_names` topics, `forms` has the bytes that they share, and
-//! `session` what one client has, also while it is away, and `elsewhere` what concerns other brokers.
+//! `session` what one client has, also while it is away, `elsewhere` what concerns other brokers, and `reporting` what
+//! operators are told.
 
-pub mod denials;
 pub mod elsewhere;
 pub mod filter_trie;
 pub mod forms;
 pub mod group;
 pub mod managed_names;
 pub mod outgoing;
+pub mod reporting;
 pub mod retained;
 pub mod saved_session;
 pub mod session;
@@ -26,13 +27,14 @@ use hashbrown::HashTable;
 use slotmap::SlotMap;
 
 use crate::keys::{GroupKey, SessionKey, TallyKey};
-use crate::mqtt::denials::Denials;
 use crate::mqtt::elsewhere::interest::Interest;
 use crate::mqtt::elsewhere::link_peers::{LinkPeers, LinkWays};
 use crate::mqtt::elsewhere::moves::Moves;
 use crate::mqtt::filter_trie::FilterTrie;
 use crate::mqtt::group::Group;
 use crate::mqtt::managed_names::ManagedNames;
+use crate::mqtt::reporting::denials::Denials;
+use crate::mqtt::reporting::excess::Excess;
 use crate::mqtt::retained::Retained;
 use crate::mqtt::session::Session;
 use crate::mqtt::takeovers::Takeovers;
@@ -61,6 +63,7 @@ pub struct Hub {
     pub tally: TopicTally,
     pub(crate) uncounted: Vec<Owner>, // which had messages on disk at the start
     pub denials: Denials,
+    pub excess: Excess,
     pub takeovers: Takeovers,
     pub news: TopicNews,
     pub began: Option<Nanos>, // to tell `$SYS`
@@ -106,6 +109,13 @@ impl Hub {
         self.counters.dropped += 1;
         self.tally.drop(topic);
     }
+
+    /// The same since as many messages wait for a session or a group as may, `holder` by name.
+    pub fn drop_for_full(&mut self, topic: TallyKey, holder: &str) {
+        self.counters.dropped += 1;
+        self.tally.drop_for_full(topic);
+        self.excess.note_full(self.tally.topic_of(topic), holder, false);
+    }
 }
 
 fn hash_of(by: &RandomState, sessions: &SlotMap<SessionKey, Session>, key: SessionKey) -> u64 {
@@ -124,5 +134,5 @@ pub struct Counters {
     pub dropped: u64, // deliveries: their client did not read, or its session was full
     pub denied: u64,  // connections, publishes and subscriptions, by passwords and access rules
     pub expired: u64,
-    pub refused: u64, // publishes of QoS 0, which nobody can be told
+    pub refused: u64, // publishes above a limit, or without room, of which no client was told
 }

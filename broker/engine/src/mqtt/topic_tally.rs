@@ -17,6 +17,7 @@ pub struct Held {
     pub messages: u64,           // given to them since the start
     pub holders: usize,          // that were given some, until they end
     pub dropped: u64,            // deliveries for which one of them, or a connection, had no room, since the start
+    pub full: u64,               // of these, as many messages waited already as may
 }
 
 impl Held {
@@ -83,6 +84,16 @@ impl TopicTally {
     pub fn give(&mut self, owed: &mut Owed, key: TallyKey) {
         owed.entry(self, key);
         self.held.get_mut(key).into_iter().for_each(|held| held.messages += 1);
+    }
+
+    /// As many messages wait as may: one is dropped.
+    pub fn drop_for_full(&mut self, key: TallyKey) {
+        self.held.get_mut(key).into_iter().for_each(|held| held.full += 1);
+        self.drop(key);
+    }
+
+    pub fn topic_of(&self, key: TallyKey) -> &str {
+        self.held.get(key).map_or("", |held| &held.topic)
     }
 
     /// Somebody had no room for a message.

@@ -292,6 +292,8 @@ pub struct Counters {
     pub delayed: u64,
     pub rejected: u64,
     pub undeclared: u64,
+    pub mqtt_refused: [u64; 3], // publishes that were not taken, by QoS: their client was told, or its connection ended
+    pub mqtt_dropped: [u64; 3], // the same without a word
 }
 
 /// What holds a topic's publishers, while the topic does not exist.

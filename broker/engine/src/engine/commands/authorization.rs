@@ -12,7 +12,7 @@ use crate::config::AccessRules;
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::keys::ConnKey;
-use crate::mqtt::denials::Action;
+use crate::mqtt::reporting::denials::Action;
 use crate::protocol::access::{Access, Object, Permission, Who};
 use crate::protocol::codec::Command;
 use crate::protocol::errors::{self, WireError, quoted};

@@ -23,7 +23,7 @@ use crate::http::request::{self, Afterwards, Framing, Head, MAX_HEADERS, Malform
 use crate::http::{Chunks, Http, Stage};
 use crate::keys::ConnKey;
 use crate::memory::LARGE_BYTES;
-use crate::mqtt::denials::Action;
+use crate::mqtt::reporting::denials::Action;
 use crate::protocol::access::{Object, Permission};
 use crate::protocol::grants::Auth;
 use crate::protocol::identify::Identity;

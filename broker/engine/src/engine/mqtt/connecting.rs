@@ -8,7 +8,7 @@ use crate::config::MqttIdentity;
 use crate::engine::Engine;
 use crate::engine::mqtt::publishing::may_be_published;
 use crate::keys::{ConnKey, SessionKey};
-use crate::mqtt::denials::Action;
+use crate::mqtt::reporting::denials::Action;
 use crate::mqtt::session::{Begun, ENDS_WITH_CONNECTION, NEVER_EXPIRES, Session};
 use crate::mqtt::will::Will;
 use crate::protocol::access::{Permission, Who};

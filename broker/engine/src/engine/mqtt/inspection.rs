@@ -53,6 +53,7 @@ pub struct HeldView {
     messages: u64,
     holders: usize, // sessions that were given some, or members of the group
     dropped: u64,
+    full: u64, // of these, for want of room in a queue
 }
 
 /// How messages of another broker's topic came here (`mqtt::elsewhere::link_peers`).
@@ -74,12 +75,12 @@ impl Engine {
     }
 
     fn held_view(&self, held: &Held) -> Option<HeldView> {
-        let Held { topic, group, depth, in_flight, messages, holders, dropped } = held.clone();
+        let Held { topic, group, depth, in_flight, messages, holders, dropped, full } = held.clone();
         let (group, holders) = match group {
             Some(key) => self.mqtt.groups.get(key).map(|group| (group.name.to_string(), group.members.len()))?,
             None => (String::new(), holders),
         };
-        Some(HeldView { topic: topic.into(), group, depth, in_flight, messages, holders, dropped })
+        Some(HeldView { topic: topic.into(), group, depth, in_flight, messages, holders, dropped, full })
     }
 
     /// `most` of the ways over links, from number `from` on; none: there are no more. A busy one takes about 0.1 ms.

@@ -6,10 +6,11 @@ use crate::clients::mqtt_client::FanOut;
 use crate::clients::reply::Reply;
 use crate::config::{FullSession, Unmanaged};
 use crate::engine::Engine;
-use crate::keys::{ConnKey, SessionKey};
-use crate::mqtt::denials::Action;
+use crate::keys::{ConnKey, SessionKey, TopicKey};
 use crate::mqtt::filter_trie::{Subscriber, Who};
 use crate::mqtt::managed_names::V3Excess;
+use crate::mqtt::reporting::denials::Action;
+use crate::mqtt::reporting::excess::Fate;
 use crate::mqtt::session::Arrival;
 use crate::protocol::access::Object;
 use crate::protocol::codec;
@@ -84,7 +85,10 @@ impl Engine {
         };
         match collected {
             Ok(index) => self.turn.replies.push((key, Reply::Mqtt(index, publish.id, publish.qos))),
-            Err(why) => self.refuse_publish(key, publish.qos, publish.id, &why),
+            Err(why) => {
+                let topic = self.topic_key(self.topic_of_name(&name)).unwrap_or_default();
+                self.refuse_publish(key, topic, publish.qos, publish.id, &why);
+            }
         }
         Ok(())
     }
@@ -100,8 +104,11 @@ impl Engine {
         self.mqtt.filters.matching(name, &mut found);
         let full = found.iter().find_map(|subscriber| self.full_one(subscriber, publisher, name));
         self.fan.found = found;
-        full.iter().for_each(|who| self.limits.note(Limit::QueuedMessages, who));
-        full.is_some()
+        let Some(who) = full else { return false };
+        self.limits.note(Limit::QueuedMessages, &who);
+        let topic = self.topic_of_name(name).to_owned();
+        self.mqtt.excess.note_full(&topic, &who, true);
+        true
     }
 
     /// The subscriber, by name, if it is to get a PUBLISH of this name with QoS 1 or 2 and has no room for it.
@@ -123,15 +130,17 @@ impl Engine {
     }
 
     fn refuse_for_full(&mut self, key: ConnKey, publish: PublishPacket<'_>, name: &str) {
-        let topic = self.topic_of_name(name).to_owned();
-        if self.drops_excess(key, &topic) {
-            self.mqtt.counters.refused += 1;
+        let name = self.topic_of_name(name).to_owned();
+        let topic = self.topic_key(&name).unwrap_or_default();
+        let text = "a session or a shared group has no room for it";
+        if self.drops_excess(key, &name) {
+            self.note_untaken(key, topic, publish.qos, text, Fate::Dropped);
             return self.forget_received(key, publish.qos, publish.id);
         }
-        let text = "a session or a shared group has no room for it";
         if self.mqtt_client(key).is_some_and(|mqtt| mqtt.version != Version::V5) {
-            return self.refuse_publish(key, publish.qos, publish.id, text);
+            return self.refuse_publish(key, topic, publish.qos, publish.id, text);
         }
+        self.note_untaken(key, topic, publish.qos, text, Fate::Refused);
         let mut properties = Written::default();
         if self.mqtt_client(key).is_some_and(|mqtt| mqtt.explains) {
             properties
@@ -297,38 +306,55 @@ impl Engine {
                 }
                 Reason::QUOTA_EXCEEDED
             }
-            refused => return self.refuse_publish(key, qos, id, &refused.error(publish, now).text),
+            refused => return self.refuse_publish(key, publish.topic, qos, id, &refused.error(publish, now).text),
         };
-        if reason.is_refusal() && version != Version::V5 {
+        if reason.is_refusal() {
+            let is_contract = matches!(publish.outcome, Outcome::Limited { contract: Some(_), .. });
+            let why = if is_contract { "the publisher's contract is reached" } else { "the topic's limit is reached" };
             let topic = self.topics.get(publish.topic).map(|topic| topic.name.clone()).unwrap_or_default();
             if self.drops_excess(key, &topic) {
-                self.mqtt.counters.refused += 1;
+                self.note_untaken(key, publish.topic, qos, why, Fate::Dropped);
                 return self.forget_received(key, qos, id);
             }
-            let is_contract = matches!(publish.outcome, Outcome::Limited { contract: Some(_), .. });
-            let limit = if is_contract { "the publisher's contract" } else { "the topic's limit" };
-            return self.refuse_publish(key, qos, id, &format!("{limit} is reached"));
+            if version != Version::V5 {
+                return self.refuse_publish(key, publish.topic, qos, id, why);
+            }
+            let fate = if qos == Qos::AtMostOnce { Fate::Dropped } else { Fate::Refused };
+            self.note_untaken(key, publish.topic, qos, why, fate);
         }
         self.write_publish_answer(key, qos, id, reason, &properties);
     }
 
     /// A PUBLISH is refused. Versions before 5.0 have no word for that: the connection ends, and the client sends again
     /// what was not acknowledged [MQTT-4.4.0-1 of 3.1.1].
-    fn refuse_publish(&mut self, key: ConnKey, qos: Qos, id: u16, why: &str) {
-        let Some(mqtt) = self.mqtt_client(key) else { return };
+    fn refuse_publish(&mut self, key: ConnKey, topic: TopicKey, qos: Qos, id: u16, why: &str) {
+        let Some((version, explains)) = self.mqtt_client(key).map(|mqtt| (mqtt.version, mqtt.explains)) else { return };
         if qos == Qos::AtMostOnce {
-            self.mqtt.counters.refused += 1;
-            return;
+            return self.note_untaken(key, topic, qos, why, Fate::Dropped);
         }
-        if mqtt.version != Version::V5 {
+        if version != Version::V5 {
+            self.note_untaken(key, topic, qos, why, Fate::Closed);
             self.forget_received(key, qos, id);
             return self.end_mqtt(key, Reason::QUOTA_EXCEEDED, why);
         }
+        self.note_untaken(key, topic, qos, why, Fate::Refused);
         let mut properties = Written::default();
-        if mqtt.explains && why.len() < 1_024 {
+        if explains && why.len() < 1_024 {
             properties.text(property::REASON_STRING, why);
         }
         self.acknowledge_publish(key, qos, id, Reason::QUOTA_EXCEEDED, properties);
+    }
+
+    /// Counts a PUBLISH that is not taken, and has its publisher logged.
+    fn note_untaken(&mut self, key: ConnKey, topic: TopicKey, qos: Qos, why: &str, fate: Fate) {
+        let mut topic = self.topics.get_mut(topic);
+        if let Some(counters) = topic.as_mut().map(|topic| &mut topic.counters) {
+            let of = if fate == Fate::Dropped { &mut counters.mqtt_dropped } else { &mut counters.mqtt_refused };
+            of[qos as usize] += 1;
+        }
+        self.mqtt.counters.refused += u64::from(fate == Fate::Dropped);
+        let publisher = self.conns.get(key).map_or("", |conn| conn.client_id());
+        self.mqtt.excess.note(publisher, topic.map_or("", |topic| &*topic.name), why, fate);
     }
 
     /// Answers a PUBLISH behind the answers that are due before it.

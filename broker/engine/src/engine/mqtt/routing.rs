@@ -3,6 +3,8 @@
 //! A message is encoded once for each form that its subscribers need: version, QoS, retain. A subscriber of QoS 0 gets
 //! a copy into its output, or none while it leaves too much unread. The others get it through their session.
 
+use std::rc::Rc;
+
 use crate::clients::connection::Mark;
 use crate::config::FullSession;
 use crate::engine::Engine;
@@ -230,8 +232,9 @@ impl Engine {
         }
         let Some(session) = self.mqtt.sessions.get_mut(key) else { return };
         session.seldom().dropped += 1;
-        self.limits.note(Limit::QueuedMessages, &session.client_id);
-        self.mqtt.count_drop(topic);
+        let client = Rc::clone(&session.client_id);
+        self.limits.note(Limit::QueuedMessages, &client);
+        self.mqtt.drop_for_full(topic, &client);
     }
 
     /// Whether there was room for a message when it came, as its publisher knows: it is not dropped for want of it, even

@@ -38,8 +38,9 @@ impl Engine {
         let Some(group) = self.mqtt.groups.get_mut(key) else { return };
         let topic = self.mqtt.tally.key_of_shared(key, &mut group.counts, topic);
         if is_full && !(group.is_on_disk && was_admitted) {
-            self.limits.note(Limit::QueuedMessages, &group.name);
-            self.mqtt.count_drop(topic);
+            let name = group.name.clone();
+            self.limits.note(Limit::QueuedMessages, &name);
+            self.mqtt.drop_for_full(topic, &name);
             return;
         }
         let is_sure = || Attributes::decode(message.attributes()).is_some_and(|known| known.qos != Qos::AtMostOnce);

@@ -3,10 +3,10 @@
 use crate::clients::reply::Reply;
 use crate::engine::Engine;
 use crate::keys::{ConnKey, GroupKey, SessionKey};
-use crate::mqtt::denials::Action;
 use crate::mqtt::elsewhere::interest::Subscribed;
 use crate::mqtt::filter_trie::{Place, Subscriber, Who};
 use crate::mqtt::group::{Group, Member};
+use crate::mqtt::reporting::denials::Action;
 use crate::mqtt::retained::Replay;
 use crate::protocol::mqtt::encode;
 use crate::protocol::mqtt::packet::{Options, RetainHandling, Subscribe, Unsubscribe, Wanted};

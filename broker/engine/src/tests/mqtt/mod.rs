@@ -6,6 +6,7 @@ mod connections;
 mod delivery;
 mod durable;
 mod durable_groups;
+mod excess;
 mod full_sessions;
 mod inspection;
 mod link_delays;

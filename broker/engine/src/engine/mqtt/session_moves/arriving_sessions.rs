@@ -13,6 +13,7 @@ use crate::mqtt::outgoing::InFlight;
 use crate::mqtt::saved_session::{Saved, SavedSession};
 use crate::protocol::mqtt::packet::Connect;
 use crate::queueing::message::{Alone, Message};
+use crate::scheduling::client_limits::Limit;
 use crate::time::Nanos;
 use crate::timer::Timer;
 
@@ -241,8 +242,10 @@ impl Engine {
         if arrival.held.len() < self.config.mqtt_max_queued {
             arrival.held.push(message);
         } else {
-            self.mqtt.counters.dropped += 1;
             session.seldom().dropped += 1;
+            self.limits.note(Limit::QueuedMessages, &client);
+            let topic = self.tally_key_of(&message);
+            self.mqtt.drop_for_full(topic, &client);
         }
         None
     }
