@@ -280,18 +280,6 @@ impl Queue {
         Some(message)
     }
 
-    /// Takes all messages that can be read, also those that are not written yet.
-    pub(crate) fn take_all(&mut self, now: Nanos) -> Vec<Message> {
-        let mut all = Vec::new();
-        while self.ready(now) {
-            all.extend(self.pop_front());
-        }
-        if let Beyond::Disk(spill) = &mut self.beyond {
-            all.extend(spill.tail.drain(..).map(|(message, _)| message));
-        }
-        all
-    }
-
     #[cold]
     fn refill(&mut self, now: Nanos) -> bool {
         let Beyond::Disk(spill) = &mut self.beyond else { return false };

@@ -95,16 +95,18 @@ impl Engine {
     }
 
     /// A message has left the queue of a group; gives the topic that it counted for.
-    fn tally_taken_shared(&mut self, key: GroupKey, message: &Message) -> TallyKey {
+    pub(crate) fn tally_taken_shared(&mut self, key: GroupKey, message: &Message) -> TallyKey {
         let topic = self.tally_of(message);
         let Some(group) = self.mqtt.groups.get_mut(key) else { return topic };
         let topic = self.mqtt.tally.key_of_shared(key, &mut group.counts, topic);
         self.mqtt.tally.take(&mut group.owed, topic, group.queue.len())
     }
 
-    /// What waits for a group may go on: the next member gets its turn.
+    /// What waits for a group may go on: the next member gets its turn, or the last one, which leaves for another broker.
     pub(crate) fn list_member(&mut self, key: GroupKey) {
-        let next = self.next_member(key).and_then(|at| self.mqtt.groups.get(key)?.members.get(at));
+        let Some(group) = self.mqtt.groups.get(key) else { return };
+        let next = self.next_member(key).and_then(|at| group.members.get(at));
+        let next = next.or_else(|| group.members.front().filter(|_| group.members.len() == 1));
         if let Some(session) = next.map(|member| member.session) {
             self.list_owing(session);
         }

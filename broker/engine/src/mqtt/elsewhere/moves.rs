@@ -8,13 +8,15 @@
 //! out that nothing older is under way to it, says so (`Over`), and forgets the session once it is kept at the new one
 //! (`Taken`). Until then the old one has all of it: whoever is killed in between loses nothing. While some broker is
 //! away, the old one goes on to collect what that one has, and sends it on: it forgets the session when all have come.
+//! What waits for groups of which the session is the last member goes last, before the last `Over`. If more has come for
+//! them until `Taken`, both are said again.
 //! Who starts anew tells since when it has its sessions (`Restored`): of two brokers, the later one gets all.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 
 use crate::id::MessageId;
-use crate::keys::{ConnKey, SessionKey};
+use crate::keys::{ConnKey, GroupKey, SessionKey};
 use crate::mqtt::elsewhere::link_peers::Latest;
 use crate::mqtt::outgoing::InFlight;
 use crate::mqtt::saved_session::{eight, long, text};
@@ -229,16 +231,20 @@ fn read_long<'a>(fields: &mut Fields<'a>) -> Result<&'a [u8], Fault> {
 /// A session that goes to another broker.
 #[derive(Debug)]
 pub struct Departure {
-    pub epoch: Epoch,            // of its client there
-    pub sent: VecDeque<Message>, // and not known to be kept there
-    pub flushed: Option<bool>,   // nothing is under way to it from brokers that are there; true: from any
-    pub is_told: Option<bool>,   // that the other broker has been told
-    pub is_taken: bool,          // what was sent is kept there; only what is late goes on
+    pub epoch: Epoch,                     // of its client there
+    pub sent: VecDeque<Message>,          // and not known to be kept there
+    pub shared: Vec<(GroupKey, Message)>, // likewise, of groups of which it is the last member
+    pub flushed: Option<bool>,            // nothing is under way to it from brokers that are there; true: from any
+    pub is_told: Option<bool>,            // that the other broker has been told
+    pub unanswered: u32,                  // of the times that it was told so: the last answer is for all
+    pub is_taken: bool,                   // what was sent is kept there; only what is late goes on
+    pub shares_again: bool,               // more has come for its groups since they were sent
 }
 
 impl Departure {
     pub fn new(epoch: Epoch) -> Self {
-        Self { epoch, sent: VecDeque::new(), flushed: None, is_told: None, is_taken: false }
+        let (sent, shared) = Default::default();
+        Self { epoch, sent, shared, flushed: None, is_told: None, unanswered: 0, is_taken: false, shares_again: false }
     }
 }
 
@@ -285,6 +291,11 @@ impl Arrival {
             seen: HashSet::new(),
             latest: Latest::new(LATEST),
         }
+    }
+
+    /// Whether all that brokers have of it, or will have, is here.
+    pub fn is_whole(&self) -> bool {
+        self.givers.values().all(|over| *over == Some(true))
     }
 }
 
@@ -405,7 +416,11 @@ impl Moves {
             let in_flight = arrival.in_flight.iter().filter_map(|entry| entry.message.as_ref());
             arrival.owed.iter().chain(&arrival.held).chain(in_flight)
         });
-        self.departures.values().flat_map(|departure| departure.sent.iter()).chain(arriving)
+        let leaving = self.departures.values().flat_map(|departure| {
+            let shared = departure.shared.iter().map(|(_, message)| message);
+            departure.sent.iter().chain(shared)
+        });
+        leaving.chain(arriving)
     }
 }
 

@@ -349,6 +349,73 @@ fn a_group_whose_last_member_moves_moves_with_what_waits() {
 }
 
 #[test]
+fn a_broker_killed_while_a_group_moves_with_its_last_member_loses_nothing_that_was_acknowledged() {
+    for seed in 0..60 {
+        let mut cluster = Cluster::new(2);
+        let mut dice = Dice(seed + 1);
+        let (mut before, _) = cluster.connect(0, false);
+        before.subscribe(&mut cluster.brokers[0], "$share/g/n", 1);
+        cluster.brokers[0].close(before.key);
+        let mut sensor = Client::new(&mut cluster.brokers[0], "sensor");
+        let mut sent = 0;
+        let mut publish = |cluster: &mut Cluster| {
+            sent += 1;
+            cluster.say(0, &mut sensor, &sent.to_string());
+            sent
+        };
+        (0..40).for_each(|_| _ = publish(&mut cluster));
+        let (victim, mut last) = (dice.below(2), 40);
+        let mut after = cluster.begin(1, false);
+        for _ in 0..dice.below(60) {
+            if dice.below(3) == 0 && !cluster.brokers[0].engine.mqtt.groups.is_empty() {
+                last = publish(&mut cluster);
+            }
+            let link = dice.below(cluster.links.len());
+            cluster.carry_one(link);
+        }
+        cluster.kill(victim);
+        cluster.advance(2 * S);
+        cluster.join(victim);
+        cluster.carry();
+        if victim == 1 {
+            after = cluster.connect(1, false).0;
+        }
+        cluster.advance(2 * S);
+        let said = cluster.said(1, &mut after);
+        let missing: Vec<i32> = (1..=last).filter(|number| !said.contains(&number.to_string())).collect();
+        assert!(missing.is_empty(), "seed {seed}, victim {victim}: {missing:?} of {last}");
+        assert_eq!(cluster.sessions(), [1], "seed {seed}, victim {victim}");
+        cluster.check();
+        let left: Vec<String> = cluster.disks[0].names().into_iter().filter(|name| name.contains("queue")).collect();
+        assert!(left.is_empty(), "seed {seed}, victim {victim}: files of a group that is gone, {left:?}");
+    }
+}
+
+#[test]
+fn what_comes_for_a_group_while_its_last_member_moves_comes_once_and_in_order() {
+    for seed in 0..40 {
+        let mut cluster = Cluster::new(2);
+        let mut dice = Dice(seed + 1);
+        let (mut before, _) = cluster.connect(0, false);
+        before.subscribe(&mut cluster.brokers[0], "$share/g/n", 1);
+        cluster.brokers[0].close(before.key);
+        let mut sensor = Client::new(&mut cluster.brokers[0], "sensor");
+        let (mut after, mut sent) = (cluster.begin(1, false), Vec::new());
+        for _ in 0..200 {
+            if dice.below(2) == 0 && !cluster.brokers[0].engine.mqtt.groups.is_empty() {
+                sent.push(sent.len().to_string());
+                cluster.say(0, &mut sensor, sent.last().expect("just now"));
+            }
+            let link = dice.below(cluster.links.len());
+            cluster.carry_one(link);
+        }
+        assert_eq!(cluster.said(1, &mut after), sent, "seed {seed}");
+        assert_eq!(cluster.sessions(), [1], "seed {seed}");
+        cluster.check();
+    }
+}
+
+#[test]
 fn a_broker_that_ends_hands_all_sessions_over_that_outlive_their_connections() {
     let (mut cluster, mut client) = Cluster::subscribed(3);
     let mut sensor = Client::new(&mut cluster.brokers[2], "sensor");

@@ -7,12 +7,13 @@ use std::rc::Rc;
 use crate::clients::pending_input::WaitFor;
 use crate::engine::Engine;
 use crate::event::Event;
-use crate::keys::{ConnKey, SessionKey, TallyKey};
+use crate::keys::{ConnKey, GroupKey, SessionKey, TallyKey};
 use crate::mqtt::elsewhere::moves::{Arrival, Carried, Flushing, Owed, PATIENCE_NS, Thanks, Word};
 use crate::mqtt::outgoing::InFlight;
 use crate::mqtt::saved_session::{Saved, SavedSession};
 use crate::protocol::mqtt::packet::Connect;
 use crate::queueing::message::{Alone, Message};
+use crate::queueing::queue::Queue;
 use crate::scheduling::client_limits::Limit;
 use crate::time::Nanos;
 use crate::timer::Timer;
@@ -77,7 +78,7 @@ impl Engine {
         let Some(session) = self.mqtt.sessions.get_mut(key) else { return };
         session.departs = false;
         let mut known = HashSet::new();
-        self.put_back(key, departure.sent);
+        self.put_back(key, departure.sent, departure.shared);
         let outgoing = self.mqtt.sessions.get(key).and_then(|session| session.outgoing.as_ref());
         if let Some(outgoing) = outgoing {
             let in_flight = outgoing.in_flight.iter().filter_map(|entry| entry.message.as_ref());
@@ -89,11 +90,18 @@ impl Engine {
         }
     }
 
-    /// What a session that was to leave has sent is what it is owed next.
-    pub(super) fn put_back(&mut self, key: SessionKey, sent: VecDeque<Message>) {
+    /// What a session that was to leave has sent is what it, and its groups, are owed next.
+    pub(super) fn put_back(&mut self, key: SessionKey, sent: VecDeque<Message>, shared: Vec<(GroupKey, Message)>) {
         for message in sent.into_iter().rev() {
             let topic = self.tally_key_of(&message);
             self.put_first(key, message, topic);
+        }
+        for (group, message) in shared.into_iter().rev() {
+            let topic = self.tally_key_of(&message);
+            let Some(of_group) = self.mqtt.groups.get_mut(group) else { continue };
+            let topic = self.mqtt.tally.key_of_shared(group, &mut of_group.counts, topic);
+            of_group.queue.push_front(message);
+            self.mqtt.tally.wait(&mut of_group.owed, topic);
         }
     }
 
@@ -132,6 +140,8 @@ impl Engine {
             return self.tell_broker(&to, Word::State { client, wall_ns, had_connection: false, saved: &saved }, now);
         }
         self.expect_late(client, wall_ns, now);
+        // What it had sent before a kill comes again: until then it must not forget anything.
+        self.mqtt.moves.to_thank.retain(|thanks| *thanks.to != *sender || *thanks.client != *client);
         let Some(arrival) = self.mqtt.moves.arrivals.get_mut(client) else { return };
         arrival.asked.remove(sender);
         let is_first = arrival.givers.is_empty();
@@ -346,8 +356,7 @@ impl Engine {
         let Some(over) = arrival.givers.get_mut(sender) else { return };
         *over = Some(is_final);
         let wall_ns = arrival.wall_ns;
-        let (are_over, are_final) =
-            (arrival.givers.values().all(Option::is_some), arrival.givers.values().all(|over| *over == Some(true)));
+        let (are_over, are_final) = (arrival.givers.values().all(Option::is_some), arrival.is_whole());
         if are_over {
             self.let_in(client, now);
         }
@@ -363,9 +372,11 @@ impl Engine {
         }
         for thanks in std::mem::take(&mut self.mqtt.moves.to_thank) {
             let session = self.mqtt.session_of(&thanks.client).and_then(|key| self.mqtt.sessions.get(key));
-            let outgoing = session.and_then(|session| session.outgoing.as_ref());
+            let own = session.and_then(|session| session.outgoing.as_ref()).map(|outgoing| &outgoing.queue);
+            let groups = session.into_iter().flat_map(|session| session.groups());
+            let shared = groups.filter_map(|group| self.mqtt.groups.get(*group)).map(|group| &group.queue);
             let is_open = self.mqtt.moves.arrivals.get(&thanks.client).is_none_or(|arrival| arrival.is_open);
-            if !is_open || outgoing.is_some_and(|outgoing| outgoing.queue.has_unwritten()) {
+            if !is_open || own.into_iter().chain(shared).any(Queue::has_unwritten) {
                 self.mqtt.moves.to_thank.push(thanks);
                 continue;
             }

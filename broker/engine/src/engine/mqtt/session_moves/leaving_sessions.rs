@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 use crate::engine::Engine;
-use crate::keys::SessionKey;
+use crate::keys::{GroupKey, SessionKey};
 use crate::mqtt::elsewhere::moves::{Carried, Departure, Epoch, Owed, Word};
 use crate::mqtt::outgoing::InFlight;
 use crate::mqtt::saved_session::Saved;
@@ -87,7 +87,7 @@ impl Engine {
         if let Some(before) = self.mqtt.moves.departures.remove(&key) {
             departure.is_taken = before.is_taken;
             departure.flushed = before.flushed.filter(|_| before.is_taken);
-            self.put_back(key, before.sent);
+            self.put_back(key, before.sent, before.shared);
         }
         let is_taken = departure.is_taken;
         self.mqtt.moves.departures.insert(key, departure);
@@ -113,14 +113,15 @@ impl Engine {
     pub(crate) fn send_off(&mut self, key: SessionKey, now: Nanos) -> u32 {
         let mut units = 1;
         let Some(departure) = self.mqtt.moves.departures.get(&key) else { return units };
-        if departure.is_told == Some(true) {
-            return units; // what comes now, the other broker has by itself
+        let is_over = departure.is_told == Some(true); // what comes now, the other broker has by itself
+        if is_over && !departure.shares_again {
+            return units;
         }
         let (to, wall_ns, is_taken) = (departure.epoch.channel.clone(), departure.epoch.wall_ns, departure.is_taken);
         let Some(client) = self.mqtt.sessions.get(key).map(|session| Rc::clone(&session.client_id)) else {
             return units;
         };
-        while units < QUANTUM {
+        while units < QUANTUM && !is_over {
             let Some(outgoing) = self.outgoing_of(key) else { break };
             if !outgoing.queue.ready(now) {
                 break;
@@ -135,16 +136,66 @@ impl Engine {
                 departure.sent.push_back(message);
             }
         }
+        let is_empty = is_over || self.outgoing_of(key).is_none_or(|outgoing| outgoing.queue.is_empty());
+        let departure = self.mqtt.moves.departures.get(&key).filter(|_| is_empty);
+        let flushed = departure.and_then(|one| one.flushed.filter(|_| one.flushed != one.is_told || one.shares_again));
+        if flushed == Some(true) {
+            units += self.send_off_shared(key, QUANTUM.saturating_sub(units), now);
+        }
         if units >= QUANTUM {
             self.list_owing(key);
         }
-        let is_empty = self.outgoing_of(key).is_none_or(|outgoing| outgoing.queue.is_empty());
-        let Some(departure) = self.mqtt.moves.departures.get_mut(&key).filter(|_| is_empty) else { return units };
-        if let Some(is_final) = departure.flushed.filter(|_| departure.flushed != departure.is_told) {
-            departure.is_told = departure.flushed;
-            self.tell_broker(&to, Word::Over { client: &client, wall_ns, is_final }, now);
+        let Some(is_final) = flushed.filter(|is_final| !is_final || !self.leaves_shared(key)) else { return units };
+        if let Some(departure) = self.mqtt.moves.departures.get_mut(&key) {
+            (departure.is_told, departure.shares_again) = (Some(is_final), false);
+            departure.unanswered += 1;
+        }
+        self.tell_broker(&to, Word::Over { client: &client, wall_ns, is_final }, now);
+        units
+    }
+
+    /// Sends what waits for groups of which a session that leaves is the last member, as far as it is written. Gives the
+    /// units.
+    fn send_off_shared(&mut self, key: SessionKey, most: u32, now: Nanos) -> u32 {
+        let mut units = 0;
+        let Some(epoch) = self.mqtt.moves.departures.get(&key).map(|departure| departure.epoch.clone()) else {
+            return units;
+        };
+        let Some(client) = self.mqtt.sessions.get(key).map(|session| Rc::clone(&session.client_id)) else {
+            return units;
+        };
+        for (group, name) in self.groups_left_by(key) {
+            while units < most {
+                let queue = self.mqtt.groups.get_mut(group).map(|group| &mut group.queue);
+                let Some(queue) = queue.filter(|queue| !queue.is_empty()) else { break };
+                if !queue.ready(now) {
+                    break;
+                }
+                let Some(message) = queue.pop_front() else { break };
+                self.tally_taken_shared(group, &message);
+                units += message_units(message.body_len());
+                let (qos, carried) = (Qos::AtMostOnce, Some(Carried::of(&message)));
+                let owed = Owed { packet_id: 0, qos, retain: false, group: &name, message: carried };
+                self.tell_broker(&epoch.channel, Word::Owed { client: &client, wall_ns: epoch.wall_ns, owed }, now);
+                if let Some(departure) = self.mqtt.moves.departures.get_mut(&key) {
+                    departure.shared.push((group, message));
+                }
+            }
         }
         units
+    }
+
+    /// The groups of which a session is the last member, with their names.
+    fn groups_left_by(&self, key: SessionKey) -> Vec<(GroupKey, Box<str>)> {
+        let groups = self.mqtt.sessions.get(key).into_iter().flat_map(|session| session.groups());
+        let known = groups.filter_map(|key| Some((*key, self.mqtt.groups.get(*key)?)));
+        known.filter(|(_, group)| group.members.len() == 1).map(|(key, group)| (key, group.name.clone())).collect()
+    }
+
+    /// Whether something waits for a group of which a session is the last member.
+    fn leaves_shared(&self, key: SessionKey) -> bool {
+        let waits = |key: &GroupKey| self.mqtt.groups.get(*key).is_some_and(|group| !group.queue.is_empty());
+        self.groups_left_by(key).iter().any(|(group, _)| waits(group))
     }
 
     /// The session that leaves for that broker since then.
@@ -157,13 +208,15 @@ impl Engine {
     /// A session is kept at another broker. What brokers that are away have for it still goes on to that one.
     pub(super) fn forget_departed(&mut self, key: SessionKey, now: Nanos) {
         let Some(departure) = self.mqtt.moves.departures.get_mut(&key) else { return };
-        departure.sent.clear();
-        departure.is_taken = true;
-        let (is_final, to, wall_ns) =
-            (departure.is_told == Some(true), departure.epoch.channel.clone(), departure.epoch.wall_ns);
-        if is_final {
-            self.save_end(key, now);
+        let is_last = departure.unanswered == 1; // else it answers an earlier incarnation, or more was sent since
+        departure.unanswered = departure.unanswered.saturating_sub(1);
+        if !is_last {
+            return;
         }
+        departure.sent.clear();
+        departure.shared.clear();
+        departure.is_taken = true;
+        let is_final = departure.is_told == Some(true);
         let Some(session) = self.mqtt.sessions.get_mut(key) else { return };
         session.will = None;
         if let Some(outgoing) = &mut session.outgoing {
@@ -173,19 +226,12 @@ impl Engine {
             return;
         }
         let client = Rc::clone(&session.client_id);
-        let groups = session.groups().to_vec();
-        for group in groups {
-            let Some(group) = self.mqtt.groups.get_mut(group).filter(|group| group.members.len() == 1) else {
-                continue;
-            };
-            let (name, left) = (group.name.clone(), group.queue.take_all(now));
-            self.mqtt.tally.trim(&mut group.owed, 0);
-            for message in left {
-                let (qos, carried) = (Qos::AtMostOnce, Some(Carried::of(&message)));
-                let owed = Owed { packet_id: 0, qos, retain: false, group: &name, message: carried };
-                self.tell_broker(&to, Word::Owed { client: &client, wall_ns, owed }, now);
-            }
+        if self.leaves_shared(key) {
+            let departure = self.mqtt.moves.departures.get_mut(&key);
+            departure.into_iter().for_each(|departure| departure.shares_again = true);
+            return self.list_owing(key);
         }
+        self.save_end(key, now);
         self.mqtt.moves.departures.remove(&key);
         self.mqtt.moves.arrivals.remove(&client);
         self.drop_session(key);

@@ -80,6 +80,9 @@ impl Engine {
                 }
             }
             Flushing::End(client, _) => {
+                if self.mqtt.moves.arrivals.get(client).is_some_and(|arrival| !arrival.is_whole()) {
+                    return; // a broker was killed, and sends again
+                }
                 self.mqtt.moves.arrivals.remove(client);
                 let session = self.mqtt.session_of(client).and_then(|key| self.mqtt.sessions.get_mut(key));
                 session.into_iter().for_each(|session| session.arrives = false);
