@@ -126,7 +126,7 @@ class Broker:
         self._acceptance = Acceptance(engine, self._health)
         self._topic_list_writer = TopicListWriter(engine, Path(config.data_path), settings.version, self._health, log)
         self._authorizer = Authorizer(engine, auth_servers(config), log)
-        self._holder = LeaseHolder(engine, self._topic_list_writer.buckets.forget)
+        self._holder = LeaseHolder(engine, self._topic_list_writer.buckets.forget, speaks_mqtt=self._speaks_mqtt)
         self._contracts = ContractHolder(config.name, engine, log)
         self._link_tls = LinkTls(config.ca_file, config.tls_cert, config.tls_key)
         self._lookups = self._make_lookups()
@@ -148,6 +148,7 @@ class Broker:
         if self._config.distributors:
             self._contracts.hold(state.contracts)
             self._holder.hold(state.topics, state.version)
+        self._engine.forget_left_mqtt_groups()  # all that topic files declare is known
         self._topic_list_writer.buckets.restore(saved.buckets or {}, self._holder.is_managed)
         if self._synchronizer is not None:
             self._synchronizer.remember(state)

@@ -198,6 +198,11 @@ class Engine:
     def set_mqtt_name(self, topic: str, said: str) -> None:
         """Set the MQTT name of messages that come by NSQ, until ``set_mqtt_names``. Raises ValueError if no filter of
         the topic matches it."""
+    def set_mqtt_groups(self, topic: str, groups: Sequence[str]) -> None:
+        """Set which shared subscriptions (``$share/GROUP/FILTER``) the topic's file declares, instead of those that it
+        did: they collect without members too, on disk. Others end with their last member. Raises ValueError."""
+    def forget_left_mqtt_groups(self) -> None:
+        """Remove what earlier incarnations kept for shared subscriptions that nobody has declared since the start."""
     def set_contracts(self, contracts: Sequence[tuple[bytes, bool]], rejoins: bool) -> list[str | None]:
         """Put contracts in force, in the place of those of their patterns: JSON, as ``Limiter`` takes it, and whether
         ``take_taken`` tells what is taken. Return for each why it is refused. Subjects keep what they have used.

@@ -31,11 +31,18 @@ _LONGEST_LEASE_S = 86_400.0
 
 class LeaseHolder:
     """``version`` is that of the desired state in force; 0: none yet in this incarnation. ``forget_bucket``: is told of
-    a topic that the distributor limits from now on."""
+    a topic that the distributor limits from now on. ``speaks_mqtt``: shared subscriptions may have members here."""
 
-    def __init__(self, engine: Engine, forget_bucket: Callable[[str], None] = lambda _topic: None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        forget_bucket: Callable[[str], None] = lambda _topic: None,
+        *,
+        speaks_mqtt: bool = True,
+    ) -> None:
         self._engine = engine
         self._forget_bucket = forget_bucket
+        self._speaks_mqtt = speaks_mqtt
         self._topics = DesiredTopics()  # in force in the engine; until the first sync without tokens
         self.version = 0
         self.remembered = 0  # version of the desired state that an earlier incarnation left
@@ -120,6 +127,7 @@ class LeaseHolder:
         for held in map(held_over, topics):
             self._set_bucket(held, full=False)
             self._set_mqtt_names(held)
+            self._set_mqtt_groups(held.topic, held.mqtt_groups, [])
             self._set_promise(held)
             if held.terms != ContractTerms():
                 self._set_terms(held)
@@ -159,6 +167,7 @@ class LeaseHolder:
             for name in self._no_longer_managed(answer):
                 self._exchanged.pop(name, None)
                 self._engine.set_mqtt_names(name, [], "delay")
+                self._set_mqtt_groups(name, [], self._groups_of(name))
                 self._engine.clear_bucket(name)
                 self._engine.set_promise(name, 0)
                 self._engine.delete_unused_topic(name)
@@ -228,6 +237,7 @@ class LeaseHolder:
             self._set_promise(topic)
         if known is None or _mqtt_names(known) != _mqtt_names(topic):
             self._set_mqtt_names(topic)
+        self._set_mqtt_groups(topic.topic, topic.mqtt_groups, self._groups_of(topic.topic))
         if (known.terms if known is not None else ContractTerms()) != topic.terms:
             self._set_terms(topic)
         self._create_channels(topic)
@@ -246,6 +256,14 @@ class LeaseHolder:
         self._engine.set_mqtt_names(topic.topic, topic.mqtt_filters, topic.mqtt_v3_excess)
         if topic.mqtt_name:
             self._engine.set_mqtt_name(topic.topic, topic.mqtt_name)
+
+    def _groups_of(self, topic: str) -> list[str]:
+        known = self._topics.all.get(topic)
+        return [] if known is None else known.mqtt_groups
+
+    def _set_mqtt_groups(self, topic: str, groups: list[str], before: list[str]) -> None:
+        if groups != before and self._speaks_mqtt:
+            self._engine.set_mqtt_groups(topic, groups)
 
     def _set_promise(self, topic: DesiredTopic) -> None:
         self._engine.set_promise(topic.topic, round(topic.promise_ms * 1e6))

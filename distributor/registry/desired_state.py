@@ -81,6 +81,7 @@ def desired_topic(topic: Topic, broker: str, brokers: Mapping[str, Broker], max_
         mqtt_filters=list(topic.spec.mqtt.filters),
         mqtt_name=topic.spec.mqtt.name,
         mqtt_v3_excess=topic.spec.mqtt.v3_excess,
+        mqtt_groups=list(topic.spec.mqtt.groups),
         promise_ms=topic.spec.slo.latency_ms,
         terms=terms(topic, broker),
     )

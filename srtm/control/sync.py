@@ -185,6 +185,7 @@ class DesiredTopic(Control, frozen=True):
     mqtt_name: str = ""  # of messages that come by NSQ; "": the topic's own
     mqtt_v3_excess: str = "delay"  # or "close", "drop": publishes of MQTT 3.1.1 above the limit
     terms: ContractTerms = ContractTerms()
+    mqtt_groups: list[str] = []  # shared subscriptions ($share/GROUP/FILTER) that are there without members too
 
 
 class Move(Control, frozen=True):

@@ -19,6 +19,7 @@ from srtm.topics.schema import Schema
 V3Excess = Literal["delay", "close", "drop"]
 
 MOST_FILTERS = 64
+MOST_GROUPS = 64
 MOST_LEVELS = 128  # brokers take no name of more
 LONGEST_FILTER = 1_024  # bytes
 
@@ -32,15 +33,18 @@ class MqttNames:
     ``v3_excess``: what becomes of a publish of QoS 1 or 2 above the limit whose client speaks MQTT 3.1 or 3.1.1, which
     have no refusal. ``delay``: it waits, also under ``on_excess = "reject"``, and without room the connection ends.
     ``close``: where it would be refused, the connection ends. ``drop``: it is not acknowledged.
+
+    ``groups``: shared subscriptions, ``$share/GROUP/FILTER``, that collect without members too.
     """
 
     filters: tuple[str, ...] = ()
     name: str = ""
     v3_excess: V3Excess = "delay"
+    groups: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         """Return the table that ``mqtt_names`` turns into this."""
-        table = {**asdict(self), "filters": list(self.filters)}
+        table = {**asdict(self), "filters": list(self.filters), "groups": list(self.groups)}
         return {key: value for key, value in table.items() if value != ""}
 
 
@@ -62,6 +66,20 @@ def _filter(value: str) -> str:
     return value
 
 
+def _group(value: str) -> str:
+    prefix, _, rest = value.partition("/")
+    name, _, filter_ = rest.partition("/")
+    if prefix != "$share" or not name or {"+", "#"} & set(name) or not filter_:
+        raise ValueError("must be a shared subscription: '$share/GROUP/FILTER', as its members subscribe to it")
+    _filter(filter_)
+    return value
+
+
+def filter_of(group: str) -> str:
+    """The filter of ``$share/GROUP/FILTER``."""
+    return group.split("/", 2)[2]
+
+
 class MqttTable(Schema):
     """The table ``[mqtt]``; every key is optional. ``mqtt_names`` turns it into ``MqttNames``."""
 
@@ -70,11 +88,14 @@ class MqttTable(Schema):
     )
     name: Annotated[str, AfterValidator(_filter)] | None = None
     v3_excess: V3Excess = "delay"
+    groups: Annotated[list[Annotated[str, AfterValidator(_group)]], Field(max_length=MOST_GROUPS)] = Field(
+        default_factory=list
+    )
 
 
-def mqtt_names(table: MqttTable) -> MqttNames:
-    """Return the names that ``table`` gives to a topic. Raises BadInput: two of its filters share a name, or ``name``
-    is none of theirs."""
+def mqtt_names(table: MqttTable, topic: str) -> MqttNames:
+    """Return the names that ``table`` gives to ``topic``. Raises BadInput: two of its filters share a name, ``name`` is
+    none of theirs, or a group is there twice or gets none of the topic's messages."""
     for number, one in enumerate(table.filters):
         for other in table.filters[number + 1 :]:
             if (example := shared_name(one, other)) is not None:
@@ -85,7 +106,15 @@ def mqtt_names(table: MqttTable) -> MqttNames:
             raise BadInput("mqtt.name", table.name, "must be one name, without + and #")
         if all(shared_name(filter_, table.name) is None for filter_ in table.filters):
             raise BadInput("mqtt.name", table.name, "must be matched by one of the topic's filters")
-    return MqttNames(filters=tuple(table.filters), name=table.name or "", v3_excess=table.v3_excess)
+    for number, group in enumerate(table.groups):
+        if group in table.groups[:number]:
+            raise BadInput(f"mqtt.groups[{number}]", group, "must be there once")
+        if all(shared_name(filter_of(group), own) is None for own in (topic, *table.filters)):
+            rule = f"must have a filter that matches names of the topic: {topic!r}, or what matches mqtt.filters"
+            raise BadInput(f"mqtt.groups[{number}]", group, rule)
+    return MqttNames(
+        filters=tuple(table.filters), name=table.name or "", v3_excess=table.v3_excess, groups=tuple(table.groups)
+    )
 
 
 def check_disjoint(topic: str, names: MqttNames, others: Iterable[tuple[str, MqttNames]]) -> None:

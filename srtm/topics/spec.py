@@ -186,7 +186,7 @@ def parse_topic_json(document: object) -> TopicSpec:
     publishers = join(read_blocks(topic.publishers))
     slo = Slo(percentile=topic.slo.percentile, latency_ms=topic.slo.latency_ms)
     choices["adaptation"] = checked(topic.adaptation, Adaptation())
-    choices["mqtt"] = mqtt_names(topic.mqtt)
+    choices["mqtt"] = mqtt_names(topic.mqtt, topic.name)
     choices["contracts"] = contract_names(topic.contracts)
     return _checked(TopicSpec(name=topic.name, rate=rate, burst=burst, slo=slo, publishers=publishers, **choices))
 

@@ -265,6 +265,12 @@ class FakeEngine:
     def set_mqtt_names(self, topic: str, filters: list[str], v3_excess: str) -> None:
         self.calls.append(("set_mqtt_names", topic, list(filters), v3_excess))
 
+    def set_mqtt_groups(self, topic: str, groups: list[str]) -> None:
+        self.calls.append(("set_mqtt_groups", topic, list(groups)))
+
+    def forget_left_mqtt_groups(self) -> None:
+        self.calls.append(("forget_left_mqtt_groups",))
+
     def take_taken(self) -> list[tuple[str, str, int]]:
         taken, self.taken = self.taken, []
         return taken

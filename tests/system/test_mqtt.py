@@ -54,14 +54,14 @@ def running_client(client: Any, address: str) -> Iterator[None]:
 
 
 class Heard:
-    """What came to a subscriber of ``#``."""
+    """What came to a subscriber."""
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Any, pattern: str = "#") -> None:
         self.messages: list[tuple[str, bytes]] = []
         self._changed, self._subscribed = threading.Condition(), threading.Event()
         client.on_message = self._note
         client.on_subscribe = lambda *_: self._subscribed.set()
-        client.subscribe("#", qos=1)
+        client.subscribe(pattern, qos=1)
         assert self._subscribed.wait(PATIENCE_S)
 
     def _note(self, _client: object, _data: object, message: Any) -> None:
@@ -92,9 +92,9 @@ def publish_bursts(place: BrokerPlace, ids: list[str], heard: Heard) -> int:
             client.__exit__(None, None, None)
 
 
-async def submitted(running: Cluster, folder: Path) -> list[str]:
+async def submitted(running: Cluster, folder: Path, groups: str = "[]") -> list[str]:
     """A topic that owns ``plant/+/heat``, in force; returns the ids of its publishers."""
-    more = '[mqtt]\nfilters = ["plant/+/heat"]'
+    more = f'[mqtt]\nfilters = ["plant/+/heat"]\ngroups = {groups}'
     file = topic_file(folder, "heat", publishers=SENSORS, rate_each=20, rate=RATE, more=more)
     ended = await srtm("topic", "submit", str(file), distributor=running.distributor)
     assert (ended.returncode, ended.stderr) == (0, b"")
@@ -132,7 +132,7 @@ async def test_mqtt_and_nsq_share_a_topic_its_bucket_and_its_promise(tmp_path: P
                     await trio.sleep(0.1)
                     view = await client.topic("heat")
             assert view["promise"] == "broken", "a burst of 300 through 50 tokens waits for longer than 50 ms"
-            assert view["mqtt"] == {"filters": ["plant/+/heat"], "name": "", "v3_excess": "delay"}
+            assert view["mqtt"] == {"filters": ["plant/+/heat"], "name": "", "v3_excess": "delay", "groups": []}
 
 
 async def mqtt_json(running: Cluster, *arguments: str) -> Any:
@@ -207,3 +207,21 @@ async def test_a_broker_that_is_killed_comes_back_with_filters_and_on_its_mqtt_p
                 await trio.to_thread.run_sync(heard.wait_for, EACH)
             trace = await fetch_trace(place.http_address, "heat")
             assert len(trace.arrival_ns) == EACH
+
+
+async def test_a_declared_group_collects_at_each_broker_without_members_over_a_restart_for_a_member_anywhere(
+    tmp_path: Path,
+) -> None:
+    group, bodies = "$share/workers/plant/+/heat", [str(number).encode() for number in range(5)]
+    with trio.fail_after(3 * PATIENCE_S):
+        async with cluster(brokers=2, mcap=600, data=tmp_path / "data", mqtt=True) as running:
+            [one, *_] = await submitted(running, tmp_path, groups=f'["{group}"]')
+            with connected(running.brokers[0], one) as sensor:
+                for body in bodies:
+                    sent = sensor.publish(f"plant/{one}/heat", body, qos=1)
+                    await trio.to_thread.run_sync(sent.wait_for_publish, PATIENCE_S)
+        async with cluster(brokers=2, mcap=600, data=tmp_path / "data", mqtt=True) as running:
+            with connected(running.brokers[1], "worker") as worker:
+                heard = await trio.to_thread.run_sync(Heard, worker, group)
+                await trio.to_thread.run_sync(heard.wait_for, len(bodies))
+            assert [body for _, body in heard.messages] == bodies

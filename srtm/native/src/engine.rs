@@ -365,6 +365,18 @@ impl Engine {
         }
     }
 
+    fn set_mqtt_groups(&self, py: Python<'_>, topic: &str, groups: Vec<String>) -> PyResult<()> {
+        let topic = name("topic", topic)?;
+        match self.call(py, move |engine, now| engine.set_mqtt_groups(&topic, &groups, now))? {
+            true => Ok(()),
+            false => Err(PyValueError::new_err("groups: one is no shared subscription of MQTT")),
+        }
+    }
+
+    fn forget_left_mqtt_groups(&self, py: Python<'_>) -> PyResult<()> {
+        self.call(py, move |engine, _| engine.forget_left_groups())
+    }
+
     fn share_mqtt_interest(&self, py: Python<'_>, is_shared: bool) -> PyResult<()> {
         self.call(py, move |engine, _| engine.share_interest(is_shared))
     }

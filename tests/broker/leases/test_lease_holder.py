@@ -307,6 +307,33 @@ def test_a_topic_of_an_earlier_incarnation_has_its_mqtt_names_before_the_first_s
     assert name_calls(engine) == [("set_mqtt_names", "t", ["a/#"], "delay")]
 
 
+def test_the_groups_of_a_topic_are_declared_once_for_each_change_and_taken_back_with_the_topic(holder, engine):
+    def declared():
+        return [call[2] for call in engine.calls if call[0] == "set_mqtt_groups"]
+
+    holder.apply(answer(1, desired()), ASKED_NS)
+    assert declared() == []
+    holder.apply(answer(2, desired(version=2, mqtt_groups=["$share/w/a/#"])), ASKED_NS)
+    holder.apply(answer(3, desired(version=3, mqtt_groups=["$share/w/a/#"])), ASKED_NS)
+    assert declared() == [["$share/w/a/#"]]
+    holder.apply(answer(4, desired(version=3)), ASKED_NS)
+    assert declared() == [["$share/w/a/#"], []]
+    holder.apply(answer(5, desired(version=3, mqtt_groups=["$share/w/b"])), ASKED_NS)
+    holder.apply(answer(6), ASKED_NS)
+    assert declared()[2:] == [["$share/w/b"], []]
+
+
+def test_a_broker_that_speaks_no_mqtt_keeps_nothing_for_groups(engine):
+    holder = LeaseHolder(engine, speaks_mqtt=False)
+    holder.apply(answer(1, desired(mqtt_groups=["$share/w/a/#"])), ASKED_NS)
+    assert not [call for call in engine.calls if call[0] == "set_mqtt_groups"]
+
+
+def test_the_groups_of_a_topic_of_an_earlier_incarnation_are_declared_before_the_first_sync(holder, engine):
+    holder.hold([desired(version=8, mqtt_groups=["$share/w/a/#"])], 5)
+    assert ("set_mqtt_groups", "t", ["$share/w/a/#"]) in engine.calls
+
+
 def test_the_contracts_of_a_topic_are_set_with_each_change_and_those_of_publishers_not_before_the_first_sync(
     holder, engine
 ):

@@ -57,10 +57,13 @@ async def test_brokers_are_told_which_mqtt_names_belong_to_a_topic_and_nobody_mo
     await distributor.submit(spec())
     await settle(a, b)
     publishers = a.topics["cars"].publishers
-    await distributor.submit(spec(mqtt={"filters": ["car/+/speed"], "v3_excess": "close"}))
+    await distributor.submit(
+        spec(mqtt={"filters": ["car/+/speed"], "v3_excess": "close", "groups": ["$share/w/car/#"]})
+    )
     await settle(a, b)
     told = [(one.topics["cars"].mqtt_filters, one.topics["cars"].mqtt_v3_excess) for one in (a, b)]
     assert told == [(["car/+/speed"], "close")] * 2
+    assert a.topics["cars"].mqtt_groups == b.topics["cars"].mqtt_groups == ["$share/w/car/#"]
     assert a.topics["cars"].publishers == publishers
 
 

@@ -357,6 +357,7 @@ impl Engine {
         self.save_sessions(now);
         self.renew_journal(now);
         self.seed_links(now);
+        self.lend_shared(now);
         self.tell_topic_news(now);
         self.tend_disk(now);
         self.relieve_memory();
@@ -375,6 +376,7 @@ impl Engine {
             && !self.is_renewing()
             && self.mqtt.news.due.is_empty()
             && self.mqtt.peers.seeding.is_empty()
+            && self.mqtt.peers.lending.is_empty()
             && self.mqtt.moves.is_idle()
             && self.disk.as_ref().is_none_or(|storage| !storage.disk.is_listed() && !storage.disk.has_settled());
         if idle { self.timers.next().into_iter().chain(self.work.next()).min() } else { Some(0) }

@@ -30,8 +30,8 @@ use crate::keys::{GroupKey, SessionKey, TallyKey};
 use crate::mqtt::elsewhere::interest::Interest;
 use crate::mqtt::elsewhere::link_peers::{LinkPeers, LinkWays};
 use crate::mqtt::elsewhere::moves::Moves;
-use crate::mqtt::filter_trie::FilterTrie;
-use crate::mqtt::group::Group;
+use crate::mqtt::filter_trie::{FilterTrie, Subscriber, Who};
+use crate::mqtt::group::{DeclaredGroups, Group};
 use crate::mqtt::managed_names::ManagedNames;
 use crate::mqtt::reporting::denials::Denials;
 use crate::mqtt::reporting::excess::Excess;
@@ -40,6 +40,7 @@ use crate::mqtt::session::Session;
 use crate::mqtt::takeovers::Takeovers;
 use crate::mqtt::topic_news::TopicNews;
 use crate::mqtt::topic_tally::TopicTally;
+use crate::protocol::mqtt::packet::Options;
 use crate::queueing::disk_ticket::Owner;
 use crate::time::Nanos;
 use crate::timer::Armed;
@@ -54,6 +55,7 @@ pub struct Hub {
     pub names: ManagedNames,
     pub groups: SlotMap<GroupKey, Group>,
     pub by_group: HashMap<Box<str>, GroupKey>, // {$share/NAME/PATTERN: its group}
+    pub declared: DeclaredGroups,
     pub retained: Retained,
     pub interest: Interest,
     pub peers: LinkPeers,
@@ -102,6 +104,15 @@ impl Hub {
         self.tally.end(&outgoing.owed);
         outgoing.in_flight.iter().for_each(|sent| self.tally.end_flight(sent.topic));
         outgoing.queue.clear();
+    }
+
+    /// Adds a group without members: `name` is `$share/NAME/PATTERN`.
+    pub fn add_group(&mut self, name: &str, pattern: &str) -> GroupKey {
+        let key = self.groups.insert(Group::new(name));
+        let subscriber = Subscriber { who: Who::Group(key), slot: 0, id: 0, options: Options::default() };
+        self.groups[key].place = self.filters.insert(pattern, subscriber);
+        self.by_group.insert(name.into(), key);
+        key
     }
 
     /// A delivery of a message of the topic is dropped for want of room.

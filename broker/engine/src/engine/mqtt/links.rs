@@ -49,6 +49,7 @@ impl Engine {
         let peer = Peer { channel: channel.into(), key: key.into(), interest };
         self.mqtt.peers.by_broker.insert(broker.into(), peer);
         self.mqtt.peers.regroup();
+        self.list_lending();
     }
 
     /// A broker may open no more links; those that it has end.
@@ -74,6 +75,7 @@ impl Engine {
                 self.mqtt.peers.seeding.push(Seeding { channel: key, after: None, mark: None });
             }
         }
+        self.list_lending();
     }
 
     /// Messages of a link in memory: none where all that is acknowledged has to be on disk.

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use crate::engine::Engine;
 use crate::id::MessageId;
 use crate::keys::{GroupKey, SessionKey};
+use crate::mqtt::group;
 use crate::mqtt::outgoing::Outgoing;
 use crate::mqtt::saved_session::{Renewal, Saved, SavedSession, SavedSubscription};
 use crate::mqtt::session::{Begun, NEVER_EXPIRES, Seldom, Session};
@@ -329,7 +330,7 @@ impl Engine {
         self.mqtt.remove_session(key);
     }
 
-    /// Queues of groups go to them, if a member is there; the others are removed.
+    /// Queues of groups go to them, if a member is there; the others are kept until it is known which are declared.
     fn restore_groups(&mut self, disk: &Rc<Disk>, found: &mut Found, now: Nanos) -> io::Result<()> {
         let keys: Vec<GroupKey> = self.mqtt.groups.keys().collect();
         for key in keys {
@@ -341,6 +342,14 @@ impl Engine {
             disk.sync(&mut files);
             group.queue.restore(files, now)?;
             self.mqtt.uncounted.push(Owner::Group(key));
+        }
+        let names: Vec<String> = found.keys().filter(|name| name.starts_with(group::QUEUE)).cloned().collect();
+        for name in names {
+            let Some(of_queue) = found.remove(&name) else { continue };
+            let mut files = disk.open(&name, &of_queue)?;
+            self.ids.stay_above(MessageId(files.highest_id()));
+            disk.sync(&mut files);
+            self.mqtt.declared.left.insert(name, files);
         }
         Ok(())
     }

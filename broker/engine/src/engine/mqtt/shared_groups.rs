@@ -3,15 +3,18 @@
 //!
 //! A group with a member whose session outlives its connection has its queue on disk, as such sessions have theirs. The
 //! file has its name from that of the group. What waits comes back with the members: a group ends with its last one.
+//! A group that a topic file declares is there as long as it does, and has its queue on disk. It is at all brokers of the
+//! topic: what waits where no member is connected goes to brokers that have some.
 
 use std::collections::HashMap;
 use std::rc::Rc;
 
 use crate::engine::Engine;
+use crate::event::Event;
 use crate::keys::{ChannelKey, GroupKey, TallyKey, TopicKey};
 use crate::mqtt::elsewhere::link_peers::RemoteGroup;
 use crate::mqtt::forms::{Forms, Heading, Target};
-use crate::mqtt::group::Member;
+use crate::mqtt::group::{Group, Member};
 use crate::mqtt::session::Session;
 use crate::protocol::mqtt::attributes::Attributes;
 use crate::protocol::mqtt::packet::Qos;
@@ -22,6 +25,9 @@ use crate::queueing::queue::Queue;
 use crate::scheduling::client_limits::Limit;
 use crate::scheduling::work_budget::message_units;
 use crate::time::Nanos;
+
+/// Messages of a group that go to other brokers in a turn.
+const LENT_A_TURN: usize = 64;
 
 impl Engine {
     pub(crate) fn give_to_group(
@@ -112,12 +118,57 @@ impl Engine {
         }
     }
 
-    /// Has what waits for a group go through files from now on, if the session of a member outlives its connection.
+    /// Has the topic's file declare these groups (`$share/GROUP/FILTER`), instead of those that it declared; `false`:
+    /// one is no such name.
+    pub fn set_mqtt_groups(&mut self, topic: &str, groups: &[String], now: Nanos) -> bool {
+        let parsed: Option<Vec<Filter<'_>>> = groups.iter().map(|name| Filter::parse(name)).collect();
+        let Some(parsed) = parsed.filter(|parsed| parsed.iter().all(|filter| filter.group.is_some())) else {
+            return false;
+        };
+        let before = self.mqtt.declared.set(topic, groups);
+        for (name, filter) in groups.iter().zip(parsed) {
+            let known = self.mqtt.by_group.get(&**name).copied();
+            let key = known.unwrap_or_else(|| self.mqtt.add_group(name, filter.pattern));
+            self.mqtt.groups.get_mut(key).into_iter().for_each(|group| group.is_declared = true);
+            self.keep_group_on_disk(key);
+            self.claim_left(key, now);
+        }
+        for name in before.into_iter().filter(|name| !groups.iter().any(|kept| **kept == **name)) {
+            if let Some(key) = self.mqtt.by_group.get(&name).copied().filter(|_| !self.mqtt.declared.has(&name)) {
+                self.mqtt.groups.get_mut(key).into_iter().for_each(|group| group.is_declared = false);
+                self.end_unused_group(key);
+            }
+        }
+        self.note_declared();
+        true
+    }
+
+    /// Takes over what an earlier incarnation kept for a group.
+    fn claim_left(&mut self, key: GroupKey, now: Nanos) {
+        let Some(group) = self.mqtt.groups.get_mut(key).filter(|group| group.is_on_disk) else { return };
+        let name = group.queue_name();
+        let Some(files) = self.mqtt.declared.left.remove(&name) else { return };
+        if let Err(error) = group.queue.restore(files, now) {
+            self.events.push(Event::DiskRepaired { file: name, what: format!("cannot be read: {error}") });
+        }
+        self.mqtt.uncounted.push(Owner::Group(key));
+    }
+
+    /// All groups that there shall be have been declared since the start: files of others are removed.
+    pub fn forget_left_groups(&mut self) {
+        let left = std::mem::take(&mut self.mqtt.declared.left);
+        if let Some(disk) = self.shared_disk() {
+            left.into_values().for_each(|files| disk.destroy(files));
+        }
+    }
+
+    /// Has what waits for a group go through files from now on, if the session of a member outlives its connection, or a
+    /// topic file declares it.
     pub(crate) fn keep_group_on_disk(&mut self, key: GroupKey) {
         let Some(group) = self.mqtt.groups.get_mut(key).filter(|group| !group.is_on_disk) else { return };
         let Some(disk) = self.disk.as_ref().map(|storage| Rc::clone(&storage.disk)) else { return };
         let is_durable = |member: &Member| self.mqtt.sessions.get(member.session).is_some_and(Session::is_durable);
-        if !group.members.iter().any(is_durable) {
+        if !group.is_declared && !group.members.iter().any(is_durable) {
             return;
         }
         let queue = Queue::on_disk(disk, Owner::Group(key), group.queue_name(), 0);
@@ -161,6 +212,55 @@ impl Engine {
         self.mqtt.peers.groups = remote;
     }
 
+    /// What waits for declared groups may go to members at other brokers, where none is connected here.
+    pub(crate) fn list_lending(&mut self) {
+        let remote = self.mqtt.peers.groups.iter().filter_map(|group| self.mqtt.by_group.get(&group.name));
+        let groups = remote.filter_map(|key| Some((*key, self.mqtt.groups.get(*key)?)));
+        let lends = |group: &Group| group.is_declared && !group.queue.is_empty() && !self.has_member_here(group);
+        self.mqtt.peers.lending = groups.filter(|(_, group)| lends(group)).map(|(key, _)| key).collect();
+    }
+
+    /// Goes on with that, some messages of each group in a turn.
+    pub(crate) fn lend_shared(&mut self, now: Nanos) {
+        if self.mqtt.peers.lending.is_empty() {
+            return;
+        }
+        let mut remote = std::mem::take(&mut self.mqtt.peers.groups);
+        for key in std::mem::take(&mut self.mqtt.peers.lending) {
+            let there = self.mqtt.groups.get(key).filter(|group| !self.has_member_here(group));
+            let Some(to) = there.and_then(|group| remote.iter_mut().find(|one| one.name == group.name)) else {
+                continue;
+            };
+            if (0..LENT_A_TURN).all(|_| self.lend_one(key, to, now)) {
+                self.mqtt.peers.lending.push(key);
+            }
+        }
+        self.mqtt.peers.groups = remote;
+    }
+
+    /// False: nothing more can go. Its record stays on disk until the other broker has answered.
+    fn lend_one(&mut self, key: GroupKey, to: &mut RemoteGroup, now: Nanos) -> bool {
+        let Some(group) = self.mqtt.groups.get_mut(key) else { return false };
+        if !group.queue.ready(now) {
+            return false;
+        }
+        let Some(message) = group.queue.pop_front() else { return false };
+        let topic = self.tally_taken_shared(key, &message);
+        let Some(heading) = Heading::of(&message, "", self.clock.wall(now)) else {
+            self.mqtt.counters.expired += 1;
+            return true;
+        };
+        let owner = self.topic_key(self.topic_of_name(heading.name));
+        let Some(channel) = owner.and_then(|owner| self.channel_for(to, owner)) else {
+            let Some(group) = self.mqtt.groups.get_mut(key) else { return false };
+            group.queue.push_front(message.clone());
+            self.mqtt.tally.wait(&mut group.owed, topic);
+            return false;
+        };
+        self.put_shared(channel, &to.name, &message, &heading, now);
+        true
+    }
+
     /// The channel of the broker that is next, of those that take messages now; else of any.
     fn channel_for(&self, group: &mut RemoteGroup, topic: TopicKey) -> Option<ChannelKey> {
         let topic = self.topics.get(topic)?;
@@ -190,7 +290,7 @@ impl Engine {
         let id = self.ids.next(wall_ns);
         let alone = Alone { id, wall_ns, attributes: &bytes, body: message.body() };
         let mut copy = self.builder.alone(&self.memory.messages, alone, message.times.arrival, 0);
-        (copy.times, copy.foreign) = (message.times, message.foreign);
+        (copy.times, copy.foreign, copy.stored) = (message.times, message.foreign, message.stored.clone());
         copy.times.queued = now;
         if let Some(channel) = self.channels.get_mut(channel) {
             channel.put(copy, now);

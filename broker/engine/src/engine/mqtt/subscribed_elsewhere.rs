@@ -41,14 +41,15 @@ impl Engine {
         let subscribes = |session: &Session| !session.subscriptions.is_empty() || !session.groups().is_empty();
         let is_durable = |session: &Session| session.is_durable() && subscribes(session);
         let sessions = &self.mqtt.sessions;
-        let durable = sessions.len() > VISITS_A_TURN || sessions.values().any(is_durable);
+        let declares = self.mqtt.groups.values().any(|group| group.is_declared);
+        let durable = declares || sessions.len() > VISITS_A_TURN || sessions.values().any(is_durable);
         let version = self.mqtt.interest.look(filters.is_none(), durable);
         let groups = self.mqtt.groups.values().filter(|group| self.has_member_here(group));
         let groups = groups.take(MOST_FILTERS).map(|group| group.name.to_string()).collect();
         InterestView { version, filters, groups, durable }
     }
 
-    fn has_member_here(&self, group: &Group) -> bool {
+    pub(crate) fn has_member_here(&self, group: &Group) -> bool {
         let is_here = |key| self.mqtt.sessions.get(key).is_some_and(|session| session.conn.is_some());
         group.members.iter().any(|member| is_here(member.session))
     }
@@ -58,7 +59,15 @@ impl Engine {
         if self.mqtt.sessions.get(key).is_some_and(|session| !session.groups().is_empty()) {
             self.mqtt.interest.note_groups();
             self.tell_interest();
+            self.list_lending();
         }
+    }
+
+    /// Topic files declare other groups than before.
+    pub(crate) fn note_declared(&mut self) {
+        self.mqtt.interest.note_groups();
+        self.tell_interest();
+        self.list_lending();
     }
 
     /// All other brokers know this version of what is wanted.

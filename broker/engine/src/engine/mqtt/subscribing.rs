@@ -5,7 +5,7 @@ use crate::engine::Engine;
 use crate::keys::{ConnKey, GroupKey, SessionKey};
 use crate::mqtt::elsewhere::interest::Subscribed;
 use crate::mqtt::filter_trie::{Place, Subscriber, Who};
-use crate::mqtt::group::{Group, Member};
+use crate::mqtt::group::Member;
 use crate::mqtt::reporting::denials::Action;
 use crate::mqtt::retained::Replay;
 use crate::protocol::mqtt::encode;
@@ -93,22 +93,17 @@ impl Engine {
         if session.subscriptions.len() + session.groups().len() >= most {
             return Reason::QUOTA_EXCEEDED;
         }
-        let group = known.unwrap_or_else(|| {
-            let group = self.mqtt.groups.insert(Group::new(&name));
-            let subscriber = Subscriber { who: Who::Group(group), slot: 0, id: 0, options: Options::default() };
-            self.mqtt.groups[group].place = self.mqtt.filters.insert(pattern, subscriber);
-            self.mqtt.by_group.insert(name.into(), group);
-            group
-        });
-        session.seldom().groups.push(group);
-        self.mqtt.groups[group].members.push_back(member);
+        let group = known.unwrap_or_else(|| self.mqtt.add_group(&name, pattern));
+        let (session, of_group) = (self.mqtt.sessions.get_mut(key), self.mqtt.groups.get_mut(group));
+        session.into_iter().for_each(|session| session.seldom().groups.push(group));
+        of_group.into_iter().for_each(|of_group| of_group.members.push_back(member));
         self.keep_group_on_disk(group);
         self.note_member(key);
         self.list_owing(key);
         Reason(options.qos as u8)
     }
 
-    /// A session leaves a group; the last one ends it, with what it has.
+    /// A session leaves a group; the last one ends it, with what it has, unless a topic file declares it.
     fn leave_group(&mut self, key: SessionKey, group_key: GroupKey) {
         self.note_member(key);
         if let Some(session) = self.mqtt.sessions.get_mut(key)
@@ -119,15 +114,19 @@ impl Engine {
         }
         let Some(group) = self.mqtt.groups.get_mut(group_key) else { return };
         group.members.retain(|member| member.session != key);
-        if group.members.is_empty() {
-            let (place, name) = (group.place, group.name.clone());
-            self.mqtt.by_group.remove(&name);
-            if let Some(mut group) = self.mqtt.groups.remove(group_key) {
-                self.mqtt.tally.end_shared(&group.counts);
-                group.queue.clear();
-            }
-            self.remove_from_filters(place);
+        self.end_unused_group(group_key);
+    }
+
+    /// Ends a group, with what it has, if it has no members and no topic file declares it.
+    pub(crate) fn end_unused_group(&mut self, key: GroupKey) {
+        let group = self.mqtt.groups.get(key).filter(|group| group.members.is_empty() && !group.is_declared);
+        let Some(place) = group.map(|group| group.place) else { return };
+        if let Some(mut group) = self.mqtt.groups.remove(key) {
+            self.mqtt.by_group.remove(&group.name);
+            self.mqtt.tally.end_shared(&group.counts);
+            group.queue.clear();
         }
+        self.remove_from_filters(place);
     }
 
     /// What was in flight to a member that has left goes to others at once, in front of the rest.

@@ -9,7 +9,7 @@ use std::hash::Hash;
 use std::rc::Rc;
 
 use crate::id::MessageId;
-use crate::keys::ChannelKey;
+use crate::keys::{ChannelKey, GroupKey};
 use crate::limiter::trace::NO_TRACE;
 use crate::protocol::link_frames::SoFar;
 use crate::protocol::mqtt::topic_filter::Filter;
@@ -39,6 +39,7 @@ pub struct LinkPeers {
     pub by_broker: HashMap<Box<str>, Peer>,
     pub latest: HashMap<Rc<str>, Latest<MessageId>>, // {link: what came by it}
     pub seeding: Vec<Seeding>,
+    pub lending: Vec<GroupKey>, // what waits for them may go to other brokers
     pub groups: Vec<RemoteGroup>,
 }
 

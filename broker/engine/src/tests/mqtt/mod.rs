@@ -3,6 +3,7 @@
 pub(crate) mod access;
 pub(crate) mod client;
 mod connections;
+mod declared_groups;
 mod delivery;
 mod durable;
 mod durable_groups;

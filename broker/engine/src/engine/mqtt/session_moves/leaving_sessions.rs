@@ -7,6 +7,7 @@ use std::rc::Rc;
 use crate::engine::Engine;
 use crate::keys::{GroupKey, SessionKey};
 use crate::mqtt::elsewhere::moves::{Carried, Departure, Epoch, Owed, Word};
+use crate::mqtt::group::Group;
 use crate::mqtt::outgoing::InFlight;
 use crate::mqtt::saved_session::Saved;
 use crate::protocol::mqtt::packet::Qos;
@@ -185,11 +186,12 @@ impl Engine {
         units
     }
 
-    /// The groups of which a session is the last member, with their names.
+    /// The groups that end with a session, their last member, with their names.
     fn groups_left_by(&self, key: SessionKey) -> Vec<(GroupKey, Box<str>)> {
         let groups = self.mqtt.sessions.get(key).into_iter().flat_map(|session| session.groups());
         let known = groups.filter_map(|key| Some((*key, self.mqtt.groups.get(*key)?)));
-        known.filter(|(_, group)| group.members.len() == 1).map(|(key, group)| (key, group.name.clone())).collect()
+        let ends = |group: &Group| group.members.len() == 1 && !group.is_declared;
+        known.filter(|(_, group)| ends(group)).map(|(key, group)| (key, group.name.clone())).collect()
     }
 
     /// Whether something waits for a group of which a session is the last member.
