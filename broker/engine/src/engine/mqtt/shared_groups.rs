@@ -12,7 +12,7 @@ use std::rc::Rc;
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::keys::{ChannelKey, GroupKey, TallyKey, TopicKey};
-use crate::mqtt::elsewhere::link_peers::RemoteGroup;
+use crate::mqtt::elsewhere::link_peers::{RemoteGroup, way_of};
 use crate::mqtt::forms::{Forms, Heading, Target};
 use crate::mqtt::group::{Group, Member};
 use crate::mqtt::session::Session;
@@ -38,8 +38,7 @@ impl Engine {
         topic: TallyKey,
         now: Nanos,
     ) {
-        let most = self.config.mqtt_max_queued;
-        let is_full = self.mqtt.groups.get(key).is_some_and(|group| group.queue.len() >= most);
+        let is_full = self.mqtt.groups.get(key).is_some_and(|group| group.queue.len() >= self.room_of(group, &message));
         let was_admitted = is_full && self.was_admitted(&message);
         let Some(group) = self.mqtt.groups.get_mut(key) else { return };
         let topic = self.mqtt.tally.key_of_shared(key, &mut group.counts, topic);
@@ -58,6 +57,14 @@ impl Engine {
         self.mqtt.tally.give(&mut group.owed, topic);
         self.mqtt.tally.wait(&mut group.owed, topic);
         self.send_shared(forms, key, now);
+    }
+
+    /// How many messages may wait for a group when this one comes. What other brokers have kept for a declared one within
+    /// their own bounds has room here, where its members are.
+    fn room_of(&self, group: &Group, message: &Message) -> usize {
+        let most = self.config.mqtt_max_queued;
+        let is_lent = group.is_declared && way_of(message.times.trace).is_some();
+        if is_lent { most.saturating_mul(1 + self.linked_brokers().len()) } else { most }
     }
 
     /// Gives the queue of a group to its members in turn, as far as they have room. Gives the units.

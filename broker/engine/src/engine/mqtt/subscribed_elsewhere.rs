@@ -41,7 +41,7 @@ impl Engine {
         let subscribes = |session: &Session| !session.subscriptions.is_empty() || !session.groups().is_empty();
         let is_durable = |session: &Session| session.is_durable() && subscribes(session);
         let sessions = &self.mqtt.sessions;
-        let declares = self.mqtt.groups.values().any(|group| group.is_declared);
+        let declares = self.mqtt.groups.values().any(|group| group.is_declared && self.has_member_here(group));
         let durable = declares || sessions.len() > VISITS_A_TURN || sessions.values().any(is_durable);
         let version = self.mqtt.interest.look(filters.is_none(), durable);
         let groups = self.mqtt.groups.values().filter(|group| self.has_member_here(group));

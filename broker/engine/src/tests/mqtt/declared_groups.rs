@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::harness::invariant;
 use crate::harness::pair::{Pair, S, START};
+use crate::protocol::link_frames::RETAINED_TOPIC;
 use crate::queueing::link_interest::LinkInterest;
 use crate::tests::mqtt::client::{Client, message_5, packet, publish_5, text};
 use crate::tests::mqtt::durable::{Disk, KEPT, said};
@@ -160,6 +161,34 @@ fn what_waits_at_a_broker_without_members_goes_to_the_members_of_another_one_als
         let group = brokers.a.engine.mqtt.groups.values().next().expect("declared");
         assert!(group.queue.is_empty());
     }
+}
+
+#[test]
+fn what_another_broker_has_kept_finds_room_beside_what_waits_where_the_member_is() {
+    let bound = || Pair::with(Config { mqtt_max_queued: 100, ..Config::default() });
+    let mut brokers = Brokers::of(bound(), bound());
+    let b = &mut brokers.b;
+    b.engine.allow_links("a", "srtm.link.a", KEY, LinkInterest::EVERYTHING);
+    b.engine.create_topic(RETAINED_TOPIC);
+    b.engine.create_channel(RETAINED_TOPIC, "srtm.link.a", b.now);
+    for broker in [&mut brokers.a, &mut brokers.b] {
+        declare(broker, "heat", &[GROUP]);
+        publish(broker, 1..=100);
+    }
+    brokers.open("default");
+    let mut slow = member(&mut brokers.b); // acknowledges nothing
+    let groups = brokers.b.engine.interest().groups;
+    let interest = LinkInterest { filters: Some(Vec::new()), groups, durable: true };
+    brokers.a.engine.allow_links("b", CHANNEL, KEY, interest);
+    while !brokers.a.engine.mqtt.peers.lending.is_empty() {
+        brokers.a.turn();
+    }
+    brokers.carry();
+    assert_eq!(said(&mut slow, &mut brokers.b).len(), 64);
+    let waits = |pair: &Pair| pair.engine.mqtt.groups.values().map(|group| group.queue.len()).sum::<usize>();
+    assert_eq!((waits(&brokers.a), waits(&brokers.b)), (0, 200 - 64));
+    publish(&mut brokers.b, 101..=101);
+    assert_eq!((waits(&brokers.b), brokers.b.engine.mqtt.counters.dropped), (200 - 64, 1), "the bound here is met");
 }
 
 #[test]

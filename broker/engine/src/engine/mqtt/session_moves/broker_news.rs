@@ -39,7 +39,7 @@ impl Engine {
     }
 
     /// The channels of all brokers that speak MQTT.
-    pub(super) fn linked_brokers(&self) -> Vec<Box<str>> {
+    pub(crate) fn linked_brokers(&self) -> Vec<Box<str>> {
         let topic = self.topic_key(RETAINED_TOPIC).and_then(|topic| self.topics.get(topic));
         let channels = topic.into_iter().flat_map(|topic| topic.channels.iter());
         let linked = channels.filter_map(|key| self.channels.get(*key)).filter(|channel| channel.link.is_some());
