@@ -115,6 +115,7 @@ impl Engine {
         let Some(group) = self.mqtt.groups.get_mut(group_key) else { return };
         group.members.retain(|member| member.session != key);
         self.end_unused_group(group_key);
+        self.list_lending();
     }
 
     /// Ends a group, with what it has, if it has no members and no topic file declares it.
@@ -142,9 +143,13 @@ impl Engine {
             groups.push(group_key);
         }
         groups.dedup();
+        if groups.is_empty() {
+            return;
+        }
         let mut forms = std::mem::take(&mut self.fan.forms);
         groups.into_iter().for_each(|group| _ = self.send_shared(&mut forms, group, now));
         self.fan.forms = forms;
+        self.list_lending();
     }
 
     pub(crate) fn place_of(&self, key: SessionKey, pattern: &str) -> Option<Place> {

@@ -192,6 +192,29 @@ fn what_another_broker_has_kept_finds_room_beside_what_waits_where_the_member_is
 }
 
 #[test]
+fn what_a_member_leaves_behind_goes_to_a_member_at_another_broker() {
+    for leaves in [&[0xe0, 0][..], &packet(0xa2, &[&[0, 7, 0][..], &text(GROUP)].concat())] {
+        let mut brokers = Brokers::new();
+        declare(&mut brokers.a, "heat", &[GROUP]);
+        let one_in_flight = [&[0x11, 0, 0, 0, 60][..], &[0x21, 0, 1]].concat();
+        let (mut near, _) = Client::with(&mut brokers.a, "near", true, &one_in_flight);
+        near.subscribe(&mut brokers.a, GROUP, 1);
+        publish(&mut brokers.a, 1..=2);
+        brokers.open("default");
+        let mut far = member(&mut brokers.b);
+        let interest =
+            LinkInterest { filters: Some(Vec::new()), groups: brokers.b.engine.interest().groups, durable: true };
+        brokers.a.engine.allow_links("b", CHANNEL, KEY, interest);
+        brokers.carry();
+        assert!(said(&mut far, &mut brokers.b).is_empty(), "a member is nearer");
+        near.send(&mut brokers.a, leaves);
+        brokers.a.turn();
+        let came = brokers.said(&mut far);
+        assert_eq!(came, if leaves[0] == 0xe0 { &["1", "2"][..] } else { &["2"] }, "what is in flight stays so");
+    }
+}
+
+#[test]
 fn it_is_there_when_its_last_member_is_ended_by_an_operator() {
     let mut pair = Pair::new();
     declare(&mut pair, "heat", &[GROUP]);
