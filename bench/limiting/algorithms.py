@@ -80,10 +80,9 @@ class TokenBucket:
         self._levels = Levels([Refill(rate_micro=-(-a_window * MICRO // WINDOW_S), burst_micro=burst * MICRO)], [0], 0)
 
     def released_ns(self, at_ns: int) -> int | None:
-        slot = self._levels.slot(KEY, at_ns)
-        if slot.level + TOKEN > self._levels.bursts[0]:
+        if self._levels.ask(KEY, at_ns) + TOKEN > self._levels.bursts[0]:
             return None
-        slot.level += TOKEN
+        self._levels.add(KEY, TOKEN, at_ns)
         return at_ns
 
 

@@ -12,7 +12,7 @@ from bench.limiting.request_sets import NODES, SECOND, bucket, user
 from limiting.replication.auto import Auto
 from limiting.replication.exact import Asked, Exact
 from limiting.replication.gossiped.gossip import MS
-from limiting.replication.levels import Levels, Slot
+from limiting.replication.levels import Levels
 from limiting.replication.messages import Increments
 from limiting.replication.refill import Key, Refill
 from limiting.replication.replicated import Options, Replicated
@@ -48,8 +48,8 @@ class Logged(Exact):
         self._log = log
         super().__init__(*arguments, **more)
 
-    def _take(self, key: Key, slot: Slot, units: int, at_ns: int) -> None:
-        super()._take(key, slot, units, at_ns)
+    def _take(self, key: Key, units: int, at_ns: int) -> None:
+        super()._take(key, units, at_ns)
         self._log += [at_ns] * (units // TOKEN)
 
 
@@ -131,9 +131,7 @@ class HotSubject:
         levels, worst = Levels([self.refill], [0], 0), 0
         for at_ns in sorted(self.log):
             if at_ns >= from_ns:
-                slot = levels.slot((SUBJECT, 0), at_ns)
-                slot.level += TOKEN
-                worst = max(worst, slot.level - self.refill.units)
+                worst = max(worst, levels.add((SUBJECT, 0), TOKEN, at_ns) - self.refill.units)
         return worst / TOKEN
 
 

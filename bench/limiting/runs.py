@@ -101,9 +101,7 @@ class Run:
     def _above(self) -> float:
         levels, worst = Levels([self._requests.refill], [0], 0), 0
         for at_ns, subject in self._let:
-            slot = levels.slot((subject, 0), at_ns)
-            slot.level += TOKEN
-            worst = max(worst, slot.level - self._requests.refill.units)
+            worst = max(worst, levels.add((subject, 0), TOKEN, at_ns) - self._requests.refill.units)
         return worst / TOKEN
 
 

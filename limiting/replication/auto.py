@@ -17,7 +17,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from limiting.replication.exact import owner
-from limiting.replication.levels import joined
 from limiting.replication.messages import Frame, Increments
 from limiting.replication.node import FIRST_EPOCH, SECOND_NS
 from limiting.replication.refill import ALLOWED, Left, Look, Refill, Subject, Verdict, refused, units_of
@@ -320,14 +319,15 @@ class Auto:
 
     def _set_share(self, subject: Subject, share: Part | None, at_ns: int) -> None:
         """Change what this node decides by. No token is gained: a share begins with its part of what is left."""
-        slot = self.replicated.levels.slot((subject, 0), at_ns)
+        levels, key = self.replicated.levels, (subject, 0)
+        level = levels.ask(key, at_ns)
         before = self._shares.pop(subject, None)
-        left = before.fill(at_ns) if before else self._refill.units - slot.level  # below 0 it owes
+        left = before.fill(at_ns) if before else self._refill.units - level  # below 0 it owes
         if not self.replicated.settled:
             left = max(0, left)  # it only assumes so
         if share is None:
             if before:
-                slot.level = joined(slot.level, self._refill.units - left)  # others may be counted there too
+                levels.raise_to(key, self._refill.units - left, at_ns)  # others may be counted there too
             return
         if before is None:
             left = left * share[1] // self._refill.burst_micro

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from hashlib import blake2b
 
-from limiting.replication.levels import Slot, decayed, joined
+from limiting.replication.level_table import decayed
+from limiting.replication.levels import add_units
 from limiting.replication.link import UNKNOWN, Link
 from limiting.replication.messages import Answer, Ask, Frame, Hello
 from limiting.replication.node import FIRST_EPOCH, Node
@@ -53,9 +54,10 @@ class _Loss:
 
 @dataclass(frozen=True, slots=True)
 class _Take:
-    """An own take that waits to be confirmed. ``frames``: {peer: number of the frame that tells it}."""
+    """An own take that waits to be confirmed. ``kept``: where it is counted; ``frames``: {peer: number of the frame
+    that tells it}."""
 
-    key: Key
+    kept: Key
     units: int
     frames: dict[int, int]
 
@@ -97,10 +99,10 @@ class Exact(Node):
         units = units_of(cost)
         if not self.ready:
             return ASK_AGAIN
-        slots = self._slots(subject, at_ns)
-        if all(self._far(key, slot, units) for key, slot in slots):
-            for key, slot in slots:
-                self._take(key, slot, units, at_ns)
+        levels = self._ask(subject, at_ns)
+        if all(self._far(key, level, units) for key, level in levels):
+            for key, _ in levels:
+                self._take(key, units, at_ns)
             return ALLOWED
         decides = owner(subject, self._nodes())
         if decides == self.name:
@@ -116,19 +118,19 @@ class Exact(Node):
         Nothing is given back: peers would hear of it late. What they have taken meanwhile would count as given back,
         where the first take has drained already.
         """
-        for (key, slot), more in zip(self._slots(subject, at_ns), units, strict=True):
+        for (key, _), more in zip(self._ask(subject, at_ns), units, strict=True):
             if more > 0:
-                self._take(key, slot, more, at_ns)
+                self._take(key, more, at_ns)
 
     def reset(self, subject: Subject, at_ns: int) -> None:
         """Give back all that is taken. Until others hear of it they drain as before: so r times that delay more may
         pass, once. Raises Unavailable where a peer cannot be reached, which would hear of it far too late."""
         if not self.ready:
             raise Unavailable('mode "exact" resets nothing here now: this node cannot reach all others', 1.0)
-        for key, slot in self._slots(subject, at_ns):
-            units, slot.level = slot.level, 0
-            for peer, link in self._links.items() if units else ():
-                self._put(peer, *link.send([(key, -units)], at_ns))
+        for key, level in self._ask(subject, at_ns):
+            self.levels.add(key, -level, at_ns)
+            for peer, link in self._links.items() if level else ():
+                self._put(peer, *link.send([(key, -level)], at_ns))
 
     def answers(self) -> dict[int, Verdict]:
         """Verdicts of owners by ticket. They are handed over once."""
@@ -151,8 +153,8 @@ class Exact(Node):
         )
         loss = _Loss(peer, nodes, at_ns)
         self._losses.append(loss)
-        for key, slot in self.levels.live(at_ns):
-            slot.level = joined(slot.level, self._lost(key, loss, at_ns))
+        for key, _ in self.levels.snapshot(at_ns):
+            self.levels.raise_to(key, self._lost(key, loss, at_ns), at_ns)
         for take in self._takes:
             take.frames.pop(peer, None)
         for ticket, (asked, _) in list(self._asks.items()):
@@ -168,45 +170,46 @@ class Exact(Node):
 
     # decisions
 
-    def _far(self, key: Key, slot: Slot, units: int) -> bool:
-        rest = self.levels.bursts[key[1]] - slot.level
-        return (slot.unacked + units) * self._denominator * self.nodes <= self._numerator * rest
+    def _far(self, key: Key, level: int, units: int) -> bool:
+        rest = self.levels.bursts[key[1]] - level
+        return (self._unacked(key) + units) * self._denominator * self.nodes <= self._numerator * rest
 
     def _grant(self, subject: Subject, units: int, at_ns: int) -> Verdict:
         """The owner's decision."""
-        slots = self._slots(subject, at_ns)
-        for key, slot in slots:
-            missing = self._missing(key, slot, units)
+        levels = self._ask(subject, at_ns)
+        for key, level in levels:
+            missing = self._missing(key, level, units)
             if missing > 0:
                 possible = units * self._denominator <= self._owners_part() * self.levels.bursts[key[1]]
                 return refused(missing, self.levels.rates[key[1]], possible)
-        for key, slot in slots:
-            self._take(key, slot, units, at_ns)
+        for key, _ in levels:
+            self._take(key, units, at_ns)
         return ALLOWED
 
-    def _missing(self, key: Key, slot: Slot, units: int) -> int:
+    def _missing(self, key: Key, level: int, units: int) -> int:
         """Units that must drain before the owner may grant."""
-        needed = units * self._denominator + 2 * self._numerator * slot.unacked
-        return slot.level - self.levels.bursts[key[1]] - (-needed // self._owners_part())
+        needed = units * self._denominator + 2 * self._numerator * self._unacked(key)
+        return level - self.levels.bursts[key[1]] - (-needed // self._owners_part())
 
     def _owners_part(self) -> int:
         return self._denominator - 2 * self._numerator
 
-    def _take(self, key: Key, slot: Slot, units: int, at_ns: int) -> None:
+    def _take(self, key: Key, units: int, at_ns: int) -> None:
         """Count an own take, and tell every peer at once."""
-        slot.level += units
-        slot.unacked += units
+        self.levels.add(key, units, at_ns)
+        kept = self.levels.kept(key)
+        add_units(self.levels.unacked, kept, units)
         frames = {}
         for peer, link in self._links.items():
             self._put(peer, *link.send([(key, units)], at_ns))
             frames[peer] = link.sent
-        self._takes.append(_Take(key, units, frames))
-        self._confirmed(at_ns)
+        self._takes.append(_Take(kept, units, frames))
+        self._confirmed()
 
-    def _confirmed(self, at_ns: int) -> None:
+    def _confirmed(self) -> None:
         while self._takes and all(self._links[peer].acked >= seq for peer, seq in self._takes[0].frames.items()):
             take = self._takes.popleft()
-            self._slot(take.key, at_ns).unacked -= take.units
+            add_units(self.levels.unacked, take.kept, -take.units)
 
     # asking
 
@@ -231,17 +234,20 @@ class Exact(Node):
     def _nodes(self) -> list[int]:
         return [self.name, *self._links]
 
-    def _slots(self, subject: Subject, at_ns: int) -> list[tuple[Key, Slot]]:
+    def _ask(self, subject: Subject, at_ns: int) -> list[tuple[Key, int]]:
+        """Each policy of ``subject``, and its level."""
         keys = [(subject, policy) for policy in range(len(self.levels.refills))]
-        return [(key, self._slot(key, at_ns)) for key in keys]
+        for key in keys if self._losses else ():
+            self._meet(key, at_ns)
+        return [(key, self.levels.ask(key, at_ns)) for key in keys]
 
-    def _slot(self, key: Key, at_ns: int) -> Slot:
-        new = not self.levels.has(key)
-        slot = self.levels.slot(key, at_ns)
-        if new:
+    def _meet(self, key: Key, at_ns: int) -> None:
+        if not self.levels.has(key):
             for loss in self._losses:
-                slot.level = joined(slot.level, self._lost(key, loss, at_ns))
-        return slot
+                self.levels.raise_to(key, self._lost(key, loss, at_ns), at_ns)
+
+    def _unacked(self, key: Key) -> int:
+        return self.levels.unacked.get(self.levels.kept(key), 0)
 
     def _lost(self, key: Key, loss: _Loss, at_ns: int) -> int:
         """The level that ``loss`` leaves at ``at_ns``: a full burst where the lost node was the owner."""

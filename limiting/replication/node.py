@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from limiting.replication.levels import Levels, Slot, place_of
+from limiting.replication.levels import Levels
 from limiting.replication.link import UNKNOWN, Link
 from limiting.replication.messages import Ack, Frame, Hello, Increments, Snapshot, SnapshotAsk
 from limiting.replication.refill import Key, Left, Look, Refill, SliceKey, Subject
@@ -150,23 +150,23 @@ class Node:
         self._links[peer] = Link(self.name, self.epoch, UNKNOWN)
         self._put(peer, Hello(self.name, self.epoch, UNKNOWN))
 
-    def remove_peer(self, peer: int, at_ns: int) -> None:
+    def remove_peer(self, peer: int, at_ns: int) -> None:  # noqa: ARG002 - the modes use it
         """A node that is gone for good: a new incarnation is added anew."""
         del self._links[peer]
-        self._confirmed(at_ns)
+        self._confirmed()
 
     # for the modes
-
-    def _slot(self, key: Key, at_ns: int) -> Slot:
-        return self.levels.slot(key, at_ns)
 
     def _put(self, peer: int, *frames: Frame) -> None:
         self._out += [(peer, frame) for frame in frames]
 
-    def _applied(self, key: Key, slot: Slot, at_ns: int) -> None:
-        """A peer's increment is in ``slot``."""
+    def _meet(self, key: Key, at_ns: int) -> None:
+        """A peer tells of ``key``, which may be new here."""
 
-    def _confirmed(self, at_ns: int) -> None:
+    def _applied(self, key: Key, level: int, at_ns: int) -> None:
+        """A peer's increment is in ``level``."""
+
+    def _confirmed(self) -> None:
         """A peer has confirmed more than before, or counts no more."""
 
     def _other(self, frame: Frame, at_ns: int) -> None:
@@ -189,10 +189,10 @@ class Node:
     def _apply(self, key: Key | SliceKey, units: int, at_ns: int) -> None:
         """Count what a peer took."""
         assert len(key) == 2
-        slot = self._slot(key, at_ns)
-        slot.level = max(0, slot.level + units)
+        self._meet(key, at_ns)
+        level = self.levels.add(key, units, at_ns)
         self._count(key, units)
-        self._applied(key, slot, at_ns)
+        self._applied(key, level, at_ns)
 
     def _joined(self, frame: Increments, at_ns: int) -> None:
         """Take in what is open at a peer."""
@@ -207,7 +207,7 @@ class Node:
 
     def _count(self, key: Key, units: int) -> None:
         if self._heard is not None:
-            key = place_of(key) if self.levels.is_shared(key) else key
+            key = self.levels.kept(key)
             self._heard[key] = self._heard.get(key, 0) + units
 
     # frames that every mode has
@@ -230,7 +230,7 @@ class Node:
         more, frames = self._links[peer].take_ack(ack, at_ns)
         self._put(peer, *frames)
         if more:
-            self._confirmed(at_ns)
+            self._confirmed()
 
     def _hello(self, link: Link, frame: Hello, at_ns: int) -> None:
         frames = link.restart(frame.epoch, at_ns) if frame.epoch > link.peer_epoch else []

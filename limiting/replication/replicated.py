@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 
-from limiting.replication.levels import Slot
+from limiting.replication.levels import add_units
 from limiting.replication.link import Link
 from limiting.replication.messages import Ack, Close, Entry, Frame, Hello, Increments, OpenEntry, Snapshot
 from limiting.replication.node import FIRST_EPOCH, SECOND_NS, Node
@@ -118,15 +118,14 @@ class Replicated(Node):
         """
         units = units_of(cost)
         keys = [(subject, policy) for policy in range(len(self.levels.refills))]
-        slots = [self.levels.slot(key, at_ns) for key in keys]
         needed = self._needed(units)
-        verdicts = [self._verdict(slot, key, needed) for key, slot in zip(keys, slots, strict=True)]
+        verdicts = [self._verdict(key, self.levels.ask(key, at_ns), needed) for key in keys]
         verdicts += [_waited(look.wait_ns(needed)) for look in self._others(subject, at_ns).values()]
         worst = max(verdicts, key=_wait)
         if not worst.allowed:
             return worst
-        for key, slot in zip(keys, slots, strict=True):
-            self._take(key, slot, units, at_ns)
+        for key in keys:
+            self._take(key, units, at_ns)
         for number in self.windows.rules:
             self._take_of_window(subject, number, cost, at_ns)
         for number in self.opens.rules:
@@ -171,9 +170,8 @@ class Replicated(Node):
         of_buckets = [each for number, each in enumerate(units) if number not in others]
         for policy, more in enumerate(of_buckets):
             key = (subject, policy)
-            slot = self.levels.slot(key, at_ns)
-            if more := max(more, -slot.level):
-                self._take(key, slot, more, at_ns)
+            if more := max(more, -self.levels.ask(key, at_ns)):
+                self._take(key, more, at_ns)
         for number in self.windows.rules:
             tokens = -(-abs(units[number]) // TOKEN)
             self._take_of_window(subject, number, tokens if units[number] > 0 else -tokens, at_ns)
@@ -237,28 +235,28 @@ class Replicated(Node):
             return -(-units * self._denominator // (self._denominator - self._numerator))
         return units
 
-    def _verdict(self, slot: Slot, key: Key, needed: int) -> Verdict:
+    def _verdict(self, key: Key, level: int, needed: int) -> Verdict:
         burst = self.levels.bursts[key[1]]
-        missing = slot.level + needed - burst
+        missing = level + needed - burst
         if missing <= 0:
             return ALLOWED
         return refused(missing, self.levels.rates[key[1]], needed <= burst)
 
-    def _take(self, key: Key, slot: Slot, units: int, at_ns: int) -> None:
-        slot.level = max(0, slot.level + units)
+    def _take(self, key: Key, units: int, at_ns: int) -> None:
+        level = self.levels.add(key, units, at_ns)
         self._count(key, units)
-        if self.levels.is_shared(key):  # what is unsent is a slot's: it would be told as one subject's
+        if self.levels.is_shared(key):  # beyond the bound nothing is kept of a subject, also not what is unsent
             for peer in self._links:
                 self._tell(peer, [(key, units)], at_ns)
             return
-        slot.unsent += units
+        add_units(self.levels.unsent, key, units)
         self._since.setdefault(key, at_ns)
-        self._applied(key, slot, at_ns)
+        self._applied(key, level, at_ns)
 
-    def _applied(self, key: Key, slot: Slot, at_ns: int) -> None:
+    def _applied(self, key: Key, level: int, at_ns: int) -> None:
         """Send what is news by now: ``unsent > beta * rest / N``."""
-        rest = self.levels.bursts[key[1]] - slot.level
-        if slot.unsent * self.nodes * self._denominator <= self._numerator * rest or slot.unsent == 0:
+        rest, unsent = self.levels.bursts[key[1]] - level, self.levels.unsent.get(key, 0)
+        if unsent * self.nodes * self._denominator <= self._numerator * rest or unsent == 0:
             return
         self._is_news([key], at_ns)
 
@@ -277,7 +275,7 @@ class Replicated(Node):
             if len(key) == 1:
                 if self.opens.untold(key[0]):
                     opened.append((key[0], self.opens.news(key[0])))
-            elif units := self._unsent(key, at_ns):
+            elif units := self._unsent(key):
                 entries.append((key, units))
             self._since.pop(key, None)
             self._urgent.pop(key, None)
@@ -287,13 +285,11 @@ class Replicated(Node):
             for peer in self._links:
                 self._tell(peer, entries, at_ns, opened)
 
-    def _unsent(self, key: Key | SliceKey, at_ns: int) -> int:
+    def _unsent(self, key: Key | SliceKey) -> int:
         """Hand over what no peer was told of: from now on it counts as told."""
         if len(key) == 3:
             return self.windows.unsent(key[0], key[1]).pop(key[2], 0)
-        slot = self.levels.slot(key, at_ns)
-        unsent, slot.unsent = slot.unsent, 0
-        return unsent
+        return self.levels.unsent.pop(key, 0)
 
     def _tell(self, peer: int, entries: Sequence[Entry], at_ns: int, opened: Sequence[OpenEntry] = ()) -> None:
         """A peer that is away hears of a burst at most: a long cut is no long ban. It hears all of windows, which are

@@ -54,9 +54,7 @@ class Cluster:
     def above(self, let: list[int]) -> float:
         levels, worst = Levels([self.asked], [0], 0), 0
         for at_ns in let:
-            slot = levels.slot((SUBJECT, 0), at_ns)
-            slot.level += TOKEN
-            worst = max(worst, slot.level - self.asked.units)
+            worst = max(worst, levels.add((SUBJECT, 0), TOKEN, at_ns) - self.asked.units)
         return worst / TOKEN
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from bench.limiting.network import Network
 from limiting.replication.exact import ASK_AGAIN, Asked, Exact, owner
-from limiting.replication.levels import Levels, Slot
+from limiting.replication.levels import Levels
 from limiting.replication.refill import Key, Refill, Verdict
 from srtm.errors import BadInput
 from srtm.token_bucket.bucket import TOKEN
@@ -30,8 +30,8 @@ class Logged(Exact):
         self.log, self.ahead_ns = log, ahead_ns
         return self
 
-    def _take(self, key: Key, slot: Slot, units: int, at_ns: int) -> None:
-        super()._take(key, slot, units, at_ns)
+    def _take(self, key: Key, units: int, at_ns: int) -> None:
+        super()._take(key, units, at_ns)
         if not self.corrects:
             self.log.append((at_ns - self.ahead_ns, key, units))
 
@@ -125,9 +125,7 @@ class World:
         """Units above the burst of one bucket a subject that all takes go into, at worst."""
         levels, worst = Levels([self.refill], [0], 0), 0
         for at_ns, key, units in self.log:
-            slot = levels.slot(key, at_ns)
-            slot.level += units
-            worst = max(worst, slot.level - self.refill.units)
+            worst = max(worst, levels.add(key, units, at_ns) - self.refill.units)
         return worst
 
 
@@ -241,9 +239,9 @@ def test_acknowledgements_count_only_after_the_news_before_them():
     first.receive(second.outbox()[0][1], MS)
     ((_, ack),) = first.outbox()
     second.receive(ack, 2 * MS)
-    assert second.levels.slot((OWNED_BY_0, 0), MS).unacked == 5 * TOKEN
+    assert second.levels.unacked == {(OWNED_BY_0, 0): 5 * TOKEN}
     second.receive(news[0][1], 3 * MS)
-    assert second.levels.slot((OWNED_BY_0, 0), MS).unacked == 0
+    assert second.levels.unacked == {}
 
 
 def test_a_beta_of_a_half_is_refused_by_name():

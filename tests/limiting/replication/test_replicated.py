@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from bench.limiting.network import Network
 from limiting.replication import messages
-from limiting.replication.levels import Levels, decayed, joined
+from limiting.replication.level_table import decayed
+from limiting.replication.levels import Levels, joined
 from limiting.replication.link import Link
 from limiting.replication.refill import Refill, Verdict
 from limiting.replication.replicated import LINKED_WITHIN_NS, OnPartition, Options, Replicated
@@ -48,7 +49,7 @@ def one_bucket(takes: list[tuple[int, int]], asked: Refill) -> Levels:
     """(instant, units) put into one bucket at their own instants."""
     levels = Levels([asked], [0], 0)
     for at_ns, units in sorted(takes):
-        levels.slot(KEY, at_ns).level += units
+        levels.add(KEY, units, at_ns)
     return levels
 
 
@@ -72,9 +73,7 @@ class Traffic:
         """Tokens above the burst, at the worst instant, of one bucket that all takes go into."""
         levels, worst = Levels([asked], [0], 0), 0
         for at_ns, cost in self.let:
-            slot = levels.slot(KEY, at_ns)
-            slot.level += cost * TOKEN
-            worst = max(worst, slot.level - asked.units)
+            worst = max(worst, levels.add(KEY, cost * TOKEN, at_ns) - asked.units)
         return worst / TOKEN
 
 

@@ -78,7 +78,7 @@ class Crowd:
     def truth(self, subject: bytes) -> int:
         one = Levels([self.refill], [0], 0)
         for at_ns in self.let.get(subject, []):
-            one.slot((subject, 0), at_ns).level += TOKEN
+            one.add((subject, 0), TOKEN, at_ns)
         return one.level((subject, 0), self.network.now_ns)
 
 
@@ -140,13 +140,13 @@ def test_takes_in_a_shared_place_are_told_at_once_and_by_name() -> None:
 
 def test_where_there_is_room_again_a_subject_begins_with_the_level_of_its_place() -> None:
     full = levels(1)
-    full.slot((SUBJECTS[0], 0), 0).level = TOKEN
-    full.slot((SUBJECTS[3], 0), 0).level = 6 * TOKEN
+    full.add((SUBJECTS[0], 0), TOKEN, 0)
+    full.add((SUBJECTS[3], 0), 6 * TOKEN, 0)
     at_ns = SECOND
     assert full.forget(at_ns) == 1
     full.most = 2
     assert not full.is_shared((SUBJECTS[3], 0))
-    assert full.slot((SUBJECTS[3], 0), at_ns).level == 4 * TOKEN
+    assert full.ask((SUBJECTS[3], 0), at_ns) == 4 * TOKEN
     assert full.level((SUBJECTS[1], 0), at_ns) == 0, "of another place"
 
 
@@ -177,9 +177,11 @@ def test_what_was_heard_before_the_snapshot_counts_though_it_was_heard_of_a_plac
 def test_what_is_unsent_outlives_a_snapshot_that_leaves_no_room() -> None:
     node = levels(2)
     for subject in SUBJECTS[:2]:
-        node.slot((subject, 0), 0).unsent = 5
+        node.ask((subject, 0), 0)
+        node.unsent[subject, 0] = 5
     node.begin([((subject, 0), TOKEN) for subject in SUBJECTS[2:]], {}, 0)
-    assert [node.slot((subject, 0), 0).unsent for subject in SUBJECTS[:2]] == [5, 5]
+    assert all(node.has((subject, 0)) for subject in SUBJECTS[:2])
+    assert node.unsent == {(subject, 0): 5 for subject in SUBJECTS[:2]}
 
 
 def test_a_place_is_its_own_place() -> None:
@@ -234,8 +236,8 @@ def test_an_exact_subject_leaves_its_place_once_all_that_was_taken_there_is_conf
     assert [node.take(subject, 1, 0) for subject in (SUBJECTS[0], SUBJECTS[3])] == [ALLOWED] * 2
     node.levels.most = 100
     assert node.levels.is_shared(key)
-    assert node.levels.slot(key, 0).unacked == TOKEN
+    assert node.levels.unacked[place_of(key)] == TOKEN
     network.pump(0)
     network.run(SECOND)
-    assert node.levels.slot(place_of(key), SECOND).unacked == 0
+    assert node.levels.unacked == {}
     assert not node.levels.is_shared(key)
