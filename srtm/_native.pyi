@@ -17,6 +17,7 @@ __all__ = [
     "Engine",
     "Flood",
     "HttpSession",
+    "LevelTable",
     "Limiter",
     "LoadGen",
     "Measurement",
@@ -417,6 +418,36 @@ class HttpSession:
     @property
     def rest(self) -> bytes:
         """What was received and is no request of here."""
+
+@final
+class LevelTable:
+    """Levels of many subjects: units that are taken of a bucket and have not drained yet, by subject and policy.
+
+    A key is a subject of 16 bytes and the number of its policy. Units are exact up to 2^127; larger ones count as that.
+    An instant before that of a level counts as that. Raises ValueError for another subject, IndexError for another
+    policy.
+    """
+
+    def __new__(cls, rates: Sequence[int]) -> LevelTable:
+        """``rates``: units/ns, one for each policy."""
+    def __len__(self) -> int: ...
+    def __contains__(self, key: tuple[bytes, int], /) -> bool: ...
+    def level(self, key: tuple[bytes, int], at_ns: int) -> int | None:
+        """Return the units at ``at_ns``. None: it is not there."""
+    def put(self, key: tuple[bytes, int], units: int, at_ns: int) -> None:
+        """Set the level at ``at_ns``, of a new subject too."""
+    def add(self, key: tuple[bytes, int], units: int, at_ns: int) -> int | None:
+        """Add ``units``; below 0 take away, down to a level of 0. Return the level. None: it is not there."""
+    def add_to_all(self, units: Sequence[int], at_ns: int) -> None:
+        """Add ``units``, one for each policy."""
+    def change(self, rates: Sequence[int], at_ns: int) -> None:
+        """Let levels drain at these rates from ``at_ns`` on."""
+    def levels(self, at_ns: int) -> list[tuple[tuple[bytes, int], int]]:
+        """Return all keys and their levels at ``at_ns``."""
+    def forget(self, policies: Sequence[int], kept: set[tuple[bytes, int]], at_ns: int) -> int:
+        """Drop what has drained, of these policies, but for the ``kept``. Return how many."""
+    def bytes(self) -> int:
+        """Return the memory that the table takes, used or not."""
 
 @final
 class Limiter:

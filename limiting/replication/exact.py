@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from hashlib import blake2b
 
-from limiting.replication.level_table import decayed
-from limiting.replication.levels import add_units
+from limiting.replication.levels import add_units, decayed
 from limiting.replication.link import UNKNOWN, Link
 from limiting.replication.messages import Answer, Ask, Frame, Hello
 from limiting.replication.node import FIRST_EPOCH, Node

@@ -13,11 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from limiting.replication.level_table import LevelTable, decayed
 from limiting.replication.refill import Key, Refill
+from srtm._native import LevelTable
 from srtm.token_bucket.bucket import UNITS_PER_MICRO
 
 SHARED_PLACES = 1_024
+
+
+def decayed(units: int, rate: int, elapsed_ns: int) -> int:
+    """A level after ``elapsed_ns`` at ``rate`` units/ns, in units."""
+    return max(0, units - rate * max(0, elapsed_ns))
 
 
 def place_of(key: Key) -> Key:
@@ -56,6 +61,11 @@ class Levels:
 
     def __len__(self) -> int:
         return len(self._table)
+
+    @property
+    def bytes(self) -> int:
+        """What all levels take in memory."""
+        return self._table.bytes()
 
     def has(self, key: Key) -> bool:
         return key in self._table

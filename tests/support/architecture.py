@@ -181,7 +181,7 @@ ARROWS = {
         "limiting.watching limiting.wire srtm.concurrency srtm.contracts srtm.limiting srtm.net srtm.token_bucket "
         "srtm.web"
     ),
-    "limiting.replication": "srtm.contracts srtm.token_bucket",
+    "limiting.replication": "srtm._native srtm.contracts srtm.token_bucket",
     "limiting.replication.gossiped": "limiting.replication srtm.token_bucket",
     "limiting.store": "srtm.contracts srtm.limiting srtm.net",
     "limiting.wire": "limiting.replication limiting.replication.gossiped",

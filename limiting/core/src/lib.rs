@@ -10,6 +10,7 @@
 //! * `table`: the subjects in memory. It grows in steps.
 //! * `grant`: what a check hands out for a later correction or release.
 //! * `heavy`: the heaviest subjects.
+//! * `levels`: what nodes know of subjects that they limit together.
 //! * `http`: checks by HTTP.
 //! * `throttle`: buckets whose parameters come with each request; `resp`: the Redis protocol that asks them.
 
@@ -18,6 +19,7 @@ pub mod contract;
 pub mod grant;
 pub mod heavy;
 pub mod http;
+pub mod levels;
 pub mod limiter;
 pub mod policy;
 pub mod resp;

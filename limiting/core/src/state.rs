@@ -315,14 +315,17 @@ fn newest(words: &[u32], now: u32) -> u32 {
 /// The fill and instant that `save` left.
 pub(crate) fn load(words: &[u32]) -> (i128, Nanos) {
     let at = u64::from(words[4]) | u64::from(words[5]) << 32;
-    let fill = (0..4).fold(0u128, |sum, word| sum | u128::from(words[word]) << (32 * word));
-    (fill as i128, at as i64)
+    let units = (0..4).fold(0u128, |sum, word| sum | u128::from(words[word]) << (32 * word));
+    (units as i128, at as i64)
 }
 
 pub(crate) fn save(words: &mut [u32], bucket: &Bucket) {
-    let (fill, at) = bucket.state();
+    store(words, bucket.state());
+}
+
+pub(crate) fn store(words: &mut [u32], (units, at): (i128, Nanos)) {
     for (word, place) in words[..4].iter_mut().enumerate() {
-        *place = (fill as u128 >> (32 * word)) as u32;
+        *place = (units as u128 >> (32 * word)) as u32;
     }
     (words[4], words[5]) = (at as u64 as u32, (at as u64 >> 32) as u32);
 }

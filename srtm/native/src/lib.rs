@@ -10,6 +10,7 @@ mod engine;
 mod errors;
 mod flood;
 mod http;
+mod levels;
 mod limiter;
 mod loadgen;
 mod measurement;
@@ -34,6 +35,8 @@ mod _native {
     use super::flood::Flood;
     #[pymodule_export]
     use super::http::HttpSession;
+    #[pymodule_export]
+    use super::levels::LevelTable;
     #[pymodule_export]
     use super::limiter::{Limiter, RespSession, Throttle};
     #[pymodule_export]

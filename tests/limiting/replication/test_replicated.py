@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from bench.limiting.network import Network
 from limiting.replication import messages
-from limiting.replication.level_table import decayed
-from limiting.replication.levels import Levels, joined
+from limiting.replication.levels import Levels, decayed, joined
 from limiting.replication.link import Link
 from limiting.replication.refill import Refill, Verdict
 from limiting.replication.replicated import LINKED_WITHIN_NS, OnPartition, Options, Replicated
