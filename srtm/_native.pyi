@@ -5,7 +5,7 @@ Python. Calls that may wait release the GIL. Errors: ``ValueError`` (bad configu
 such address), ``RuntimeError`` (the engine has stopped).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, final
 
 from typing_extensions import Buffer
@@ -22,6 +22,7 @@ __all__ = [
     "LoadGen",
     "Measurement",
     "RespSession",
+    "SliceTable",
     "Station",
     "Throttle",
     "__version__",
@@ -446,6 +447,31 @@ class LevelTable:
         """Return all keys and their levels at ``at_ns``."""
     def forget(self, policies: Sequence[int], kept: set[tuple[bytes, int]], at_ns: int) -> int:
         """Drop what has drained, of these policies, but for the ``kept``. Return how many."""
+    def bytes(self) -> int:
+        """Return the memory that the table takes, used or not."""
+
+@final
+class SliceTable:
+    """Windows of many subjects: tokens by the number of a slice. A slice counts up to 2^32 - 1 of them.
+
+    ``now``: the number of the current slice. What counts is in the window, or up to one window ahead; what is further
+    ahead counts in ``now``. Raises ValueError for no slices, and for a subject that has not 16 bytes.
+    """
+
+    def __new__(cls, slices: int, weighted: bool) -> SliceTable:
+        """``slices`` of a window; ``weighted``: one more counts, in part."""
+    def __len__(self) -> int: ...
+    def __contains__(self, subject: bytes, /) -> bool: ...
+    def counts(self, subject: bytes, now: int) -> dict[int, int] | None:
+        """Return the tokens of all slices that have any. None: it is not there."""
+    def put(self, subject: bytes, counts: Mapping[int, int], now: int) -> None:
+        """Set what a subject has, of a new one too."""
+    def add(self, subject: bytes, number: int, tokens: int, now: int) -> bool:
+        """Add tokens in a slice; below 0 take away, at most what it has. False: the subject is not there."""
+    def all(self, now: int) -> list[tuple[bytes, dict[int, int]]]:
+        """Return all subjects and the tokens of their slices."""
+    def forget(self, kept: set[bytes], now: int) -> int:
+        """Drop the subjects that have nothing, but for the ``kept``. Return how many."""
     def bytes(self) -> int:
         """Return the memory that the table takes, used or not."""
 

@@ -14,7 +14,8 @@ from typing import Protocol
 from bench.limiting.request_sets import SECOND
 from limiting.replication.levels import Levels
 from limiting.replication.refill import Refill
-from limiting.replication.windows import WindowCounts, WindowLook, slice_at, slice_ns
+from limiting.replication.windows import WindowLook, slice_ns
+from limiting.replication.windows import Windows as Kept
 from srtm.contracts.policy import Window
 from srtm.token_bucket.bucket import TOKEN
 from srtm.units import MICRO
@@ -37,7 +38,7 @@ class Windows:
         self._window = Window(
             name="calls", quota=LIMIT, window_ns=WINDOW_NS, slices=slices, weighted=weighted, aligned=True
         )
-        self._counts = WindowCounts()
+        self._windows = Kept({0: self._window}, 0, assumed=False)
 
     def counted(self, at_ns: int) -> float:
         """A call comes. Return how many the window holds by this algorithm, the call included."""
@@ -51,11 +52,10 @@ class Windows:
         return at_ns
 
     def _look(self, at_ns: int) -> WindowLook:
-        return WindowLook(self._window, self._counts.tokens, at_ns)
+        return self._windows.look(KEY[0], 0, at_ns)
 
     def _add(self, at_ns: int) -> None:
-        self._counts.forget(self._window, at_ns)
-        self._counts.add(slice_at(self._window, at_ns), 1)
+        self._windows.take(KEY[0], 0, 1, at_ns)
 
 
 class Log:

@@ -288,7 +288,7 @@ class Replicated(Node):
     def _unsent(self, key: Key | SliceKey) -> int:
         """Hand over what no peer was told of: from now on it counts as told."""
         if len(key) == 3:
-            return self.windows.unsent(key[0], key[1]).pop(key[2], 0)
+            return self.windows.hand_over(key)
         return self.levels.unsent.pop(key, 0)
 
     def _tell(self, peer: int, entries: Sequence[Entry], at_ns: int, opened: Sequence[OpenEntry] = ()) -> None:

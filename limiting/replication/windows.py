@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 
 from limiting.replication.levels import place_of
 from limiting.replication.refill import Key, SliceKey, Subject
+from srtm._native import SliceTable
 from srtm.contracts.policy import Window
 from srtm.token_bucket.bucket import TOKEN
 
@@ -76,34 +77,6 @@ class WindowLook:
         return leaves_ns + self._length - (most - inside) * self._length // tokens
 
 
-class WindowCounts:
-    """One subject's tokens of a window, by slice. ``unsent``: own ones that no peer was told of."""
-
-    __slots__ = ("tokens", "unsent")
-
-    def __init__(self) -> None:
-        self.tokens: dict[int, int] = {}
-        self.unsent: dict[int, int] = {}
-
-    def add(self, number: int, tokens: int) -> None:
-        """Count in a slice; below 0: give back, at most what it has."""
-        after = self.tokens.get(number, 0) + tokens
-        if after > 0:
-            self.tokens[number] = after
-        else:
-            self.tokens.pop(number, None)
-
-    def forget(self, window: Window, wall_ns: int) -> None:
-        """Drop slices that are over. What is ahead by more than a window, as of a clock that was set back, counts from
-        now on."""
-        oldest, now = oldest_at(window, wall_ns), slice_at(window, wall_ns)
-        for slices in (self.tokens, self.unsent):
-            for number in [number for number in slices if number < oldest]:
-                del slices[number]
-        for number in [number for number in self.tokens if number > now + window.slices]:
-            self.add(now, self.tokens.pop(number))
-
-
 class Windows:
     """The windows of all subjects. ``rules``: by the number of their policy in the contract. ``assumed``: of every
     subject a whole quota counts as taken at ``wall_ns``. ``most``: counts, without those of shared places."""
@@ -111,70 +84,104 @@ class Windows:
     def __init__(self, rules: Mapping[int, Window], wall_ns: int, *, assumed: bool) -> None:
         self.rules = dict(rules)
         self.most = 1 << 62
-        self._counts: dict[Key, WindowCounts] = {}
+        self._tables = {number: _table(window) for number, window in rules.items()}
+        self._unsent: dict[Key, dict[int, int]] = {}  # own takes that no peer was told of, by slice
         self._assumed: dict[int, dict[int, int]] = {
             number: {slice_at(window, wall_ns): window.quota} if assumed else {} for number, window in rules.items()
         }
 
     def __len__(self) -> int:
-        return len(self._counts)
+        return sum(map(len, self._tables.values()))
+
+    @property
+    def bytes(self) -> int:
+        """What all windows take in memory."""
+        return sum(table.bytes() for table in self._tables.values())
 
     def has(self, subject: Subject) -> bool:
         """Something of a subject is in memory."""
-        return any((subject, number) in self._counts for number in self.rules)
+        return any(subject in table for table in self._tables.values())
 
     def look(self, subject: Subject, number: int, wall_ns: int) -> WindowLook:
         """What is left of policy ``number``. It changes nothing."""
         key, slices = (subject, number), self._assumed[number]
-        counts = self._counts.get(key) or self._counts.get(place_of(key))
+        counts = self._counts(key, wall_ns)
+        if counts is None:
+            counts = self._counts(place_of(key), wall_ns)
         if counts is not None:
-            slices = _sum(counts.tokens, slices)
+            slices = _sum(counts, slices)
         return WindowLook(self.rules[number], slices, wall_ns)
+
+    def _counts(self, key: Key, wall_ns: int) -> dict[int, int] | None:
+        return self._tables[key[1]].counts(key[0], self._now(key[1], wall_ns))
+
+    def _now(self, number: int, wall_ns: int) -> int:
+        return slice_at(self.rules[number], wall_ns)
 
     def is_shared(self, key: Key) -> bool:
         """Whether a subject is counted in a shared place. There it stays while that has something to tell of."""
-        if key in self._counts:
+        if key[0] in self._tables[key[1]]:
             return False
-        place = self._counts.get(place_of(key))
-        return len(self._counts) >= self.most or (place is not None and bool(place.unsent))
+        return len(self) >= self.most or bool(self._unsent.get(place_of(key)))
 
     def take(self, subject: Subject, number: int, tokens: int, wall_ns: int) -> dict[int, int]:
         """Count an own take; below 0: give back, of the newest slice first. Return what was added, by slice."""
-        tokens_of = self._at(subject, number, wall_ns).tokens
-        now = slice_at(self.rules[number], wall_ns)
-        parts = {now: tokens} if tokens > 0 else _of_newest(tokens_of, -tokens)
+        key = self._made((subject, number), wall_ns)
+        if tokens > 0:
+            parts = {self._now(number, wall_ns): tokens}
+        else:
+            parts = _of_newest(self._counts(key, wall_ns) or {}, -tokens)
         for at, more in parts.items():
-            self._at(subject, number, wall_ns).add(at, more)
+            self._add(key, at, more, wall_ns)
         return parts
 
     def to_tell(self, key: SliceKey, tokens: int) -> None:
         """Keep an own take, of a subject that is in no shared place, until peers are told."""
-        unsent = self._counts[key[0], key[1]].unsent
+        unsent = self._unsent.setdefault((key[0], key[1]), {})
         unsent[key[2]] = unsent.get(key[2], 0) + tokens
 
-    def _at(self, subject: Subject, number: int, wall_ns: int) -> WindowCounts:
-        """Made where there is none, beyond the bound those of its place; without slices that are over."""
-        key = subject, number
-        if self.is_shared(key):
-            key = place_of(key)
-        counts = self._counts.get(key)
-        if counts is None:
-            counts = self._counts[key] = WindowCounts()
-            place = self._counts.get(place_of(key))
-            counts.tokens = dict(place.tokens) if place else {}
-        counts.forget(self.rules[number], wall_ns)
-        return counts
+    def _made(self, key: Key, wall_ns: int) -> Key:
+        """Where a subject is counted: from now on it is there, beyond the bound in its place."""
+        kept = place_of(key) if self.is_shared(key) else key
+        subject, number = kept
+        if subject not in self._tables[number]:
+            begins_with = self._counts(place_of(kept), wall_ns) or {}
+            self._tables[number].put(subject, begins_with, self._now(number, wall_ns))
+        self._drop_unsent(kept, wall_ns)
+        return kept
+
+    def _add(self, kept: Key, number: int, tokens: int, wall_ns: int) -> None:
+        self._tables[kept[1]].add(kept[0], number, tokens, self._now(kept[1], wall_ns))
+
+    def _drop_unsent(self, key: Key, wall_ns: int) -> None:
+        """Of slices that are over nobody has to hear."""
+        unsent = self._unsent.get(key)
+        if unsent is None:
+            return
+        oldest = oldest_at(self.rules[key[1]], wall_ns)
+        for number in [number for number in unsent if number < oldest]:
+            del unsent[number]
+        if not unsent:
+            del self._unsent[key]
 
     def told(self, key: SliceKey, tokens: int, wall_ns: int) -> None:
         """Count what a peer took."""
         number = self._placed(key, wall_ns)
         if number is not None:
-            self._at(key[0], key[1], wall_ns).add(number, tokens)
+            self._add(self._made((key[0], key[1]), wall_ns), number, tokens, wall_ns)
 
     def unsent(self, subject: Subject, number: int) -> dict[int, int]:
         """Own takes that no peer was told of, by slice."""
-        counts = self._counts.get((subject, number))
-        return {} if counts is None else counts.unsent
+        return self._unsent.get((subject, number), {})
+
+    def hand_over(self, key: SliceKey) -> int:
+        """What no peer was told of in a slice: from now on it counts as told."""
+        subject, number, at = key
+        unsent = self.unsent(subject, number)
+        tokens = unsent.pop(at, 0)
+        if not unsent:
+            self._unsent.pop((subject, number), None)
+        return tokens
 
     def is_over(self, key: SliceKey, wall_ns: int) -> bool:
         """What was taken in this slice counts no more."""
@@ -198,9 +205,10 @@ class Windows:
         """What every slice has that is not over, without what peers will still be told of."""
         return [
             ((subject, number, at), told)
-            for (subject, number), counts in self._counts.items()
-            for at, tokens in counts.tokens.items()
-            if (told := tokens - counts.unsent.get(at, 0)) > 0 and not self.is_over((subject, number, at), wall_ns)
+            for number, table in self._tables.items()
+            for subject, counts in table.all(self._now(number, wall_ns))
+            for at, tokens in counts.items()
+            if (told := tokens - self.unsent(subject, number).get(at, 0)) > 0
         ]
 
     def begin(self, theirs: Iterable[tuple[SliceKey, int]], wall_ns: int) -> None:
@@ -214,24 +222,36 @@ class Windows:
         before, self.rules = self.rules, dict(rules)
         for number, new in self.rules.items():
             old = before[number]
-            if (old.window_ns, old.slices) == (new.window_ns, new.slices):
+            if (old.window_ns, old.slices, old.weighted) == (new.window_ns, new.slices, new.weighted):
                 continue
-            now, oldest = slice_at(new, wall_ns), oldest_at(old, wall_ns)
-            of_policy = [counts.tokens for (_, each), counts in self._counts.items() if each == number]
-            for slices in (*of_policy, self._assumed[number]):
-                inside = sum(tokens for at, tokens in slices.items() if at >= oldest)
-                slices.clear()
-                if inside:
-                    slices[now] = inside
+            is_same = (old.window_ns, old.slices) == (new.window_ns, new.slices)
+            now, table = slice_at(new, wall_ns), _table(new)
+            for subject, counts in self._tables[number].all(slice_at(old, wall_ns)):
+                table.put(subject, counts if is_same else _inside(counts, old, wall_ns, now), now)
+            self._tables[number] = table
+            if not is_same:
+                self._assumed[number] = _inside(self._assumed[number], old, wall_ns, now)
 
     def forget(self, wall_ns: int) -> int:
         """Drop the subjects that have nothing taken. Return how many."""
-        for (_, number), counts in self._counts.items():
-            counts.forget(self.rules[number], wall_ns)
-        idle = [key for key, counts in self._counts.items() if not counts.tokens and not any(counts.unsent.values())]
-        for key in idle:
-            del self._counts[key]
-        return len(idle)
+        for key in list(self._unsent):
+            self._drop_unsent(key, wall_ns)
+        kept: dict[int, set[Subject]] = {number: set() for number in self.rules}
+        for subject, number in self._unsent:
+            kept[number].add(subject)
+        tables = self._tables.items()
+        return sum(table.forget(kept[number], self._now(number, wall_ns)) for number, table in tables)
+
+
+def _table(window: Window) -> SliceTable:
+    return SliceTable(window.slices, window.weighted)
+
+
+def _inside(counts: Mapping[int, int], window: Window, wall_ns: int, now: int) -> dict[int, int]:
+    """All that counts in ``window``, in slice ``now``."""
+    oldest = oldest_at(window, wall_ns)
+    inside = sum(tokens for at, tokens in counts.items() if at >= oldest)
+    return {now: inside} if inside else {}
 
 
 def _sum(one: dict[int, int], other: dict[int, int]) -> dict[int, int]:

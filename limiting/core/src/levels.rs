@@ -11,8 +11,10 @@ use crate::table::{Hash, Place, Table};
 
 const WORDS: usize = 6; // units, and the instant at which they were as many
 
+pub type Subject = [u8; 16];
+
 /// A subject, and the number of its policy.
-pub type Key = ([u8; 16], u8);
+pub type Key = (Subject, u8);
 
 #[derive(Debug)]
 pub struct Levels {
@@ -121,19 +123,22 @@ fn policy_at(table: &Table, place: Place) -> u8 {
 }
 
 fn key_at(table: &Table, place: Place) -> Key {
-    let [first, rest @ ..] = table.hash(place);
-    let mut subject = [0; 16];
-    for (bytes, word) in subject.chunks_exact_mut(4).zip([first.rotate_right(6)].into_iter().chain(rest)) {
-        bytes.copy_from_slice(&word.to_be_bytes());
-    }
-    (subject, policy_at(table, place))
+    (subject_of(table.hash(place)), policy_at(table, place))
 }
 
 /// A subject's bytes as words. Shared places differ in the last 10 of the first 16 bits alone (`levels.place_of` in
 /// Python): turned to the front, each is in a part of the table of its own.
-fn hash_of(subject: &[u8; 16]) -> Hash {
+pub(crate) fn hash_of(subject: &Subject) -> Hash {
     let word = |at: usize| u32::from_be_bytes([subject[at], subject[at + 1], subject[at + 2], subject[at + 3]]);
     [word(0).rotate_left(6), word(4), word(8), word(12)]
+}
+
+pub(crate) fn subject_of([first, rest @ ..]: Hash) -> Subject {
+    let mut subject = [0; 16];
+    for (bytes, word) in subject.chunks_exact_mut(4).zip([first.rotate_right(6)].into_iter().chain(rest)) {
+        bytes.copy_from_slice(&word.to_be_bytes());
+    }
+    subject
 }
 
 #[cfg(test)]

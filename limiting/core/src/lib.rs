@@ -10,7 +10,7 @@
 //! * `table`: the subjects in memory. It grows in steps.
 //! * `grant`: what a check hands out for a later correction or release.
 //! * `heavy`: the heaviest subjects.
-//! * `levels`: what nodes know of subjects that they limit together.
+//! * `levels`, `slices`: what nodes know of subjects that they limit together, of buckets and of windows.
 //! * `http`: checks by HTTP.
 //! * `throttle`: buckets whose parameters come with each request; `resp`: the Redis protocol that asks them.
 
@@ -23,6 +23,7 @@ pub mod levels;
 pub mod limiter;
 pub mod policy;
 pub mod resp;
+pub mod slices;
 pub mod state;
 pub mod table;
 pub mod throttle;

@@ -16,6 +16,18 @@ use crate::lock;
 pub struct LevelTable(Mutex<Levels>);
 
 #[derive(PartialEq, Eq, Hash)]
+pub struct Subject(pub levels::Subject);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Subject {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let subject = given.cast::<PyBytes>()?;
+        subject.as_bytes().try_into().map(Self).map_err(|_| bad_value("a subject has 16 bytes"))
+    }
+}
+
+#[derive(PartialEq, Eq, Hash)]
 struct Key(levels::Key);
 
 impl<'a, 'py> FromPyObject<'a, 'py> for Key {
@@ -23,15 +35,13 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Key {
 
     fn extract(given: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
         let key = given.cast::<PyTuple>()?;
-        let subject = key.get_item(0)?;
-        let subject = subject.cast::<PyBytes>()?.as_bytes();
-        let subject = subject.try_into().map_err(|_| bad_value("a subject has 16 bytes"))?;
-        Ok(Self((subject, key.get_item(1)?.extract()?)))
+        let subject: Subject = key.get_item(0)?.extract()?;
+        Ok(Self((subject.0, key.get_item(1)?.extract()?)))
     }
 }
 
 /// What is beyond 128 bits counts as the largest number of its sign.
-struct Units(i128);
+pub struct Units(pub i128);
 
 impl<'a, 'py> FromPyObject<'a, 'py> for Units {
     type Error = PyErr;

@@ -14,6 +14,7 @@ mod levels;
 mod limiter;
 mod loadgen;
 mod measurement;
+mod slices;
 mod station;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -43,6 +44,8 @@ mod _native {
     use super::loadgen::LoadGen;
     #[pymodule_export]
     use super::measurement::Measurement;
+    #[pymodule_export]
+    use super::slices::SliceTable;
     #[pymodule_export]
     use super::station::Station;
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from limiting.replication.windows import WindowLook, Windows
+from srtm._native import SliceTable
 from srtm.contracts.policy import Window
 from srtm.contracts.reference import Now, WindowMeter
 from srtm.token_bucket.bucket import TOKEN
@@ -194,3 +196,49 @@ def test_a_flood_of_new_subjects_shares_places_also_what_peers_tell_of():
     node.take(same_place, 0, 1, 0)
     assert node.look(same_place, 0, 0).left == 5 * TOKEN, "with room again it begins with its place"
     assert node.look(subjects[0], 0, 0).left == 9 * TOKEN
+
+
+def test_what_is_ahead_of_the_next_slice_counts_at_once_and_until_its_own_time():
+    node = windows(window())
+    node.told((SUBJECT, 0, 3), 4, 0)
+    node.told((SUBJECT, 0, 3), 2, 0)
+    node.told((SUBJECT, 0, 1), 1, 0)
+    assert left(node, 0) == 3
+    assert node.forget(0) == 0
+    node.told((SUBJECT, 0, 3), -5, 0)
+    assert node.snapshot(0) == [((SUBJECT, 0, 1), 1), ((SUBJECT, 0, 3), 1)]
+    assert [left(node, wall_ns) for wall_ns in (49, 50, 69, 70)] == [8, 9, 9, 10]
+    assert node.forget(70) == 1
+
+
+def test_an_absurd_count_of_a_peer_uses_up_the_window():
+    node = windows(window(quota=2**32 - 1))
+    node.told((SUBJECT, 0, 0), 2**131, 0)
+    assert left(node, 39) == 0
+    assert left(node, 40) == 2**32 - 1
+    node.told((SUBJECT, 0, 4), -(2**131), 40)
+    assert left(node, 40) == 2**32 - 1
+
+
+def test_a_window_that_becomes_weighted_keeps_its_slices():
+    node = windows(window())
+    node.take(SUBJECT, 0, 4, 0)
+    node.change({0: window(weighted=True)}, 10)
+    assert [left(node, wall_ns) for wall_ns in (39, 45, 50)] == [6, 8, 10]
+    node.change({0: window()}, 10)
+    assert [left(node, wall_ns) for wall_ns in (39, 40)] == [6, 10]
+
+
+def test_a_window_without_slices_is_refused():
+    with pytest.raises(ValueError, match="zero"):
+        SliceTable(0, weighted=False)
+
+
+@pytest.mark.parametrize("subject", [bytes(15), bytes(17)])
+def test_a_subject_of_another_size_is_refused(subject):
+    table = SliceTable(4, weighted=False)
+    with pytest.raises(ValueError, match="16 bytes"):
+        table.put(subject, {}, 0)
+    with pytest.raises(ValueError, match="16 bytes"):
+        table.counts(subject, 0)
+    assert len(table) == 0
