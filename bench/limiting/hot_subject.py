@@ -140,7 +140,7 @@ def replicated(frame_ns: int) -> MakeNode:
 
 
 def auto(frame_ns: int, wire_ns: int) -> MakeNode:
-    return lambda name, peers, refill: Auto(name, peers, refill, 0, frame_ns + wire_ns, Options(frame_ns=frame_ns))
+    return lambda name, peers, refill: Auto(name, peers, [refill], 0, frame_ns + wire_ns, Options(frame_ns=frame_ns))
 
 
 def _poisson(chance: Random, mean: float) -> int:

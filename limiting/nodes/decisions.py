@@ -21,8 +21,8 @@ from limiting.replication.exact import Asked
 from limiting.replication.messages import Corrected, Correction, Release
 from limiting.replication.node import SECOND_NS
 from limiting.replication.node_grants import Grant
+from limiting.replication.refill import NEVER_NS
 from limiting.replication.refill import Verdict as Said
-from limiting.replication.replicated import NEVER_NS
 from limiting.store.rules import rules_of
 from limiting.store.shared import SharedStore
 from limiting.watching import Bans, Heaviest, Watched, heaviest_of_all

@@ -5,7 +5,7 @@ from __future__ import annotations
 import trio
 
 from limiting.replication.node import SECOND_NS
-from limiting.replication.replicated import NEVER_NS
+from limiting.replication.refill import NEVER_NS
 
 
 class DueGroups:

@@ -13,9 +13,9 @@ from limiting.replication.gossiped.queue import QueueNode
 from limiting.replication.levels import place_of
 from limiting.replication.messages import Hello
 from limiting.replication.node import Node
-from limiting.replication.refill import Left, Refill, Subject, units_of
+from limiting.replication.refill import NEVER_NS, Left, Refill, Subject, units_of
 from limiting.replication.refill import Verdict as Said
-from limiting.replication.replicated import NEVER_NS, OnPartition, Options, Replicated
+from limiting.replication.replicated import OnPartition, Options, Replicated
 from limiting.wire.cluster_key import ClusterKey
 from srtm.contracts.contract import GOSSIPED, Contract, Mode
 from srtm.contracts.policy import Bucket, Concurrency, Window
@@ -25,7 +25,6 @@ from srtm.token_bucket.bucket import TOKEN, UNITS_PER_MICRO
 
 NODE_MODES: tuple[Mode, ...] = ("replicated", "exact", "auto", "counter", "queue")
 KINDS_OF_REPLICATED = ("bucket", "window", "concurrency")
-ONE_POLICY: tuple[Mode, ...] = ("auto", "counter", "queue")
 FRAME_NS = 5_000_000  # news of a hot subject waits so long: docs/results/hot-subject.md
 DELAY_NS = 55_000_000  # of a frame and a wire of 50 ms: what makes a subject hot
 
@@ -51,7 +50,7 @@ def check_grouped(contract: Contract, mode: Mode) -> None:
         if policy.kind != "bucket" and contract.on_partition == "share":
             rule = f'must be "go on" with the {policy.kind} {policy.name}: parts of a partition share buckets only'
             raise BadInput("on_partition", "share", rule)
-    if mode in ONE_POLICY and len(contract.policies) > 1:
+    if mode in GOSSIPED and len(contract.policies) > 1:
         raise BadInput("policies", len(contract.policies), f'must be one policy in mode "{mode}"')
     if not contract.starts_full and mode in GOSSIPED:
         raise BadInput("starts", "empty", f'must be "full" in mode "{mode}"')
@@ -244,7 +243,7 @@ class Group:
         check_grouped(contract, self.mode)
         refills = _refills(contract)
         if isinstance(self.machine, Auto):
-            self.machine.change(refills[0], self._at(clocks))
+            self.machine.change(refills, self._at(clocks))
         elif isinstance(self.machine, Replicated):
             self.machine.change(refills, self._at(clocks), _of(Window, contract), _of(Concurrency, contract))
         elif isinstance(self.machine, Node):
@@ -340,7 +339,7 @@ def _machine(
     if mode == "exact":
         return Exact(own, peers, refills, at_ns, epoch=epoch, rejoins=True)
     if mode == "auto":
-        return Auto(own, peers, refills[0], at_ns, DELAY_NS, options, epoch=epoch, rejoins=True)
+        return Auto(own, peers, refills, at_ns, DELAY_NS, options, epoch=epoch, rejoins=True)
     gossip = GossipOptions(gossip=Gossip(contract.gossip), frequency_analysis=contract.frequency_analysis)
     return (CounterNode if mode == "counter" else QueueNode)(own, peers, refills[0], wall_ns, gossip)
 

@@ -44,6 +44,12 @@ class Verdict:
 
 
 ALLOWED = Verdict(allowed=True)
+NEVER_NS = 1 << 62
+
+
+def wait_of(verdict: Verdict) -> int:
+    """The wait, ns; where there is none long enough NEVER_NS."""
+    return NEVER_NS if verdict.wait_ns is None else verdict.wait_ns
 
 
 class Left(Protocol):

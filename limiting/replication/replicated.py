@@ -28,13 +28,24 @@ from limiting.replication.link import Link
 from limiting.replication.messages import Ack, Close, Entry, Frame, Hello, Increments, OpenEntry, Snapshot
 from limiting.replication.node import FIRST_EPOCH, SECOND_NS, Node
 from limiting.replication.open_counts import OpenCounts
-from limiting.replication.refill import ALLOWED, Key, Left, Refill, SliceKey, Subject, Verdict, refused, units_of
+from limiting.replication.refill import (
+    ALLOWED,
+    NEVER_NS,
+    Key,
+    Left,
+    Refill,
+    SliceKey,
+    Subject,
+    Verdict,
+    refused,
+    units_of,
+    wait_of,
+)
 from limiting.replication.windows import Windows
 from srtm.contracts.policy import Concurrency, Window
 from srtm.errors import BadInput
 from srtm.token_bucket.bucket import TOKEN
 
-NEVER_NS = 1 << 62
 _OpenKey = tuple[Key]  # among the keys of news: what is open of a subject
 _NewsKey = Key | SliceKey | _OpenKey
 LINKED_WITHIN_NS = 3 * SECOND_NS  # of a start: who calls a peer in vain calls again within 2 s
@@ -121,7 +132,7 @@ class Replicated(Node):
         needed = self._needed(units)
         verdicts = [self._verdict(key, self.levels.ask(key, at_ns), needed) for key in keys]
         verdicts += [_waited(look.wait_ns(needed)) for look in self._others(subject, at_ns).values()]
-        worst = max(verdicts, key=_wait)
+        worst = max(verdicts, key=wait_of)
         if not worst.allowed:
             return worst
         for key in keys:
@@ -427,7 +438,3 @@ class Replicated(Node):
 
 def _waited(wait_ns: int | None) -> Verdict:
     return ALLOWED if wait_ns == 0 else Verdict(allowed=False, wait_ns=wait_ns)
-
-
-def _wait(verdict: Verdict) -> int:
-    return NEVER_NS if verdict.wait_ns is None else verdict.wait_ns

@@ -198,14 +198,15 @@ def _read_demand(reader: Reader) -> tuple[tuple[Subject, int], ...]:
     return tuple((reader.raw(SUBJECT_BYTES), reader.uint()) for _ in range(reader.count(SUBJECT_BYTES + 1)))
 
 
-def _write_share(writer: Writer, share: Part | None) -> None:
-    writer.uint(share is not None)
-    for number in share or ():
-        writer.uint(number)
+def _write_parts(writer: Writer, parts: tuple[Part, ...]) -> None:
+    writer.uint(len(parts))
+    for part in parts:
+        writer.uint(part[0])
+        writer.uint(part[1])
 
 
-def _read_share(reader: Reader) -> Part | None:
-    return (reader.uint(), reader.uint()) if reader.count(2) else None
+def _read_parts(reader: Reader) -> tuple[Part, ...]:
+    return tuple((reader.uint(), reader.uint()) for _ in range(reader.count(2)))
 
 
 def _write_counters(writer: Writer, users: dict[Subject, CounterBucket]) -> None:
@@ -273,7 +274,7 @@ _KINDS = {
     6: _Kind(Ask, (*_numbers("epoch", "ticket"), ("subject", _SUBJECT), *_numbers("cost"))),
     7: _Kind(Answer, (*_numbers("to_epoch", "ticket"), ("verdict", _VERDICT))),
     8: _Kind(Demand, (("asked", _Field(_write_demand, _read_demand)),)),
-    9: _Kind(Shares, (("subject", _SUBJECT), *_numbers("version"), ("share", _Field(_write_share, _read_share)))),
+    9: _Kind(Shares, (("subject", _SUBJECT), *_numbers("version"), ("parts", _Field(_write_parts, _read_parts)))),
     10: _Kind(Confirmed, (("subject", _SUBJECT), *_numbers("version"))),
     _COUNTERS: _Kind(Delta, (("users", _Field(_write_counters, _read_counters)),)),
     _QUEUES: _Kind(Delta, (("users", _Field(_write_queues, _read_queues)),)),

@@ -128,12 +128,13 @@ async def test_a_bucket_falls_below_zero_by_its_debt_at_most(autojump_clock: Moc
     assert await rig.let("b")
 
 
-async def test_each_policy_bounds_its_own_debt(autojump_clock: MockClock, rig: Rig) -> None:
+@pytest.mark.parametrize("mode", ["replicated", "auto"])
+async def test_each_policy_bounds_its_own_debt(autojump_clock: MockClock, rig: Rig, mode: Mode) -> None:
     policies = [
         {"name": "few", "rate": 1, "burst": 4, "max_debt": 0},
         {"name": "many", "rate": 0.001, "burst": 100},
     ]
-    await started(rig, policies=policies)
+    await started(rig, mode=mode, policies=policies)
     await rig.running["b"].correct(await granted(rig, "a"), 30)
     looked = (await rig.running["a"].peek("api", "user")).policies
     assert [said.remaining for said in looked] == [0, 70]

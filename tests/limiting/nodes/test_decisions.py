@@ -15,6 +15,7 @@ from srtm.limiting.limiter import Limiter
 from tests.limiting.nodes.conftest import KEY, NAMES, Rig, contract
 
 WINDOW = {"name": "daily", "kind": "window", "quota": 12, "window": "600s", "slices": 6, "weighted": False}
+LARGE = {"name": "large", "rate": 100, "burst": 1_000, "max_debt": 300}
 MODES: tuple[Mode, ...] = ("replicated", "exact", "auto", "counter", "queue")
 
 
@@ -341,11 +342,11 @@ async def test_bans_and_resets_reach_all_nodes(autojump_clock: MockClock, rig: R
     assert await rig.taken("c", 5) == 5
 
 
-@pytest.mark.parametrize("banned", NAMES)
+@pytest.mark.parametrize(("banned", "more"), [("a", []), ("b", []), ("c", [LARGE])])
 async def test_a_ban_of_a_hot_subject_reaches_all_nodes_and_lasts_though_it_goes_on_asking(
-    autojump_clock: MockClock, rig: Rig, banned: str
+    autojump_clock: MockClock, rig: Rig, banned: str, more: list[dict[str, object]]
 ) -> None:
-    policies = [{"name": "burst", "rate": 10, "burst": 60, "max_debt": 300}]
+    policies = [*more, {"name": "burst", "rate": 10, "burst": 60, "max_debt": 300}]
     await started(rig, "auto", contract(policies=policies))
 
     async def asked(seconds: int) -> list[int]:
@@ -512,7 +513,11 @@ async def test_shadow_contracts_refuse_nobody_and_are_counted(autojump_clock: Mo
         ({"policies": [{"name": "p", "kind": "pace", "rate": 5, "max_wait": "1s"}]}, r"policies\[0\].*local"),
         ({"mode": "exact", "policies": [WINDOW]}, r'policies\[0\].*must be "bucket"'),
         ({"on_partition": "share", "policies": [WINDOW]}, "on_partition.*go on"),
-        ({"mode": "auto", "policies": [{"name": n, "rate": 1, "burst": 1} for n in "ab"]}, "policies"),
+        ({"mode": "counter", "policies": [{"name": n, "rate": 1, "burst": 1} for n in "ab"]}, "policies"),
+        (
+            {"mode": "auto", "policies": [{"name": "b", "rate": 1, "burst": 1}, WINDOW]},
+            r'policies\[1\].*must be "bucket"',
+        ),
     ],
 )
 async def test_contracts_that_nodes_cannot_hold_are_refused(

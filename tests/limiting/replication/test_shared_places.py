@@ -192,13 +192,13 @@ def test_a_place_is_its_own_place() -> None:
 
 
 def test_a_hot_subject_of_a_shared_place_gives_nothing_back_that_others_took() -> None:
-    node = Auto(0, [1], REFILL, 0, 55 * MS)
+    node = Auto(0, [1], [REFILL], 0, 55 * MS)
     node.replicated.levels.most = 1
     first, hot, other = SUBJECTS[0], SUBJECTS[3], SUBJECTS[6]
     node.take(first, 1, 0)
-    node._set_share(hot, (MICRO, 3 * MICRO), 0)
+    node._set_share(hot, ((MICRO, 3 * MICRO),), 0)
     assert node.replicated.take(other, 6, 0).allowed
-    node._set_share(hot, None, 0)
+    node._set_share(hot, (), 0)
     assert node.look(other, 0)[0].left == 0
 
 

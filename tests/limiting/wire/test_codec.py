@@ -40,7 +40,7 @@ open_counts = st.builds(OpenCount, number, number)
 opened = st.lists(st.tuples(keys, open_counts), max_size=3).map(tuple)
 opened_at = st.lists(st.tuples(keys, st.tuples(number, number), open_counts), max_size=3).map(tuple)
 verdict = st.builds(Verdict, st.booleans(), st.none() | number)
-share = st.none() | st.tuples(number, number)
+parts = st.lists(st.tuples(number, number), max_size=3).map(tuple)
 counts = st.dictionaries(number, number, max_size=4)
 bucket = st.builds(lambda c, limit, at: CounterBucket(c, sum(c.values()), limit, at), counts, number, number)
 queue = st.lists(st.tuples(number, number), max_size=4)
@@ -57,7 +57,7 @@ FRAMES = st.one_of(
     st.builds(Ask, number, number, number, subject, number),
     st.builds(Answer, number, number, number, verdict),
     st.builds(Demand, number, st.lists(st.tuples(subject, number), max_size=4).map(tuple)),
-    st.builds(Shares, number, subject, number, share),
+    st.builds(Shares, number, subject, number, parts),
     st.builds(Confirmed, number, subject, number),
     st.builds(Delta, number, st.dictionaries(subject, bucket, max_size=3)),
     st.builds(Delta, number, st.dictionaries(subject, queue, max_size=3)),
