@@ -125,6 +125,11 @@ class Auto:
         self._seen: dict[tuple[int, Subject], int] = {}  # the latest version of each owner
         self._out: list[tuple[int, Message]] = []
 
+    @property
+    def reports(self) -> int:
+        """Of how many subjects this node, their owner, keeps what nodes were asked for."""
+        return len(self._demand)
+
     def is_hot(self, subject: Subject) -> bool:
         """This node decides by its share."""
         return subject in self._shares
@@ -290,6 +295,9 @@ class Auto:
         reports = self._demand[subject]
         demand = {node: asked for node, (asked, heard_ns) in reports.items() if at_ns - heard_ns < 2 * SECOND_NS}
         total, hot = sum(demand.values()), self._hot.get(subject)
+        if not demand and hot is None:
+            del self._demand[subject]
+            return
         if hot is not None and hot.missing:
             for node in hot.missing:
                 self._put(node, Shares(self.name, subject, hot.version, hot.shares.get(node, ())), at_ns)

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from bench.limiting.network import Network
-from limiting.replication.auto import Auto, Shares
+from limiting.replication.auto import Auto, Demand, Shares
 from limiting.replication.exact import owner
 from limiting.replication.levels import Levels
 from limiting.replication.refill import Refill
@@ -310,3 +310,13 @@ def test_shares_of_another_number_of_policies_are_refused(parts):
     with pytest.raises(PeerError, match=f"told of {len(parts)} policies, not 2"):
         node.receive(Shares(owner(SUBJECT, range(2)), SUBJECT, 1 << 40, parts), 0)
     assert not node.is_hot(SUBJECT)
+
+
+def test_an_owner_forgets_what_was_asked_of_a_subject_that_never_got_hot():
+    node = Auto(0, [1], [ASKED], 0, WIRE_NS)
+    subject = next(bytes([n]) * 16 for n in range(99) if owner(bytes([n]) * 16, range(2)) == 0)
+    node.receive(Demand(1, ((subject, 1),)), 0)
+    node.tick(SECOND)
+    assert node.reports == 1
+    node.tick(3 * SECOND)
+    assert node.reports == 0
