@@ -441,6 +441,8 @@ class LevelTable:
         """Add ``units``; below 0 take away, down to a level of 0. Return the level. None: it is not there."""
     def add_to_all(self, units: Sequence[int], at_ns: int) -> None:
         """Add ``units``, one for each policy."""
+    def raise_all(self, units: Sequence[int], at_ns: int) -> None:
+        """Raise each level that is lower to ``units``, one for each policy."""
     def change(self, rates: Sequence[int], at_ns: int) -> None:
         """Let levels drain at these rates from ``at_ns`` on."""
     def levels(self, at_ns: int) -> list[tuple[tuple[bytes, int], int]]:

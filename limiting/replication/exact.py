@@ -246,7 +246,8 @@ class Exact(Node):
                 self.levels.raise_to(key, self._lost(key, loss, at_ns), at_ns)
 
     def _unacked(self, key: Key) -> int:
-        return self.levels.unacked.get(self.levels.kept(key), 0)
+        unacked = self.levels.unacked
+        return unacked.get(self.levels.kept(key), 0) if unacked else 0
 
     def _lost(self, key: Key, loss: _Loss, at_ns: int) -> int:
         """The level that ``loss`` leaves at ``at_ns``: a full burst where the lost node was the owner."""

@@ -78,7 +78,7 @@ class Levels:
 
     def kept(self, key: Key) -> Key:
         """Where ``key`` is counted: itself, or its place."""
-        return place_of(key) if self.is_shared(key) else key
+        return key if key in self._table or not self.is_shared(key) else place_of(key)
 
     def _is_busy(self, key: Key) -> bool:
         return key in self.unsent or key in self.unacked
@@ -138,8 +138,7 @@ class Levels:
 
     def fill(self, at_ns: int) -> None:
         """Count a full burst as taken from every subject at ``at_ns``, also from those that are not there."""
-        for key, _ in self._table.levels(at_ns):
-            self.raise_to(key, self.bursts[key[1]], at_ns)
+        self._table.raise_all(self.bursts, at_ns)
         self.assume(self.bursts, at_ns)
 
     def add_to_all(self, units: Sequence[int], at_ns: int) -> None:

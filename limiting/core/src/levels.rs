@@ -73,6 +73,16 @@ impl Levels {
         }
     }
 
+    /// Raises each level that is lower to `units`, one for each policy.
+    pub fn raise_all(&mut self, units: &[i128], at: Nanos) {
+        let places: Vec<_> = self.table.places().collect();
+        for place in places {
+            let (level, _) = drained(&self.table, &self.rates, place, at);
+            let least = units[usize::from(policy_at(&self.table, place))];
+            self.add_at(place, least.saturating_sub(level).max(0), at);
+        }
+    }
+
     /// From `at` on levels drain at these rates, as many as before.
     pub fn change(&mut self, rates: Vec<i128>, at: Nanos) {
         self.add_to_all(&vec![0; self.rates.len()], at);
@@ -160,7 +170,7 @@ mod tests {
     proptest! {
         #[test]
         fn levels_are_those_of_a_plain_map(
-            steps in prop::collection::vec((0u8..9, 0u8..2, 0u8..6, -40i128..100, 0i64..20), 1..200),
+            steps in prop::collection::vec((0u8..9, 0u8..2, 0u8..7, -40i128..100, 0i64..20), 1..200),
         ) {
             let (mut levels, mut model) = (Levels::new(RATES.to_vec()), HashMap::<Key, (i128, Nanos)>::new());
             let (mut now, mut rates) = (0, RATES);
@@ -182,6 +192,12 @@ mod tests {
                         }
                         rates = [rates[1], rates[0]];
                         levels.change(rates.to_vec(), now);
+                    }
+                    6 => {
+                        levels.raise_all(&[units, 30], now);
+                        for ((_, policy), (level, _)) in &mut model {
+                            *level = (*level).max(if *policy == 0 { units } else { 30 });
+                        }
                     }
                     5 => {
                         let before = model.len();

@@ -130,6 +130,10 @@ impl LevelTable {
         self.with_all(units, |levels, units| levels.add_to_all(&units, at_ns))
     }
 
+    fn raise_all(&self, units: Vec<Units>, at_ns: Nanos) -> PyResult<()> {
+        self.with_all(units, |levels, units| levels.raise_all(&units, at_ns))
+    }
+
     fn change(&self, rates: Vec<Units>, at_ns: Nanos) -> PyResult<()> {
         self.with_all(rates, |levels, rates| levels.change(rates, at_ns))
     }

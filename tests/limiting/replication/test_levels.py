@@ -76,6 +76,8 @@ def test_there_is_one_number_for_each_policy(numbers):
         table.add_to_all(numbers, 0)
     with pytest.raises(ValueError, match=f"{len(numbers)} numbers for 2 policies"):
         table.change(numbers, 0)
+    with pytest.raises(ValueError, match=f"{len(numbers)} numbers for 2 policies"):
+        table.raise_all(numbers, 0)
 
 
 def test_places_and_subjects_are_found_by_all_their_bytes():
