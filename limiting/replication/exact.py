@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from hashlib import blake2b
 
-from limiting.replication.levels import add_units, decayed
+from limiting.replication.levels import add_up, decayed
 from limiting.replication.link import UNKNOWN, Link
 from limiting.replication.messages import Answer, Ask, Frame, Hello
 from limiting.replication.node import FIRST_EPOCH, Node
@@ -197,7 +197,7 @@ class Exact(Node):
         """Count an own take, and tell every peer at once."""
         self.levels.add(key, units, at_ns)
         kept = self.levels.kept(key)
-        add_units(self.levels.unacked, kept, units)
+        add_up(self.levels.unacked, kept, units)
         frames = {}
         for peer, link in self._links.items():
             self._put(peer, *link.send([(key, units)], at_ns))
@@ -208,7 +208,7 @@ class Exact(Node):
     def _confirmed(self) -> None:
         while self._takes and all(self._links[peer].acked >= seq for peer, seq in self._takes[0].frames.items()):
             take = self._takes.popleft()
-            add_units(self.levels.unacked, take.kept, -take.units)
+            add_up(self.levels.unacked, take.kept, -take.units)
 
     # asking
 

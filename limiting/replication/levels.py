@@ -12,12 +12,14 @@ subject has its own name always: each node counts it where it has room.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from limiting.replication.refill import Key, Refill
 from srtm._native import LevelTable
 from srtm.token_bucket.bucket import UNITS_PER_MICRO
 
 SHARED_PLACES = 1_024
+_Key = TypeVar("_Key")
 
 
 def decayed(units: int, rate: int, elapsed_ns: int) -> int:
@@ -199,9 +201,9 @@ class Levels:
             self.raise_to(key, level, at_ns)
 
 
-def add_units(of: dict[Key, int], key: Key, units: int) -> None:
-    """Add ``units``. What comes to 0 is dropped."""
-    after = of.get(key, 0) + units
+def add_up(of: dict[_Key, int], key: _Key, more: int) -> None:
+    """Add ``more``. What comes to 0 is dropped."""
+    after = of.get(key, 0) + more
     if after:
         of[key] = after
     else:

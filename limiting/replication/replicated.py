@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 
-from limiting.replication.levels import add_units
+from limiting.replication.levels import add_up
 from limiting.replication.link import Link
 from limiting.replication.messages import Ack, Close, Entry, Frame, Hello, Increments, OpenEntry, Snapshot
 from limiting.replication.node import FIRST_EPOCH, SECOND_NS, Node
@@ -260,7 +260,7 @@ class Replicated(Node):
             for peer in self._links:
                 self._tell(peer, [(key, units)], at_ns)
             return
-        add_units(self.levels.unsent, key, units)
+        add_up(self.levels.unsent, key, units)
         self._since.setdefault(key, at_ns)
         self._applied(key, level, at_ns)
 

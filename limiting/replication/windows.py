@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from limiting.replication.levels import place_of
+from limiting.replication.levels import add_up, place_of
 from limiting.replication.refill import Key, SliceKey, Subject
 from srtm._native import SliceTable
 from srtm.contracts.policy import Window
@@ -138,7 +138,9 @@ class Windows:
     def to_tell(self, key: SliceKey, tokens: int) -> None:
         """Keep an own take, of a subject that is in no shared place, until peers are told."""
         unsent = self._unsent.setdefault((key[0], key[1]), {})
-        unsent[key[2]] = unsent.get(key[2], 0) + tokens
+        add_up(unsent, key[2], tokens)
+        if not unsent:
+            del self._unsent[key[0], key[1]]
 
     def _made(self, key: Key, wall_ns: int) -> Key:
         """Where a subject is counted: from now on it is there, beyond the bound in its place."""

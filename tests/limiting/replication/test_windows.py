@@ -242,3 +242,13 @@ def test_a_subject_of_another_size_is_refused(subject):
     with pytest.raises(ValueError, match="16 bytes"):
         table.counts(subject, 0)
     assert len(table) == 0
+
+
+def test_what_was_taken_and_given_back_before_anybody_was_told_is_no_news():
+    node = windows(window())
+    for tokens in (3, -3):
+        node.take(SUBJECT, 0, tokens, 0)
+        node.to_tell((SUBJECT, 0, 0), tokens)
+    assert node.unsent(SUBJECT, 0) == {}
+    assert node.forget(0) == 1
+    assert not node.has(SUBJECT)
