@@ -257,6 +257,7 @@ impl Engine {
             }
         }
         refused_on_the_way.into_iter().for_each(|key| self.end_refused(key));
+        replies.append(&mut self.turn.replies); // of connections that end by their answer
         self.turn.replies = replies;
         publishes.clear();
         self.turn.publishes = publishes;

@@ -306,7 +306,11 @@ impl Engine {
                 }
                 Reason::QUOTA_EXCEEDED
             }
-            refused => return self.refuse_publish(key, publish.topic, qos, id, &refused.error(publish, now).text),
+            refused => {
+                let why = refused.error(publish, now).text;
+                let answer = self.refusal_of_publish(key, publish.topic, qos, id, &why);
+                return self.write_answer(key, answer);
+            }
         };
         if reason.is_refusal() {
             let is_contract = matches!(publish.outcome, Outcome::Limited { contract: Some(_), .. });
@@ -317,32 +321,43 @@ impl Engine {
                 return self.forget_received(key, qos, id);
             }
             if version != Version::V5 {
-                return self.refuse_publish(key, publish.topic, qos, id, why);
+                let answer = self.refusal_of_publish(key, publish.topic, qos, id, why);
+                return self.write_answer(key, answer);
             }
             let fate = if qos == Qos::AtMostOnce { Fate::Dropped } else { Fate::Refused };
             self.note_untaken(key, publish.topic, qos, why, fate);
         }
-        self.write_publish_answer(key, qos, id, reason, &properties);
+        let answer = self.publish_answer(key, qos, id, reason, &properties);
+        self.write_answer(key, answer);
     }
 
-    /// A PUBLISH is refused. Versions before 5.0 have no word for that: the connection ends, and the client sends again
-    /// what was not acknowledged [MQTT-4.4.0-1 of 3.1.1].
+    /// Refuses a PUBLISH that was not collected, behind the answers that are due before it.
     fn refuse_publish(&mut self, key: ConnKey, topic: TopicKey, qos: Qos, id: u16, why: &str) {
-        let Some((version, explains)) = self.mqtt_client(key).map(|mqtt| (mqtt.version, mqtt.explains)) else { return };
+        if let Some(out) = self.refusal_of_publish(key, topic, qos, id, why) {
+            self.turn.replies.push((key, Reply::Raw(out)));
+        }
+    }
+
+    /// The refusal of a PUBLISH. Versions before 5.0 have no word for that: the connection ends, and the client sends
+    /// again what was not acknowledged [MQTT-4.4.0-1 of 3.1.1].
+    fn refusal_of_publish(&mut self, key: ConnKey, topic: TopicKey, qos: Qos, id: u16, why: &str) -> Option<Vec<u8>> {
+        let (version, explains) = self.mqtt_client(key).map(|mqtt| (mqtt.version, mqtt.explains))?;
         if qos == Qos::AtMostOnce {
-            return self.note_untaken(key, topic, qos, why, Fate::Dropped);
+            self.note_untaken(key, topic, qos, why, Fate::Dropped);
+            return None;
         }
         if version != Version::V5 {
             self.note_untaken(key, topic, qos, why, Fate::Closed);
             self.forget_received(key, qos, id);
-            return self.end_mqtt(key, Reason::QUOTA_EXCEEDED, why);
+            self.end_mqtt(key, Reason::QUOTA_EXCEEDED, why);
+            return None;
         }
         self.note_untaken(key, topic, qos, why, Fate::Refused);
         let mut properties = Written::default();
         if explains && why.len() < 1_024 {
             properties.text(property::REASON_STRING, why);
         }
-        self.acknowledge_publish(key, qos, id, Reason::QUOTA_EXCEEDED, properties);
+        self.publish_answer(key, qos, id, Reason::QUOTA_EXCEEDED, &properties)
     }
 
     /// Counts a PUBLISH that is not taken, and has its publisher logged.
@@ -364,8 +379,9 @@ impl Engine {
         }
     }
 
-    fn write_publish_answer(&mut self, key: ConnKey, qos: Qos, id: u16, reason: Reason, properties: &Written) {
-        let Some(out) = self.publish_answer(key, qos, id, reason, properties) else { return };
+    /// Writes an answer whose turn it is.
+    fn write_answer(&mut self, key: ConnKey, answer: Option<Vec<u8>>) {
+        let Some(out) = answer else { return };
         if let Some(conn) = self.conns.get_mut(key) {
             conn.output().extend_from_slice(&out);
         }

@@ -209,3 +209,27 @@ fn the_journal_stays_small_however_often_what_it_keeps_changes() {
     client.subscribe(&mut pair, "stays", 0);
     assert_eq!(said(&mut client, &mut pair), ["stays"]);
 }
+
+#[test]
+fn what_the_disk_does_not_take_is_refused_in_the_order_in_which_it_came() {
+    for qos in [1, 2] {
+        let mut disk = Disk::new();
+        let mut pair = disk.start(START);
+        let (mut client, _) = Client::with(&mut pair, "client", true, KEPT);
+        client.subscribe(&mut pair, "a", 2);
+        pair.close(client.key);
+        let mut sensor = Client::new(&mut pair, "sensor");
+        disk.store.with(|disk| disk.space = Some(0));
+        let packets = [1, 2, 3].map(|id| publish_5("a", qos, id, "x"));
+        sensor.send(&mut pair, &packets.concat());
+        sensor.read(&mut pair);
+        let answers: Vec<(u8, u8)> = sensor.take(&mut pair).iter().map(|packet| (packet[3], packet[4])).collect();
+        assert_eq!(answers, [(1, 0x97), (2, 0x97), (3, 0x97)], "QoS {qos}");
+        assert!(!sensor.has_ended(&pair));
+        disk.store.with(|disk| disk.space = None);
+        let again = sensor.ask(&mut pair, &publish_5("a", qos, 1, "again"));
+        assert_eq!(again[1..4], [2, 0, 1], "QoS {qos}: there is room again, and the identifier is a new one");
+        let (mut client, _) = present(&mut pair, "client");
+        assert_eq!(said(&mut client, &mut pair), ["again"], "QoS {qos}");
+    }
+}
