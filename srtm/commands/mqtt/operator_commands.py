@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Annotated, NamedTuple, TypeVar
+from typing import Annotated, Generic, NamedTuple, NoReturn, TypeVar
 
 import msgspec
 import typer
@@ -18,7 +18,6 @@ from srtm.console.output import DistributorOption, JsonOption, TokenOption, show
 from srtm.console.running import run_trio
 from srtm.control import MqttRetained, MqttSession
 from srtm.errors import NotFound, Unavailable
-from srtm.text import plural
 
 app = typer.Typer(no_args_is_help=True, help="MQTT: list sessions and retained messages, end them.")
 BrokerOption = Annotated[
@@ -38,6 +37,23 @@ class Place(NamedTuple):
     address: str  # of its HTTP
 
 
+class Answers(NamedTuple, Generic[_T]):
+    """What the brokers said."""
+
+    given: list[tuple[Place, _T]]
+    missing: list[str]  # who said nothing, and why
+
+    def check(self) -> None:
+        """Raises Unavailable, which names who said nothing."""
+        if self.missing:
+            raise Unavailable(f"not all brokers answer: {'; '.join(self.missing)}")
+
+    def not_found(self, client: str) -> NoReturn:
+        """Raises NotFound if all brokers answered, else Unavailable: the session may be where nobody answers."""
+        self.check()
+        raise NotFound("client", client)
+
+
 @app.command()
 def sessions(
     broker: BrokerOption = None,
@@ -48,10 +64,11 @@ def sessions(
 ) -> None:
     """List the sessions of all brokers, with what waits for each."""
     answers = _ask(broker, distributor, token, lambda client: client.mqtt_sessions(most))
-    found = [(place.name, one) for place, answer in answers for one in answer.sessions]
+    found = [(place.name, one) for place, answer in answers.given for one in answer.sessions]
     found.sort(key=lambda one: (one[1].client_id, one[0]))
-    total = sum(answer.total for _, answer in answers)
+    total = sum(answer.total for _, answer in answers.given)
     show("mqtt sessions", [_row(name, one) for name, one in found], json_file, partial(_show_sessions, found, total))
+    answers.check()
 
 
 @app.command()
@@ -64,10 +81,11 @@ def session(
 ) -> None:
     """Show the session of a client, with its subscriptions."""
     answers = _ask(broker, distributor, token, partial(_or_none, lambda client: client.mqtt_session(name)))
-    found = [(place.name, one) for place, one in answers if one is not None]
+    found = [(place.name, one) for place, one in answers.given if one is not None]
     if not found:
-        raise NotFound("client", name)
+        answers.not_found(name)
     show("mqtt session", [_row(at, one) for at, one in found], json_file, partial(_show_session, found))
+    answers.check()
 
 
 @app.command()
@@ -80,11 +98,12 @@ def kick(
 ) -> None:
     """End the session of a client and its connection. What waits for it is dropped, its will is published."""
     answers = _ask(broker, distributor, token, partial(_or_none, lambda client: client.kick_mqtt(name)))
-    ended = [place.name for place, was_there in answers if was_there]
+    ended = [place.name for place, was_there in answers.given if was_there]
     if not ended:
-        raise NotFound("client", name)
+        answers.not_found(name)
     result = {"client": name, "brokers": ended}
     show("mqtt kick", result, json_file, lambda console: console.print(f"{name} is ended at {', '.join(ended)}"))
+    answers.check()
 
 
 @app.command()
@@ -98,36 +117,36 @@ def retained(
 ) -> None:
     """List what is retained under a filter, up to 10,000 of each broker. Without one, all but `$SYS`."""
     answers = _ask(broker, distributor, token, lambda client: client.mqtt_retained(pattern, clear=clear))
-    found = sorted((one.name, place.name, one) for place, answer in answers for one in answer)
+    found = sorted((one.name, place.name, one) for place, answer in answers.given for one in answer)
     rows = [{"broker": at, **msgspec.to_builtins(one)} for _, at, one in found]
     title = "Removed" if clear else "Retained"
     show("mqtt retained", rows, json_file, partial(_show_retained, title, [(at, one) for _, at, one in found]))
+    answers.check()
 
 
-def _ask(
-    broker: str | None, distributor: list[str] | None, token: str | None, question: Question[_T]
-) -> list[tuple[Place, _T]]:
-    """Return each broker's answer. Raises Unavailable, which names those that did not answer."""
+def _ask(broker: str | None, distributor: list[str] | None, token: str | None, question: Question[_T]) -> Answers[_T]:
+    """Return each broker's answer."""
     if broker is not None:
         return run_trio(partial(_ask_all, [Place(broker, broker)], token, question))
 
-    async def ask_members(client: DistributorClient) -> list[tuple[Place, _T]]:
-        views = [view for view in await client.brokers() if view["alive"] is not False]
-        return await _ask_all([Place(view["name"], view["http_address"]) for view in views], token, question)
+    async def ask_members(client: DistributorClient) -> Answers[_T]:
+        views = await client.brokers()
+        away = [view for view in views if view["alive"] is False and view["state"] != "drained"]  # that has no sessions
+        places = [Place(view["name"], view["http_address"]) for view in views if view["alive"] is not False]
+        given, silent = await _ask_all(places, token, question)
+        return Answers(given, [*silent, *(f"{view['name']} is {view['state']}" for view in away)])
 
     return ask_distributor(distributor, token, ask_members)
 
 
-async def _ask_all(places: Sequence[Place], token: str | None, question: Question[_T]) -> list[tuple[Place, _T]]:
-    answers, silent = [], []
+async def _ask_all(places: Sequence[Place], token: str | None, question: Question[_T]) -> Answers[_T]:
+    answers: Answers[_T] = Answers([], [])
     for place in places:
         async with aclosing(BrokerClient(place.address, token)) as client:
             try:
-                answers.append((place, await question(client)))
+                answers.given.append((place, await question(client)))
             except Unavailable as error:
-                silent.append(f"{place.name}: {error}")
-    if silent:
-        raise Unavailable(f"not all brokers answer, and some may have done what was asked: {'; '.join(silent)}")
+                answers.missing.append(f"{place.name}: {error}")
     return answers
 
 
@@ -165,7 +184,7 @@ def _show_sessions(found: Sequence[tuple[str, MqttSession]], total: int, console
 def _state(one: MqttSession) -> str:
     if one.connected:
         return f"MQTT {one.version}"
-    return "away" if one.ends_in_s is None else f"away, ends in {plural(one.ends_in_s, 'second')}"
+    return "away" if one.ends_in_s is None else f"away, ends in {one.ends_in_s:,} s"
 
 
 def _show_session(found: Sequence[tuple[str, MqttSession]], console: Console) -> None:

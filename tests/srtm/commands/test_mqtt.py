@@ -1,0 +1,113 @@
+"""``srtm mqtt``: what it says of the brokers' sessions, and of brokers that say nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from srtm.cli import main
+from srtm.client.broker import BrokerClient
+from srtm.control import MqttSession, MqttSessions
+from srtm.errors import NotFound, Unavailable
+from tests.support.played_distributor import BROKER, Distributor
+
+AWAY = MqttSession(
+    client_id="s-1",
+    connected=False,
+    address="",
+    version="",
+    subscriptions=1,
+    queued=7,
+    in_flight=0,
+    unreleased=0,
+    dropped=0,
+    has_will=False,
+    ends_in_s=3_600,
+)
+
+
+@pytest.fixture
+def brokers(distributor: Distributor, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[MqttSession] | None]:
+    """{address: sessions of the broker there, or None: it does not answer}."""
+    played: dict[str, list[MqttSession] | None] = {"127.0.0.1:1": [AWAY], "127.0.0.1:2": []}
+    views = [{**BROKER, "name": f"broker-{number}", "http_address": f"127.0.0.1:{number}"} for number in (1, 2)]
+    distributor.answers["GET", "/v1/brokers"] = (200, views)
+
+    class Played(BrokerClient):
+        def __init__(self, address: str, token: str | None = None) -> None:
+            super().__init__(address, token)
+            self._address = address
+
+        def _there(self) -> list[MqttSession]:
+            found = played[self._address]
+            if found is None:
+                raise Unavailable("cannot be reached")
+            return found
+
+        async def mqtt_sessions(self, most: int) -> MqttSessions:
+            return MqttSessions(total=len(self._there()), sessions=self._there()[:most])
+
+        async def mqtt_session(self, client_id: str) -> MqttSession:
+            for one in self._there():
+                if one.client_id == client_id:
+                    return one
+            raise NotFound("client", client_id)
+
+        async def kick_mqtt(self, client_id: str) -> bool:
+            await self.mqtt_session(client_id)
+            return True
+
+    monkeypatch.setattr("srtm.commands.mqtt.operator_commands.BrokerClient", Played)
+    return played
+
+
+def _states(distributor: Distributor, **states: str) -> None:
+    _, views = distributor.answers["GET", "/v1/brokers"]
+    assert isinstance(views, list)
+    for view in views:
+        state = states.get(view["name"].replace("-", "_"), "live")
+        view.update(state=state, alive=state == "live")
+
+
+def test_a_session_says_when_it_ends(brokers: object, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["mqtt", "sessions"]) == 0
+    assert "away, ends in 3,600 s" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["sessions"], ["session", "s-1"], ["kick", "s-1"]])
+@pytest.mark.parametrize("state", ["silent", "dead", "expected", "live"])
+def test_what_the_others_say_is_shown_and_who_says_nothing_is_named(
+    brokers: dict[str, list[MqttSession] | None],
+    distributor: Distributor,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    state: str,
+) -> None:
+    _states(distributor, broker_2=state)
+    brokers["127.0.0.1:2"] = None
+    assert main(["mqtt", *arguments]) == 1
+    shown = capsys.readouterr()
+    assert "s-1" in shown.out
+    assert shown.err.startswith("srtm: not all brokers answer: broker-2")
+    assert state in shown.err or "cannot be reached" in shown.err
+
+
+def test_a_session_may_be_where_nobody_answers(
+    brokers: dict[str, list[MqttSession] | None], distributor: Distributor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _states(distributor, broker_1="silent")
+    for command in ("session", "kick"):
+        assert main(["mqtt", command, "s-1"]) == 1
+        assert "broker-1 is silent" in capsys.readouterr().err
+    _states(distributor)
+    brokers["127.0.0.1:1"] = []
+    assert main(["mqtt", "kick", "s-1"]) == 2
+    assert "client 's-1' is not known here" in capsys.readouterr().err
+
+
+def test_a_drained_broker_has_no_sessions_and_is_not_asked(
+    brokers: dict[str, list[MqttSession] | None], distributor: Distributor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _states(distributor, broker_2="drained")
+    brokers["127.0.0.1:2"] = None
+    assert main(["mqtt", "sessions"]) == 0
+    assert "s-1" in capsys.readouterr().out
