@@ -86,6 +86,7 @@ class RemoteBroker:
         self._trouble: str | None = None
         self._nonce = secrets.token_hex(8)  # marks of an earlier incarnation may be on their way
         self.told = 0  # version of the interest that it knows
+        self._conversation = trio.Lock()  # held from a question to what follows from its answer
         self._leaves = False
         self.left = trio.Event()  # it knows that this broker leaves
         self.is_lost = False  # it did not answer last: nobody waits for it
@@ -105,7 +106,8 @@ class RemoteBroker:
             async with trio.open_nursery() as nursery:
                 while True:
                     try:
-                        await self._tell(nursery)
+                        async with self._conversation:
+                            await self._tell(nursery)
                     except SrtmError as error:
                         self._note_trouble(str(error))
                         if self._client.base_url.startswith("https:"):  # it may take HTTP in clear now
@@ -188,6 +190,8 @@ class RemoteBroker:
                     reason = str(error)
                 if trio.current_time() - begun_s > _LONGEST_PAUSE_S:
                     backoff.reset()
+                async with self._conversation:  # its answer may be that the topic is not wanted any more
+                    pass
                 self._log.warning("a link has ended", broker=self._name, topic=topic, reason=reason)
                 await trio.sleep(backoff.next_s())
 

@@ -29,12 +29,15 @@ class Other:
         self.marks = False
         self.https_port = 0  # where it takes HTTP; 0: in clear
         self.has_no_https = False
+        self.answers = trio.Event()  # it answers once that is set
+        self.answers.set()
 
     async def request(self, method: str, target: str, body: bytes = b"", **_: float) -> tuple[int, bytes]:
         assert (method, target) == ("PUT", "/v1/links/b1")
         self.asked.append(msgspec.json.decode(body, type=LinkRequest))
         self.news.set()
         self.news = trio.Event()
+        await self.answers.wait()
         if self.https_port:
             return 403, b'{"message": "TLS_REQUIRED", "https_port": %d}' % self.https_port
         if self.topics is None or (self.has_no_https and self.base_url.startswith("https:")):
@@ -193,6 +196,36 @@ async def test_a_link_is_opened_to_each_topic_anew_when_it_ends_and_closed_when_
             await rig.other.news.wait()
             await trio.testing.wait_all_tasks_blocked()
             assert rig.engine.links == {}
+            nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("topics", "logged"), [([], 0), (["rain"], 1)])
+async def test_an_end_is_told_unless_the_answer_that_is_under_way_says_that_the_topic_is_not_wanted(
+    topics: list[str], logged: int
+) -> None:
+    accepted, taken = trio.open_memory_channel[trio.SocketStream](9)
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            serve = partial(trio.serve_tcp, accepted.send, 0, host="127.0.0.1")
+            [listener] = await nursery.start(serve)
+            rig = Rig(nursery)
+            rig.other.tcp_address = f"127.0.0.1:{listener.socket.getsockname()[1]}"
+            rig.other.topics = ["rain"]
+            rig.keeper.follow({"b2": "there"})
+            await taken.receive()
+            number = await rig.opened.receive()
+            rig.other.answers = trio.Event()  # none is given before it
+            news = rig.other.news
+            rig.want("nothing of it")
+            await news.wait()
+            rig.other.topics = topics
+            del rig.engine.links[number]
+            rig.keeper.note_link_ended(number, "the connection is broken")
+            await trio.testing.wait_all_tasks_blocked()
+            assert rig.log == []
+            rig.other.answers.set()
+            await trio.testing.wait_all_tasks_blocked()
+            assert len([line for line in rig.log if "a link has ended" in line]) == logged
             nursery.cancel_scope.cancel()
 
 
