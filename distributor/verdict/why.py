@@ -309,7 +309,7 @@ def _broker(topic: TopicFigures, part: BrokerPart, judged: Judged) -> Finding:
     elif machine.steal_share >= _MIN_FRACTION:
         told = f"its host gives {machine.steal_share:.0%} of the processor time to other virtual machines"
         remedy = "move the broker to another host"
-    elif now is not None and now.messages and not now.late:
+    elif now is not None and now.processing_ms is not None and not now.late:
         told = f"it took {_ms(now.processing_ms)} over the last 5 to 10 s, and what waited there is gone"
         remedy = "nothing now: ask again in a minute"
     elif part.mcap and part.allocated >= _BUSY * part.mcap:

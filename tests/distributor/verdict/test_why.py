@@ -204,6 +204,16 @@ def test_a_queue_that_is_gone_is_not_blamed_on_a_broker_that_is_full(recent_ms, 
     assert answer.remedy.startswith(remedy)
 
 
+def test_a_broker_of_which_nobody_took_a_message_lately_is_not_said_to_take_without_end():
+    reported = msgspec.structs.replace(
+        LATE_BY_PROCESSING, recent=msgspec.structs.replace(period(1.0, 1.0), processing=LatencyMs())
+    )
+    answer = asked(part("a", reported), part("b"))
+    assert (answer.cause, answer.broker) == ("broker", "a")
+    assert "without end" not in answer.sentence
+    assert "what waited there is gone" not in answer.sentence
+
+
 def test_the_network_takes_the_most():
     answer = asked(part("a", report(period(1.0, 1.0), network_ms=30.0)))
     assert (answer.cause, answer.broker, answer.figures["network_ms"]) == ("network", "a", 30.0)
