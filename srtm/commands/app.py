@@ -70,7 +70,7 @@ app.command("demo", context_settings=benches.FORWARDED, add_help_option=False)(b
 app.command("bench", context_settings=benches.FORWARDED, add_help_option=False)(benches.bench)
 
 
-for each in (app, topics.app, brokers.app, broker_capacity.app, mqtt.app, limits.contract_app):
+for each in (app, topics.app, brokers.app, broker_capacity.app, mqtt.app, limits.app, limits.contract_app):
     add_trust(each)
 
 

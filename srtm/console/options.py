@@ -1,4 +1,4 @@
-"""Adds ``--token-file`` and ``--ca-file`` to every command that asks a distributor."""
+"""Adds ``--token-file`` and ``--ca-file`` to every command that asks a distributor or a limit service."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from srtm.net.tls_trust import CA_VARIABLE
 from srtm.net.tokens import read_token
 
 TokenFileOption = Annotated[str | None, typer.Option(metavar="FILE", help="File with the token of --token.")]
+_ADDRESSES = {"distributor", "url"}
 _OPTIONS = {
     "token_file": TokenFileOption,
     "ca_file": Annotated[
@@ -27,9 +28,9 @@ _OPTIONS = {
 
 
 def add_trust(app: typer.Typer) -> None:
-    """Add the options to every command of ``app`` that takes ``--distributor``, but for those that it has."""
+    """Add the options to every command of ``app`` that takes ``--distributor`` or ``--url``, but for those it has."""
     for command in app.registered_commands:
-        if command.callback is not None and "distributor" in inspect.signature(command.callback).parameters:
+        if command.callback is not None and inspect.signature(command.callback).parameters.keys() & _ADDRESSES:
             command.callback = _with_trust(command.callback)
 
 

@@ -6,12 +6,16 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
 import srtm
 from srtm.cli import main
+from srtm.commands.app import app
 from tests.support.played_distributor import BROKER, FITTING, VIEW, Distributor
 
 # The view as JSON shows it: of a delay that no message had nothing is known.
@@ -89,6 +93,18 @@ def test_the_token_may_be_in_a_file(distributor: Distributor, tmp_path: Path) ->
     (tmp_path / "token").write_text("secret\n")
     assert main(["topic", "list", "--token-file", str(tmp_path / "token")]) == 0
     assert distributor.headers[0]["authorization"] == "Bearer secret"
+
+
+def test_every_command_that_shows_a_token_to_another_service_reads_it_from_a_file_too() -> None:
+    def commands(command: Any, path: str) -> Iterator[tuple[str, set[str]]]:
+        for name, each in getattr(command, "commands", {}).items():
+            yield from commands(each, f"{path} {name}")
+        yield path, {option for parameter in command.params for option in parameter.opts}
+
+    found = dict(commands(get_command(app), "srtm"))
+    asking = {path: options for path, options in found.items() if options & {"--distributor", "--url"}}
+    assert {"srtm topic show", "srtm limit check", "srtm limit serve", "srtm mqtt sessions"} <= asking.keys()
+    assert {path for path, options in asking.items() if not {"--token-file", "--ca-file"} <= options} == set()
 
 
 @pytest.mark.parametrize("arguments", [[], ["topic"], ["capacity"]])
