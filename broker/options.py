@@ -38,7 +38,7 @@ def settings() -> Settings:
     """Return what a service file can say of a broker."""
     kinds = {argparse._StoreTrueAction: "switch", argparse._AppendAction: "list"}
     return by_key(
-        Setting.of_flags(action.option_strings, kinds.get(type(action), "value"))  # type: ignore[arg-type]
+        Setting.of_flags(action.option_strings, kinds.get(type(action), "value"), str(action.metavar))  # type: ignore[arg-type]
         for action in _parser()._actions
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +15,8 @@ from srtm.console.output import JsonOption, show
 from srtm.console.running import no_services
 from srtm.console.usage import usage_text
 from srtm.errors import BadInput
+from srtm.net.address import parse_address
+from srtm.net.tokens import read_text
 from srtm.settings.service_file import FILE_VARIABLE, Setting, Settings, by_key, read_file, read_section, with_file
 from srtm.text import plural
 
@@ -29,6 +31,7 @@ _ConfigOption = Annotated[
 # {service: the words by which typer knows it}; the broker has a parser of its own.
 _COMMANDS = {"distributor": ("distributor",), "adaptor": ("adaptor",), "limit": ("limit", "serve"), "up": ("up",)}
 # Settings that a service needs and that its file may leave to flags.
+_WRITTEN = ("ready_file",)  # files that a service makes
 _LEFT_TO_FLAGS = {"broker": {"name": "any"}, "up": {"brokers": "1", "data": os.curdir}}
 
 
@@ -73,16 +76,24 @@ def check(
     show("config check", result, json_file, lambda console: console.print("\n".join(lines) or f"{file} is empty"))
 
 
+def known_settings(root: Any, service: str) -> Settings:
+    """Return what a service file can say of a service. ``root``: typer's command of ``srtm``."""
+    from broker.options import settings
+
+    return settings() if service == "broker" else _settings_of(_command(root, service))
+
+
 def _check_section(root: Any, path: Path, service: str) -> int:
     """Check a section and return its number of settings. Raises BadInput."""
-    from broker.options import check_arguments, settings
+    from broker.options import check_arguments
 
-    known = settings() if service == "broker" else _settings_of(_command(root, service))
+    known = known_settings(root, service)
     section = read_section(path, service, known)
     left = {key: value for key, value in _LEFT_TO_FLAGS.get(service, {}).items() if key not in section}
     words = [f"{known[key].flags[0]}={value}" for key, value in left.items()]
     words += [word for each in section.values() for word in each]
     try:
+        _check_values(service, known, section)
         if service == "broker":
             check_arguments(words)
         else:
@@ -90,6 +101,46 @@ def _check_section(root: Any, path: Path, service: str) -> int:
     except BadInput as error:
         raise BadInput(f"{path}: {service}.{error.field}", error.value, error.rule) from None
     return len(section)
+
+
+def _check_values(service: str, known: Settings, section: Mapping[str, Sequence[str]]) -> None:
+    """Check what a service looks at only when it starts: files, directories, addresses. Raises BadInput."""
+    from distributor.storage.database import Database
+    from srtm.contracts.contract_file import read_contract_file
+    from srtm.contracts.subject_plans import Plans
+    from srtm.web.serving import Certificate
+
+    named: dict[str, Callable[[str], object]] = {}
+    if service == "distributor":
+        named = {"store": Database.parse}
+    elif service == "limit":
+        named = {
+            "contracts": lambda path: read_contract_file(Path(path)),
+            "plans": lambda path: Plans.of_file(Path(path)),
+        }
+    given = [(key, word.partition("=")[2]) for key, words in section.items() for word in words]
+    for key, value in given:
+        kind = known[key].value
+        if key in named:
+            _read(key, value, named[key])
+        elif kind.startswith("FILE") and value and key not in _WRITTEN:
+            read_text(key, value)
+        elif kind == "HOST:PORT" and service != "broker":
+            parse_address(key, value)
+        elif key == "data_path" and not Path(value).is_dir():
+            raise BadInput(key, value, "must be a directory that exists")
+    one = dict(given)
+    if one.get("tls_cert") and one.get("tls_key"):
+        Certificate(one["tls_cert"], one["tls_key"]).check()
+
+
+def _read(key: str, value: str, read: Callable[[str], object]) -> None:
+    """Raises BadInput in the name of the setting, with what is wrong in its file."""
+    try:
+        read(value)
+    except BadInput as error:
+        is_whole = error.field in ("file", key)
+        raise BadInput(key, error.value if is_whole else value, error.rule if is_whole else str(error)) from None
 
 
 def _run_nothing(command: Any, words: list[str]) -> None:
@@ -112,6 +163,8 @@ def _command(root: Any, service: str) -> Any:
 def _settings_of(command: Any) -> Settings:
     options = [param for param in command.params if param.param_type_name == "option"]
     return by_key(
-        Setting.of_flags(option.opts, "list" if option.multiple else "switch" if option.is_flag else "value")
+        Setting.of_flags(
+            option.opts, "list" if option.multiple else "switch" if option.is_flag else "value", option.metavar or ""
+        )
         for option in options
     )

@@ -36,17 +36,21 @@ _ONE_OF = ({"token", "token_file"},)  # settings that say the same: the one that
 
 @dataclass(frozen=True)
 class Setting:
-    """An option of a service. ``key``: its name in the file; ``flags``: all its spellings, the first is shown."""
+    """An option of a service. ``key``: its name in the file; ``flags``: all its spellings, the first is shown.
+
+    ``value``: what its help calls the value, such as FILE.
+    """
 
     key: str
     flags: tuple[str, ...]
     kind: Kind
+    value: str = ""
 
     @classmethod
-    def of_flags(cls, flags: Iterable[str], kind: Kind) -> Setting:
+    def of_flags(cls, flags: Iterable[str], kind: Kind, value: str = "") -> Setting:
         """Return the setting of an option with these spellings."""
         long = tuple(flag for flag in flags if flag.startswith("--"))
-        return cls(long[0].removeprefix("--").replace("-", "_"), long, kind)
+        return cls(long[0].removeprefix("--").replace("-", "_"), long, kind, value)
 
     def is_in(self, arguments: Sequence[str]) -> bool:
         """Whether ``arguments`` have this option."""

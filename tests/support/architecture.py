@@ -34,8 +34,8 @@ ARROWS = {
     "srtm.cluster": "srtm.client srtm.concurrency srtm.control srtm.net",
     "srtm.console": "srtm.client srtm.concurrency srtm.control srtm.net",
     "srtm.operations": (
-        "srtm.client srtm.cluster srtm.concurrency srtm.console srtm.net srtm.settings srtm.topics bench.commands "
-        "broker.nsqd broker.options distributor.storage"
+        "srtm.client srtm.cluster srtm.concurrency srtm.console srtm.contracts srtm.net srtm.settings srtm.topics "
+        "srtm.web bench.commands broker.nsqd broker.options distributor.storage"
     ),
     "srtm.commands": (
         "srtm.analysis srtm.client srtm.cluster srtm.commands.mqtt srtm.console srtm.contracts srtm.control srtm.net "

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 from srtm.cli import main
+from srtm.commands.app import app
 from srtm.errors import BadInput
-from srtm.settings.service_file import Setting, by_key, with_file
+from srtm.operations.configs import known_settings
+from srtm.settings.service_file import SERVICES, Setting, by_key, with_file
 
 SETTINGS = by_key(
     [
@@ -144,6 +147,18 @@ def test_a_good_file_is_checked_and_nothing_starts(file: Path, capsys: pytest.Ca
         ("[distributor]\nfitting_grace_s = 0", "distributor.fitting_grace_s: 0.0: must be 1 to 3600 seconds"),
         ('[distributor]\nfitting = "perhaps"', "distributor.fitting: "),
         ('[distributor]\ntokens = "/no/file"', "distributor.tokens: '/no/file': must be a file that can be read"),
+        ('[distributor]\nstore = "mysql://x"', "distributor.store: 'mysql://x': must be sqlite:///PATH or postgresql"),
+        ('[distributor]\nhttp_address = "x"', "distributor.http_address: 'x': must be HOST:PORT"),
+        ('[distributor]\nscaler_ca_file = "/no/file"', "distributor.scaler_ca_file: '/no/file': must be a file"),
+        ('[limit]\ngrpc_address = "x"', "limit.grpc_address: 'x': must be HOST:PORT"),
+        ('[limit]\ncontracts = "/no/file"', "limit.contracts: '/no/file': must be a file that can be read"),
+        ('[limit]\ncontracts = "{file}"', "limit.contracts: '{file}': limit: {'contracts': '{file}'}: no such key"),
+        ('[limit]\nplans = "/no/file"', "limit.plans: '/no/file': must be a file that can be read"),
+        ('[limit]\ncluster_key_file = "/no/file"', "limit.cluster_key_file: '/no/file': must be a file"),
+        ('[limit]\ntls_cert = "{file}"\ntls_key = "{file}"', "limit.tls_cert: '{file}': must be a certificate in PEM"),
+        ('[adaptor]\nca_file = "/no/file"', "adaptor.ca_file: '/no/file': must be a file that can be read"),
+        ('[broker]\ntls_root_ca_file = "/no/file"', "broker.tls_root_ca_file: '/no/file': must be a file"),
+        ('[broker]\ndata_path = "/no/directory"', "broker.data_path: '/no/directory': must be a directory that exists"),
         ("[limit]\nmax_subjcts = 5", "limit.max_subjcts: no such setting; did you mean max_subjects?"),
         ('[up]\nports = "4150"', "up.ports: '4150': must be FIRST-LAST"),
         ('[adaptor]\ntokens = "f"', "adaptor.tokens: no such setting; did you mean token?"),
@@ -152,11 +167,21 @@ def test_a_good_file_is_checked_and_nothing_starts(file: Path, capsys: pytest.Ca
 def test_a_bad_file_is_refused_with_the_setting(
     file: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
 ) -> None:
-    file.write_text(text)
+    file.write_text(text.replace("{file}", str(file)))
     assert main(["config", "check", str(file)]) == 2
     error = capsys.readouterr().err
     assert error.startswith(f"srtm: {file}: ")
-    assert said in error
+    assert said.replace("{file}", str(file)) in error
+
+
+def test_no_file_that_a_setting_names_is_passed_over(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of each service: what its help calls a FILE is read."""
+    for service in SERVICES:
+        known = known_settings(get_command(app), service)
+        for key in (key for key, setting in known.items() if setting.value.startswith("FILE")):
+            file.write_text(f'[{service}]\n{key} = "/no/file"')
+            assert main(["config", "check", str(file)]) == 2, (service, key)
+            assert f"{service}.{key}: '/no/file': " in capsys.readouterr().err
 
 
 def test_a_service_starts_with_the_settings_of_its_file(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
