@@ -55,7 +55,7 @@ async def _serve_until_signal(config: BrokerConfig) -> int:
 def renewals_of(config: BrokerConfig) -> Renewals | None:
     """The files that a running broker reads again. None: it has none, and SIGHUP ends it as nsqd."""
     tokens = (config.tokens is not None and config.tokens.is_of_file) or isinstance(config.token, FromFile)
-    has_files = tokens or config.tls_cert or config.asks_clients or config.mqtt_acl_file
+    has_files = tokens or config.tls_cert or config.asks_clients or config.mqtt_acl_file or config.ca_file
     return Renewals(log_of(config)) if has_files else None
 
 

@@ -59,6 +59,7 @@ from srtm.log import Log, LogSettings
 from srtm.net.address import format_address, is_loopback
 from srtm.net.http_client import HttpClient
 from srtm.net.renewals import Renewals
+from srtm.net.tls_trust import renew_trust
 from srtm.net.tokens import FromFile
 from srtm.version import __version__
 
@@ -194,6 +195,12 @@ class Broker:
             renewals.add("tokens", self._config.tokens.renew)
         if self._config.tls_cert:
             renewals.add("certificate", partial(tls.renew, self._engine, self._config))
+        if self._config.ca_file is not None:
+            renewals.add("trusted certificates", partial(self._renew_trust, self._config.ca_file))
+
+    def _renew_trust(self, ca_file: str) -> None:
+        renew_trust(ca_file)
+        self._link_tls.renew()
 
     def _renew_token(self, token: FromFile[str]) -> None:
         token.renew()

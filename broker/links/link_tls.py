@@ -17,6 +17,10 @@ class LinkTls:
         self._key = key
         self._context: ssl.SSLContext | None = None
 
+    def renew(self) -> None:
+        """New connections trust what the file holds now. Raises BadInput; then the old certificates stay."""
+        self._context = new_trust(self._ca_file)
+
     def context(self) -> ssl.SSLContext:
         """The context of a new connection, with the certificate as its files are now. Raises BadInput.
 

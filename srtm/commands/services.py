@@ -25,7 +25,7 @@ from srtm.console.running import run_service
 from srtm.log import Log
 from srtm.net.failover import connected
 from srtm.net.renewals import Renewals
-from srtm.net.tls_trust import ca_file, trusting
+from srtm.net.tls_trust import ca_file, renew_trust, trusting
 from srtm.net.tokens import FromFile, OwnToken, Tokens, read_token, token_of_file
 
 FittingOption = Annotated[
@@ -167,7 +167,7 @@ def adaptor(
 ) -> int:
     """Run the split loop in a process of its own. While it runs, the distributor's own one stands back."""
     own = _own_token(token, token_file)
-    return run_service(partial(_adapt, distributor, own), _renewals("adaptor", own))
+    return run_service(partial(_adapt, distributor, own), _renewals("adaptor", own, trusted=ca_file()))
 
 
 def limit_serve(
@@ -272,7 +272,8 @@ def limit_serve(
         store=store,
         new_cluster=new_cluster,
     )
-    renewals = _renewals("limit", own, tokens, tls_cert, plans)
+    trusted = ca_file() if distributor or store else None
+    renewals = _renewals("limit", own, tokens, tls_cert, plans, trusted=trusted)
     return run_service(partial(serve, config, renewals), renewals)
 
 
@@ -293,13 +294,15 @@ def _own_token(token: str | None, file: str | None) -> OwnToken | None:
     return token or None if file is None else token_of_file("token_file", file)
 
 
-def _renewals(service: str, token: OwnToken | None, *files: object) -> Renewals | None:
-    """Return what the service reads again, with its own token; None: neither that nor anything else is in a file."""
-    if not isinstance(token, FromFile) and not any(files):
+def _renewals(service: str, token: OwnToken | None, *files: object, trusted: str | None = None) -> Renewals | None:
+    """Return what the service reads again, with its own token and whom it trusts; None: nothing is in a file."""
+    if not isinstance(token, FromFile) and not any(files) and trusted is None:
         return None
     renewals = Renewals(Log(service))
     if isinstance(token, FromFile):
         renewals.add("token", token.renew)
+    if trusted is not None:
+        renewals.add("trusted certificates", partial(renew_trust, trusted))
     return renewals
 
 

@@ -41,6 +41,12 @@ def new_trust(ca_file: str | None) -> ssl.SSLContext:
         raise BadInput("ca_file", ca_file, f"must be a file that can be read ({error.strerror})") from None
 
 
+def renew_trust(ca_file: str) -> None:
+    """Trust what the file holds now as well; what is gone from it stays trusted. Raises BadInput."""
+    new_trust(ca_file)  # a bad file changes nothing
+    trusting(ca_file).load_verify_locations(ca_file)
+
+
 def trouble(url: str, error: BaseException, remedy: str = "") -> str:
     """Explain to people why ``url`` cannot be reached. ``remedy`` follows if nobody trusted issued its certificate."""
     for cause in _chain(error):

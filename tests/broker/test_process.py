@@ -26,6 +26,7 @@ def test_several_failures_at_once_come_out_as_one_refusal(tmp_path, monkeypatch)
         ({"tokens": Tokens.of_one("t")}, False),
         ({"mqtt_password_file": "/users", "mqtt_address": "127.0.0.1:0"}, True),
         ({"mqtt_acl_file": "/access", "mqtt_address": "127.0.0.1:0"}, True),
+        ({"ca_file": "/authority"}, True),
     ],
 )
 def test_sighup_ends_a_broker_without_a_file_to_read_again(tmp_path, settings, reads_again):

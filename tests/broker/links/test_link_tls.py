@@ -47,6 +47,21 @@ def test_links_share_a_context_that_shows_the_certificate_as_it_is_now(tmp_path:
     assert tls.context() is tls.context()
 
 
+def test_links_trust_what_the_file_holds_once_it_is_read_again(tmp_path: Path) -> None:
+    trusted = tmp_path / "trusted.pem"
+    shutil.copy(CERTIFICATES / "authority.pem", trusted)
+    tls = LinkTls(str(trusted), "", "")
+    assert len(tls.context().get_ca_certs()) == 1
+    trusted.write_text(trusted.read_text() + SERVER.read_text())
+    assert len(tls.context().get_ca_certs()) == 1
+    tls.renew()
+    assert len(tls.context().get_ca_certs()) == 2
+    trusted.write_text("no certificate")
+    with pytest.raises(BadInput, match="must hold certificates in PEM"):
+        tls.renew()
+    assert len(tls.context().get_ca_certs()) == 2
+
+
 @pytest.mark.parametrize(
     ("files", "option"),
     [
