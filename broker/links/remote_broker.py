@@ -16,6 +16,7 @@ from broker.links.interest import Interest
 from broker.links.sealed_link import open_sealed
 from broker.runtime.wakeup import Wakeup
 from srtm.concurrency.backoff import Backoff
+from srtm.concurrency.outage import Outage
 from srtm.control import LinkAnswer, LinkRequest
 from srtm.errors import PeerError, SrtmError
 from srtm.log import Log
@@ -178,7 +179,7 @@ class RemoteBroker:
 
     async def _keep_link(self, topic: str) -> None:
         """Open a link, and another one when it has ended, until the topic is not wanted any more."""
-        backoff = Backoff(first_s=_FIRST_PAUSE_S, longest_s=_LONGEST_PAUSE_S)
+        backoff, outage = Backoff(first_s=_FIRST_PAUSE_S, longest_s=_LONGEST_PAUSE_S), Outage()
         with self._links[topic]:
             while True:
                 begun_s = trio.current_time()
@@ -190,9 +191,11 @@ class RemoteBroker:
                     reason = str(error)
                 if trio.current_time() - begun_s > _LONGEST_PAUSE_S:
                     backoff.reset()
+                    outage.ends()
                 async with self._conversation:  # its answer may be that the topic is not wanted any more
                     pass
-                self._log.warning("a link has ended", broker=self._name, topic=topic, reason=reason)
+                if outage.is_news(reason):
+                    self._log.warning("a link has ended", broker=self._name, topic=topic, reason=reason)
                 await trio.sleep(backoff.next_s())
 
     async def _hold_link(self, topic: str) -> str:

@@ -22,6 +22,7 @@ from distributor.registry.broker_updates import has_part
 from distributor.registry.room import Room
 from distributor.registry.state import ClusterState
 from distributor.registry.topic_change import TopicChange, apply_topic_change, with_shares_advanced
+from srtm.concurrency.outage import Outage
 from srtm.errors import Unavailable
 from srtm.log import Log
 from srtm.topics.lease import MARGIN_MS
@@ -58,11 +59,16 @@ class Maintenance:
         """Until cancelled, once a period or when woken."""
         for name in self._state.dead_brokers():
             self.start_grace(name)
+        outage = Outage()
         while True:
             try:
                 await self._run_steps()
             except Unavailable as error:  # of the store: nothing was changed, and the next turn tries again
-                self._log.warning("not looked after", reason=error)
+                if outage.is_news(str(error)):
+                    self._log.warning("topics are not looked after until this is over", reason=error)
+            else:
+                if outage.ends():
+                    self._log.info("topics are looked after again")
             with trio.move_on_after(_PERIOD_S):
                 await self._attention.wait()
             self._attention = trio.Event()

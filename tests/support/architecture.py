@@ -102,8 +102,8 @@ ARROWS = {
     ),
     "distributor.config": "distributor.fitting srtm.net",
     "distributor.registry": (
-        "distributor.config distributor.model distributor.placement distributor.storage srtm.contracts srtm.control "
-        "srtm.topics"
+        "distributor.config distributor.model distributor.placement distributor.storage srtm.concurrency "
+        "srtm.contracts srtm.control srtm.topics"
     ),
     "distributor.verdict": "srtm.control srtm.topics",
     "distributor.measuring": "distributor.fitting distributor.model distributor.prediction srtm.control",

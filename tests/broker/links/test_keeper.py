@@ -229,6 +229,26 @@ async def test_an_end_is_told_unless_the_answer_that_is_under_way_says_that_the_
             nursery.cancel_scope.cancel()
 
 
+async def test_why_a_link_cannot_be_opened_is_told_once(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[float] = []
+
+    async def refused(_host: str, _port: int) -> None:
+        tries.append(trio.current_time())
+        raise OSError("refused")
+
+    monkeypatch.setattr(trio, "open_tcp_stream", refused)
+    async with trio.open_nursery() as nursery:
+        rig = Rig(nursery)
+        rig.other.tcp_address, rig.other.topics = "127.0.0.1:4150", ["rain"]
+        rig.keeper.follow({"b2": "there"})
+        await trio.sleep(60.0)
+        assert len(tries) > 10
+        assert len([line for line in rig.log if "a link has ended" in line]) == 1
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_host_that_does_not_answer_is_tried_again(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
