@@ -300,6 +300,7 @@ class BrokerConfig:
                 listen_address(name, address)
         if any(getattr(self, name) for name in MQTT_ADDRESSES):
             self._check_mqtt()
+        self._check_apart()
         if self.distributors:  # they tell clients where to connect to
             parse_address("tcp_address", self.tcp_address)
             parse_address("http_address", self.http_address)
@@ -351,6 +352,17 @@ class BrokerConfig:
             if not 0 <= getattr(self.engine, name) <= MAX_LIMIT:
                 raise BadInput(name, getattr(self.engine, name), f"must be 0 (no limit of its own) to {MAX_LIMIT}")
         self._check_streams()
+
+    def _check_apart(self) -> None:
+        """No two ports are to be opened at one address. Port 0 is any free one."""
+        taken: dict[str, str] = {}  # {address: the option that has it}
+        for name in ("tcp_address", "http_address", "https_address", *MQTT_ADDRESSES):
+            given: str = getattr(self, name)
+            address = listen_address(name, given) if given else ":0"
+            if address in taken:
+                raise BadInput(name, given, f"must not be that of {taken[address]}")
+            if is_socket_path(address) or not address.endswith(":0"):
+                taken[address] = name
 
     @property
     def asks_clients(self) -> bool:

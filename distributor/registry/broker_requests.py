@@ -221,7 +221,9 @@ class BrokerRequests:
             if self._state.broker_state(name) is BrokerState.DRAINING:
                 return
             if self._state.state_after(name, BrokerEvent.DRAIN) is None:
-                raise Conflict("broker", name, "is not heard from, so it cannot be drained")
+                raise Conflict(
+                    "broker", name, f"is not heard from: start it, or `srtm brokers dead {name}` if it has ended"
+                )
             lacking = {} if force else await self._lacking_without(name)
             if lacking:
                 raise Conflict("broker", name, f"{no_room_for(lacking)}; --force drains it anyway")

@@ -12,6 +12,25 @@ from tests.support.broker_service import config
 
 
 @pytest.mark.parametrize(
+    ("first", "second", "address"),
+    [
+        ("tcp_address", "http_address", "127.0.0.1:4150"),
+        ("tcp_address", "mqtt_address", "127.0.0.1:4150"),
+        ("http_address", "mqtt_ws_address", "127.0.0.1:4151"),
+        ("tcp_address", "http_address", "/run/broker.sock"),
+    ],
+)
+def test_no_two_ports_have_the_same_address(tmp_path, first, second, address):
+    with pytest.raises(BadInput, match=f"{second}: '{address}': must not be that of {first}"):
+        config(tmp_path, **{first: address, second: address})
+
+
+def test_any_free_ports_and_ports_of_two_hosts_differ(tmp_path):
+    config(tmp_path, tcp_address="127.0.0.1:0", http_address="127.0.0.1:0", mqtt_address="127.0.0.1:0")
+    config(tmp_path, tcp_address="127.0.0.1:4150", http_address="[::1]:4150")
+
+
+@pytest.mark.parametrize(
     ("changes", "field"),
     [
         ({"name": ""}, "name"),

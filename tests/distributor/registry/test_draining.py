@@ -183,7 +183,7 @@ async def test_one_that_is_unknown_or_silent_is_refused(distributor, autojump_cl
         await distributor.registry.drain("nobody", force=False)
     await distributor.brokers("a")
     await trio.sleep(60)
-    with pytest.raises(Conflict, match="not heard from"):
+    with pytest.raises(Conflict, match="not heard from: start it, or `srtm brokers dead "):
         await distributor.registry.drain("a", force=True)
 
 
