@@ -60,6 +60,14 @@ def test_it_shows_topics_brokers_and_events_and_complains_of_nothing(browser: Br
         assert said == []
 
 
+@pytest.mark.parametrize(("place", "said"), [("topics/nosuch", "topic 'nosuch'"), ("brokers/b7", "broker 'b7'")])
+def test_what_is_not_known_is_said_and_nothing_stands_below(browser: Browser, url: str, place: str, said: str) -> None:
+    with page(browser) as (it, _):
+        it.goto(f"{url}/#/{place}")
+        expect(it.get_by_role("alert")).to_contain_text(f"{said} is not known here", timeout=PATIENCE_MS)
+        assert it.locator("section.card:visible").count() == 1
+
+
 @pytest.mark.parametrize("width", [1280, 1279, 1024])
 def test_why_a_promise_is_not_kept_is_not_cut_off(browser: Browser, url: str, width: int) -> None:
     with page(browser, viewport={"width": width, "height": 800}) as (it, _):
