@@ -110,7 +110,8 @@ def of_common_time(parts: Sequence[_Part]) -> list[_Part]:
     first_ns = max(int(part.arrival_ns[0]) for part in recorded)
     last_ns = min(int(part.arrival_ns[-1]) for part in recorded)
     if first_ns > last_ns:
-        raise BadInput("trace", f"{len(recorded)} recordings", "must have some time in common: ask while messages come to all brokers")
+        rule = "must have some time in common: ask while messages come to all brokers"
+        raise BadInput("trace", f"{len(recorded)} recordings", rule)
     return [part.between(first_ns, last_ns) for part in recorded]
 
 

@@ -30,8 +30,8 @@ _ConfigOption = Annotated[
 ]
 # {service: the words by which typer knows it}; the broker has a parser of its own.
 _COMMANDS = {"distributor": ("distributor",), "adaptor": ("adaptor",), "limit": ("limit", "serve"), "up": ("up",)}
-# Settings that a service needs and that its file may leave to flags.
 _WRITTEN = ("ready_file",)  # files that a service makes
+# Settings that a service needs and that its file may leave to flags.
 _LEFT_TO_FLAGS = {"broker": {"name": "any"}, "up": {"brokers": "1", "data": os.curdir}}
 
 
@@ -105,24 +105,14 @@ def _check_section(root: Any, path: Path, service: str) -> int:
 
 def _check_values(service: str, known: Settings, section: Mapping[str, Sequence[str]]) -> None:
     """Check what a service looks at only when it starts: files, directories, addresses. Raises BadInput."""
-    from distributor.storage.database import Database
-    from srtm.contracts.contract_file import read_contract_file
-    from srtm.contracts.subject_plans import Plans
     from srtm.web.serving import Certificate
 
-    named: dict[str, Callable[[str], object]] = {}
-    if service == "distributor":
-        named = {"store": Database.parse}
-    elif service == "limit":
-        named = {
-            "contracts": lambda path: read_contract_file(Path(path)),
-            "plans": lambda path: Plans.of_file(Path(path)),
-        }
+    readers = _readers(service)
     given = [(key, word.partition("=")[2]) for key, words in section.items() for word in words]
     for key, value in given:
         kind = known[key].value
-        if key in named:
-            _read(key, value, named[key])
+        if key in readers:
+            _read(key, value, readers[key])
         elif kind.startswith("FILE") and value and key not in _WRITTEN:
             read_text(key, value)
         elif kind == "HOST:PORT" and service != "broker":
@@ -132,6 +122,23 @@ def _check_values(service: str, known: Settings, section: Mapping[str, Sequence[
     one = dict(given)
     if one.get("tls_cert") and one.get("tls_key"):
         Certificate(one["tls_cert"], one["tls_key"]).check()
+
+
+def _readers(service: str) -> dict[str, Callable[[str], object]]:
+    """Return {setting: what reads its value as the service does}."""
+    if service == "distributor":
+        from distributor.storage.database import Database
+
+        return {"store": Database.parse}
+    if service == "limit":
+        from srtm.contracts.contract_file import read_contract_file
+        from srtm.contracts.subject_plans import Plans
+
+        return {
+            "contracts": lambda path: read_contract_file(Path(path)),
+            "plans": lambda path: Plans.of_file(Path(path)),
+        }
+    return {}
 
 
 def _read(key: str, value: str, read: Callable[[str], object]) -> None:
