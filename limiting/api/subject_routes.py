@@ -15,7 +15,7 @@ from limiting.api.parts import Parts
 from limiting.contract_store import PORTION
 from limiting.database import KEPT_CHANGES
 from limiting.watching import Second
-from srtm.errors import SrtmError
+from srtm.errors import NotFound, SrtmError
 from srtm.limiting.limiter import PolicyCounts
 from srtm.version import __version__
 from srtm.web.auditing import note_change
@@ -33,6 +33,8 @@ def add_subject_routes(app: FastAPI, parts: Parts) -> None:
     @app.get("/limit/v1/subjects/{namespace}")
     async def heaviest(namespace: str, most: _Most = 20) -> Response:
         """The most checked subjects by a sample; the watched, with their last minute; those whose bans hold."""
+        if not parts.contracts.knows(namespace):
+            raise NotFound("namespace", namespace, "a contract must have it")
         found = {
             "namespace": namespace,
             "in_memory": decisions.subjects().get(namespace, 0),

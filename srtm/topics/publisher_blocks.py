@@ -215,6 +215,8 @@ def _point(latitude: float | None, longitude: float | None, place: str) -> Point
 
 def _list_rows(block: ListBlock, place: str) -> Rows:
     rows = list(_csv_rows(block.csv_text, place))
+    if not rows:
+        raise BadInput(place, block.csv_text, "must have a line for each publisher, such as sensor-1,2.5")
     return Rows(
         ids=[row.id for row in rows],
         rates=[row.rate for row in rows],

@@ -83,6 +83,8 @@ async def test_a_subject_is_shown_banned_and_pardoned(client: httpx.AsyncClient)
     assert (await client.delete(path)).status_code == 204
     assert (await client.get(path)).json()["allowed"]
     assert (await client.get("/limit/v1/subjects/none/x")).status_code == 404
+    unknown = await client.get("/limit/v1/subjects/none")
+    assert (unknown.status_code, unknown.json()["rule"]) == (404, "a contract must have it")
 
 
 async def test_what_happened_is_counted(client: httpx.AsyncClient) -> None:

@@ -221,6 +221,7 @@ REFUSED = [
         "must be id,rate and, where",
     ),
     ("publishers[0].csv line 1", document(publishers=[{"csv_text": ""}]), "or a header that names"),
+    ("publishers[0].csv", document(publishers=[{"csv_text": "id,rate\n"}]), "a line for each publisher"),
     (
         "publishers[0].csv line 1",
         document(publishers=[{"csv_text": "id,rate,group\na,1,\n"}]),
