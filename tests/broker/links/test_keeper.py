@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -173,7 +175,9 @@ async def test_a_broker_that_is_alone_waits_for_nobody(autojump_clock: MockClock
         nursery.cancel_scope.cancel()
 
 
-async def test_a_link_is_opened_to_each_topic_anew_when_it_ends_and_closed_when_it_is_not_wanted() -> None:
+@asynccontextmanager
+async def linked() -> AsyncIterator[tuple[Rig, trio.MemoryReceiveChannel[trio.SocketStream]]]:
+    """A broker that wants ``rain`` of b2, once b2 has accepted its link; the channel has what b2 accepts from then."""
     accepted, taken = trio.open_memory_channel[trio.SocketStream](9)
     with trio.fail_after(20):
         async with trio.open_nursery() as nursery:
@@ -184,49 +188,44 @@ async def test_a_link_is_opened_to_each_topic_anew_when_it_ends_and_closed_when_
             rig.other.topics = ["rain"]
             rig.keeper.follow({"b2": "there"})
             await taken.receive()
-            first = await rig.opened.receive()
-            assert rig.engine.links[first] == (rig.other.tcp_address, "b1", "b2", "secret", "rain", "srtm.link.b1", 9)
-            del rig.engine.links[first]
-            rig.keeper.note_link_ended(first, "the connection is broken")
-            await taken.receive()
-            assert await rig.opened.receive() != first
-            assert len(rig.engine.links) == 1
-            rig.other.topics = []
-            rig.want("nothing of it")
-            await rig.other.news.wait()
-            await trio.testing.wait_all_tasks_blocked()
-            assert rig.engine.links == {}
+            yield rig, taken
             nursery.cancel_scope.cancel()
+
+
+async def test_a_link_is_opened_to_each_topic_anew_when_it_ends_and_closed_when_it_is_not_wanted() -> None:
+    async with linked() as (rig, taken):
+        first = await rig.opened.receive()
+        assert rig.engine.links[first] == (rig.other.tcp_address, "b1", "b2", "secret", "rain", "srtm.link.b1", 9)
+        del rig.engine.links[first]
+        rig.keeper.note_link_ended(first, "the connection is broken")
+        await taken.receive()
+        assert await rig.opened.receive() != first
+        assert len(rig.engine.links) == 1
+        rig.other.topics = []
+        rig.want("nothing of it")
+        await rig.other.news.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        assert rig.engine.links == {}
 
 
 @pytest.mark.parametrize(("topics", "logged"), [([], 0), (["rain"], 1)])
 async def test_an_end_is_told_unless_the_answer_that_is_under_way_says_that_the_topic_is_not_wanted(
     topics: list[str], logged: int
 ) -> None:
-    accepted, taken = trio.open_memory_channel[trio.SocketStream](9)
-    with trio.fail_after(20):
-        async with trio.open_nursery() as nursery:
-            serve = partial(trio.serve_tcp, accepted.send, 0, host="127.0.0.1")
-            [listener] = await nursery.start(serve)
-            rig = Rig(nursery)
-            rig.other.tcp_address = f"127.0.0.1:{listener.socket.getsockname()[1]}"
-            rig.other.topics = ["rain"]
-            rig.keeper.follow({"b2": "there"})
-            await taken.receive()
-            number = await rig.opened.receive()
-            rig.other.answers = trio.Event()  # none is given before it
-            news = rig.other.news
-            rig.want("nothing of it")
-            await news.wait()
-            rig.other.topics = topics
-            del rig.engine.links[number]
-            rig.keeper.note_link_ended(number, "the connection is broken")
-            await trio.testing.wait_all_tasks_blocked()
-            assert rig.log == []
-            rig.other.answers.set()
-            await trio.testing.wait_all_tasks_blocked()
-            assert len([line for line in rig.log if "a link has ended" in line]) == logged
-            nursery.cancel_scope.cancel()
+    async with linked() as (rig, _):
+        number = await rig.opened.receive()
+        rig.other.answers = trio.Event()  # none is given before it
+        news = rig.other.news
+        rig.want("nothing of it")
+        await news.wait()
+        rig.other.topics = topics
+        del rig.engine.links[number]
+        rig.keeper.note_link_ended(number, "the connection is broken")
+        await trio.testing.wait_all_tasks_blocked()
+        assert rig.log == []
+        rig.other.answers.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert len([line for line in rig.log if "a link has ended" in line]) == logged
 
 
 async def test_why_a_link_cannot_be_opened_is_told_once(

@@ -10,6 +10,7 @@ import pytest
 
 from broker.links.link_tls import LinkTls
 from srtm.errors import BadInput
+from tests.support.tls_in_memory import server_context, shake_hands
 
 CERTIFICATES = Path(__file__).parents[2] / "certificates"
 SERVER = CERTIFICATES / "distributor.pem"
@@ -17,20 +18,11 @@ SERVER = CERTIFICATES / "distributor.pem"
 
 def shown_by(context: ssl.SSLContext) -> bytes:
     """The certificate that a client shows, in DER."""
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(SERVER, CERTIFICATES / "distributor.key")
+    server = server_context(str(SERVER), str(CERTIFICATES / "distributor.key"))
     for trusted in ("authority.pem", "distributor.pem"):
         server.load_verify_locations(CERTIFICATES / trusted)
     server.verify_mode = ssl.CERT_REQUIRED
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    near = context.wrap_bio(to_client, to_server, server_hostname="localhost")
-    far = server.wrap_bio(to_server, to_client, server_side=True)
-    for end in (near, far, near, far):
-        try:
-            end.do_handshake()
-        except ssl.SSLWantReadError:
-            continue
-    found = far.getpeercert(binary_form=True)
+    found = shake_hands(context, server, "localhost").getpeercert(binary_form=True)
     assert found is not None
     return found
 

@@ -9,24 +9,18 @@ import pytest
 
 from srtm.errors import BadInput
 from srtm.net.tls_trust import renew_trust, trusting
+from tests.support.tls_in_memory import server_context, shake_hands
 
 CERTIFICATES = Path(__file__).parents[2] / "certificates"
 
 
 def is_trusted(by: ssl.SSLContext, name: str, host: str) -> bool:
     """Whether a client takes the certificate ``name`` of a server."""
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(CERTIFICATES / f"{name}.pem", CERTIFICATES / f"{name}.key")
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    near = by.wrap_bio(to_client, to_server, server_hostname=host)
-    far = server.wrap_bio(to_server, to_client, server_side=True)
-    for end in (near, far, near, far):
-        try:
-            end.do_handshake()
-        except ssl.SSLWantReadError:
-            continue
-        except ssl.SSLCertVerificationError:
-            return False
+    server = server_context(str(CERTIFICATES / f"{name}.pem"), str(CERTIFICATES / f"{name}.key"))
+    try:
+        shake_hands(by, server, host)
+    except ssl.SSLCertVerificationError:
+        return False
     return True
 
 
