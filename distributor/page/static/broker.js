@@ -1,7 +1,7 @@
 // One broker: its load and machine, its topics, channels and MQTT sessions, and how it is taken out of service.
 
 import { ask, get } from "/page/api.js";
-import { confirmed, failure, working } from "/page/forms.js";
+import { confirmed, failure, leave, working } from "/page/forms.js";
 import { ago, bar, facts, h, number, p99, right, row, show, table, whole, word } from "/page/dom.js";
 import { brokerPath, topicLink } from "/page/paths.js";
 import { sessions } from "/page/sessions.js";
@@ -15,32 +15,32 @@ export function broker(main, name) {
   show(main, h("h1", null, "Broker ", name), figures, topics, clients, actions);
   const listed = sessions(clients, name);
   let look = null;
-  let closed = false;
+  const shown = { closed: false };
   let state = null;
 
   async function load() {
     try {
       const view = await get(brokerPath(name));
-      if (closed) return;
+      if (shown.closed) return;
       drawFigures(figures, view);
       drawTopics(topics, view);
       clients.hidden = !(view.mqtt_address || view.mqtt_sessions > 0);
       if (!clients.hidden) listed.load();
-      if (state !== view.state) drawActions(actions, view, said, load);
+      if (state !== view.state) drawActions(actions, view, said, load, shown);
       state = view.state;
     } catch (error) {
-      if (!closed) show(figures, failure(error));
+      if (!shown.closed) show(figures, failure(error));
     }
   }
 
   load();
   return {
     update(news) {
-      if (look !== null && news.look !== look) load();
+      if (look !== null && news.look !== look && !shown.closed) load();
       look = news.look;
     },
     close() {
-      closed = true;
+      shown.closed = true;
     },
   };
 }
@@ -110,7 +110,7 @@ function consumers(report, channel) {
   return h("small", null, count === undefined ? " consumed" : ` ${whole(count)} ${count === 1 ? "consumer" : "consumers"}`);
 }
 
-function drawActions(place, view, said, again) {
+function drawActions(place, view, said, again, shown) {
   const path = (rest) => brokerPath(view.name, rest);
   const leaves = view.state === "draining" || view.state === "drained";
   show(said);
@@ -137,7 +137,7 @@ function drawActions(place, view, said, again) {
     (view.state === "dead" || view.state === "drained") && confirmed({
       title: "Forget", word: view.name, button: "Forget",
       note: "It leaves the lists. A broker of this name may come again.",
-      run: async () => { await ask("DELETE", path("")); location.hash = "#/brokers"; },
+      run: () => leave(shown, () => ask("DELETE", path("")), "#/brokers"),
     }),
   );
 }

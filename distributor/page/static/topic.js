@@ -2,7 +2,7 @@
 
 import { ask, get } from "/page/api.js";
 import { lines, stacked } from "/page/charts.js";
-import { confirmed, failure, field, working } from "/page/forms.js";
+import { confirmed, failure, field, leave, working } from "/page/forms.js";
 import { map } from "/page/map.js";
 import {
   ago, bar, clock, facts, h, milliseconds, number, p99, pager, prose, right, row, show, table, whole, word,
@@ -16,7 +16,7 @@ export function topic(main, name) {
     ["verdict", "charts", "shares", "actions", "decisions", "publishers"].map((part) => [part, h("section", { class: `card ${part}` })]),
   );
   show(main, h("h1", null, "Topic ", name), Object.values(parts));
-  let closed = false;
+  const shown = { closed: false };
   let look = null;
   let version = null;
   let form = null;
@@ -26,7 +26,7 @@ export function topic(main, name) {
       const [view, why, history] = await Promise.all([
         get(topicPath(name)), get(topicPath(name, "/why")), get(topicPath(name, "/history")),
       ]);
-      if (closed) return;
+      if (shown.closed) return;
       const decisions = await get(topicPath(name, "/decisions"));
       drawVerdict(parts.verdict, view, why, turned(decisions), (changes) => form.plan(changes));
       drawCharts(parts.charts, view, history);
@@ -36,20 +36,20 @@ export function topic(main, name) {
         version = view.placement_version;
         loadPublishers(parts.publishers, name);
       }
-      if (!form) form = drawActions(parts.actions, view, load);
+      if (!form) form = drawActions(parts.actions, view, load, shown);
     } catch (error) {
-      if (!closed) show(parts.verdict, failure(error));
+      if (!shown.closed) show(parts.verdict, failure(error));
     }
   }
 
   load();
   return {
     update(news) {
-      if (look !== null && news.look !== look) load();
+      if (look !== null && news.look !== look && !shown.closed) load();
       look = news.look;
     },
     close() {
-      closed = true;
+      shown.closed = true;
     },
   };
 }
@@ -215,7 +215,7 @@ function drawPublishers(place, columns) {
   );
 }
 
-function drawActions(place, view, again) {
+function drawActions(place, view, again, shown) {
   const said = h("div", { role: "status" });
   const rate = field("Rate r, msg/s", { type: "number", step: "any", min: 0, value: view.rate, required: true });
   const burst = field("Burst b, or auto", { type: "text", value: view.burst, required: true });
@@ -255,10 +255,7 @@ function drawActions(place, view, again) {
     confirmed({
       title: "Remove this topic", word: view.name, button: "Remove",
       note: "Its publishers lose their place and its buckets go. Messages in queues stay.",
-      run: async () => {
-        await ask("DELETE", topicPath(view.name));
-        location.hash = "#/";
-      },
+      run: () => leave(shown, () => ask("DELETE", topicPath(view.name)), "#/"),
     }),
   );
   return {

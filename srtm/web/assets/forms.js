@@ -40,6 +40,19 @@ export async function working(place, work) {
   }
 }
 
+// Ends the thing that a page shows, and goes to another: nobody asks for what is not there any more.
+// `shown.closed`: whether the page is left.
+export async function leave(shown, end, hash) {
+  shown.closed = true;
+  try {
+    await end();
+  } catch (error) {
+    shown.closed = false;
+    throw error;
+  }
+  location.hash = hash;
+}
+
 // An action that asks for the name to be typed first.
 export function confirmed({ title, word, note, button, run }) {
   const said = h("div", { role: "status" });
