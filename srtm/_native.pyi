@@ -245,12 +245,14 @@ class Engine:
         key: str,
         filters: Sequence[str] | None,
         groups: Sequence[str],
+        kept: Sequence[str],
         durable: bool,
     ) -> None:
         """Let ``broker`` consume ``channel`` of any topic here if it shows ``key``.
 
         The channels take messages whose names one of ``filters`` matches; None: all. Of ``groups``
-        (``$share/GROUP/FILTER``) each message goes to one member, here or there. ``durable``: nothing that the channels
+        (``$share/GROUP/FILTER``) each message goes to one member, here or there; of ``kept`` it goes there if no member
+        is connected anywhere, and this broker does not keep the group itself. ``durable``: nothing that the channels
         take is acknowledged before it is on disk. Raises ValueError (no filter, no group, no channel name).
         """
     def mark_link(self, channel: str, mark: str) -> bool:

@@ -81,15 +81,21 @@ class ConsumingBrokers:
         if request != before:
             try:
                 self._engine.allow_links(
-                    broker, consumer.channel, consumer.key, request.filters, request.groups, request.durable
+                    broker,
+                    consumer.channel,
+                    consumer.key,
+                    request.filters,
+                    request.groups,
+                    request.kept,
+                    request.durable,
                 )
             except ValueError as error:
-                raise BadInput("filters", [request.filters, request.groups], str(error)) from None
+                raise BadInput("filters", [request.filters, request.groups, request.kept], str(error)) from None
             news = new_filters(consumer.filters, wanted_of(request))
             consumer.request = request
             self._consumers[broker] = consumer
             if self._speaks_mqtt:
-                self._make_own_topics(wants_more=request.filters != [] or request.groups != [])
+                self._make_own_topics(wants_more=wanted_of(request) != [])
             for topic in self._topics | consumer.topics:
                 self._settle(consumer, topic, self._names(topic), news)
         self._heard_s[consumer.channel] = now_s

@@ -12,12 +12,14 @@ from srtm.topics.mqtt_filters import shared_name
 
 class Interest(msgspec.Struct, frozen=True, kw_only=True):
     """``filters``: those of all subscriptions but shared ones; None: all messages. ``groups``: shared subscriptions
-    (``$share/GROUP/FILTER``) with a member that is connected. ``durable``: one of the sessions outlives its connection.
-    ``version`` grows with each change. Made by the engine (``Engine.mqtt_interest``)."""
+    (``$share/GROUP/FILTER``) with a member that is connected; ``kept``: others that last. ``durable``: one of the
+    sessions outlives its connection. ``version`` grows with each change. Made by the engine
+    (``Engine.mqtt_interest``)."""
 
     version: int
     filters: list[str] | None
     groups: list[str]
+    kept: list[str]
     durable: bool
 
 
@@ -28,7 +30,7 @@ def wanted_of(request: LinkRequest) -> Sequence[str] | None:
     """The filters of all subscriptions, also of shared ones (``$share/GROUP/FILTER``); None: all messages."""
     if request.filters is None:
         return None
-    return [*request.filters, *(group.split("/", 2)[2] for group in request.groups)]
+    return [*request.filters, *(group.split("/", 2)[2] for group in (*request.groups, *request.kept))]
 
 
 def new_filters(before: Sequence[str] | None, after: Sequence[str] | None) -> Sequence[str] | None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from srtm._native import Engine
 
 _LEAVE_S = 3.0  # a broker answers within 2 s, or does not
-_NOTHING = Interest(version=0, filters=[], groups=[], durable=False)
+_NOTHING = Interest(version=0, filters=[], groups=[], kept=[], durable=False)
 
 
 class LinkKeeper:

@@ -132,6 +132,7 @@ class RemoteBroker:
             sender=self._own_name,
             filters=interest.filters,
             groups=interest.groups,
+            kept=interest.kept,
             durable=interest.durable,
             leaves=self._leaves,
             mark=mark,

@@ -12,6 +12,7 @@ class LinkRequest(Control, frozen=True):
     sender: str
     filters: list[str] | None = []  # MQTT topic filters; None: all messages
     groups: list[str] = []  # `$share/GROUP/FILTER` of which a member is connected there
+    kept: list[str] = []  # others, which are kept there until a member comes
     durable: bool = True  # a session there outlives its connection: keep on disk what is acknowledged
     leaves: bool = False  # it wants nothing any more, and is not coming back: its channels go
     mark: str = ""  # to be sent over the link of what is retained, once all of this is in force

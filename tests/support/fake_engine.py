@@ -44,7 +44,7 @@ class FakeEngine:
         self.config = msgspec.json.decode(config)
         self.calls: list[tuple[Any, ...]] = []
         self.topics: dict[str, FakeTopic] = {}
-        self.interest: dict[str, Any] = {"version": 1, "filters": [], "groups": [], "durable": False}
+        self.interest: dict[str, Any] = {"version": 1, "filters": [], "groups": [], "kept": [], "durable": False}
         self.settled = 0
         self.links: dict[int, tuple[object, ...]] = {}  # {number: what was said of it}, open
         self.sessions_left = [0]  # what ``hand_over_mqtt_sessions`` gives
@@ -339,11 +339,18 @@ class FakeEngine:
         self.settled = version
 
     def allow_links(
-        self, broker: str, channel: str, _key: str, filters: list[str] | None, groups: list[str], durable: bool
+        self,
+        broker: str,
+        channel: str,
+        _key: str,
+        filters: list[str] | None,
+        groups: list[str],
+        kept: list[str],
+        durable: bool,
     ) -> None:
         if any("#/" in one for one in filters or ()):
             raise ValueError("filters: one is no topic filter of MQTT")
-        self.calls.append(("allow_links", broker, channel, filters, groups, durable))
+        self.calls.append(("allow_links", broker, channel, filters, groups, kept, durable))
 
     def mark_link(self, channel: str, mark: str) -> bool:
         self.calls.append(("mark_link", channel, mark))

@@ -399,6 +399,7 @@ impl Engine {
         key: String,
         filters: Option<Vec<String>>,
         groups: Vec<String>,
+        kept: Vec<String>,
         durable: bool,
     ) -> PyResult<()> {
         let channel = name("channel", channel)?;
@@ -406,10 +407,10 @@ impl Engine {
         if !filters.iter().flatten().all(is_sound) {
             return Err(PyValueError::new_err("filters: one is no topic filter of MQTT"));
         }
-        if !groups.iter().all(|text| Filter::parse(text).is_some_and(|filter| filter.group.is_some())) {
+        if !groups.iter().chain(&kept).all(|text| Filter::parse(text).is_some_and(|filter| filter.group.is_some())) {
             return Err(PyValueError::new_err("groups: one is no shared subscription of MQTT"));
         }
-        let interest = LinkInterest { filters, groups, durable };
+        let interest = LinkInterest { filters, groups, kept, durable };
         self.call(py, move |engine, _| engine.allow_links(&broker, &channel, &key, interest))
     }
 

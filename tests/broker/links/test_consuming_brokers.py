@@ -57,7 +57,7 @@ def test_a_broker_has_a_channel_of_each_topic_that_it_wants_and_of_no_other(
     answer = consuming.register("b2", wanted("plant/7/#", "rain"), 0.0)
     assert (answer.topics, linked(engine)) == (["heat", "rain"], ["heat", "rain"])
     assert (answer.tcp_address, answer.channel, answer.ready) == ("a:4150", CHANNEL, 100)
-    assert ("allow_links", "b2", CHANNEL, ["plant/7/#", "rain"], [], False) in engine.calls
+    assert ("allow_links", "b2", CHANNEL, ["plant/7/#", "rain"], [], [], False) in engine.calls
     assert consuming.register("b2", wanted("rain", "roads"), 1.0).topics == ["rain", "roads"]
     assert linked(engine) == ["rain", "roads"]
     assert consuming.register("b2", wanted(), 2.0).topics == []
@@ -140,6 +140,16 @@ def test_members_of_a_shared_subscription_want_its_topics(
         engine.create_topic(topic)
     asked = LinkRequest(sender="b2", filters=[], groups=["$share/g/plant/+/heat"])
     assert make().register("b2", asked, 0.0).topics == ["heat"]
+
+
+def test_a_shared_subscription_whose_members_are_away_wants_its_topics(
+    engine: FakeEngine, make: Callable[..., ConsumingBrokers]
+) -> None:
+    for topic in ("heat", "roads"):
+        engine.create_topic(topic)
+    asked = LinkRequest(sender="b2", filters=[], kept=["$share/g/plant/+/heat"])
+    assert make().register("b2", asked, 0.0).topics == ["heat"]
+    assert ("allow_links", "b2", CHANNEL, [], [], asked.kept, True) in engine.calls
 
 
 def test_channels_of_an_earlier_incarnation_are_taken_over_or_removed(

@@ -30,7 +30,8 @@ def test_a_topic_is_wanted_where_a_name_of_it_matches_a_filter(
 
 
 def test_shared_subscriptions_count_with_their_filters_unless_all_is_wanted() -> None:
-    assert wanted_of(LinkRequest(sender="b", filters=["a"], groups=["$share/g/b/#"])) == ["a", "b/#"]
+    asked = LinkRequest(sender="b", filters=["a"], groups=["$share/g/b/#"], kept=["$share/g/c"])
+    assert wanted_of(asked) == ["a", "b/#", "c"]
     assert wanted_of(LinkRequest(sender="b", filters=None, groups=["$share/g/b/#"])) is None
 
 

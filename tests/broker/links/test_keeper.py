@@ -89,6 +89,7 @@ class Rig:
             "version": self.engine.interest["version"] + 1,
             "filters": list(filters),
             "groups": ["$share/g/rain"],
+            "kept": ["$share/k/rain"],
             "durable": True,
         }
         self.keeper.note_interest()
@@ -107,7 +108,7 @@ async def test_others_are_told_what_is_wanted_and_then_the_engine_is(autojump_cl
         await trio.sleep(0.1)
         [asked] = rig.other.asked
         assert (asked.sender, asked.filters, asked.durable) == ("b1", ["rain"], True)
-        assert asked.groups == ["$share/g/rain"]
+        assert (asked.groups, asked.kept) == (["$share/g/rain"], ["$share/k/rain"])
         assert rig.engine.settled == 2
         rig.want("rain", "heat")
         await trio.sleep(0.1)

@@ -26,7 +26,7 @@ use crate::time::Nanos;
 impl Engine {
     /// Gives a released message to the subscribers of its name, and retains it if it says so. False: nobody wants it.
     pub(crate) fn route(&mut self, topic: TopicKey, message: &Message, now: Nanos) -> bool {
-        if self.mqtt.filters.is_empty() && !message.has_attributes() {
+        if self.mqtt.filters.is_empty() && self.mqtt.peers.groups.is_empty() && !message.has_attributes() {
             self.fan.unheard = true;
             return false;
         }

@@ -6,7 +6,7 @@
 //! A group that a topic file declares is there as long as it does, and has its queue on disk. It is at all brokers of the
 //! topic: what waits where no member is connected goes to brokers that have some.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 use crate::engine::Engine;
@@ -197,7 +197,8 @@ impl Engine {
         taken
     }
 
-    /// Gives a message to groups that have members at other brokers, once each. Members here come first.
+    /// Gives a message to groups at other brokers, once each: to members that are connected there, else to a broker that
+    /// keeps the group, if this one does not. Members here come first.
     pub(super) fn share_with_others(
         &mut self,
         groups: &mut Vec<GroupKey>,
@@ -212,7 +213,11 @@ impl Engine {
             if local.is_some_and(|key| self.ready_member(key).is_some()) {
                 continue;
             }
-            let Some(channel) = self.channel_for(group, topic) else { continue };
+            let mut channel = self.channel_for(&mut group.with_members, topic);
+            if channel.is_none() && local.is_none() {
+                channel = self.channel_for(&mut group.keepers, topic);
+            }
+            let Some(channel) = channel else { continue };
             groups.retain(|key| Some(*key) != local);
             self.put_shared(channel, &group.name, message, heading, now);
         }
@@ -221,7 +226,8 @@ impl Engine {
 
     /// What waits for declared groups may go to members at other brokers, where none is connected here.
     pub(crate) fn list_lending(&mut self) {
-        let remote = self.mqtt.peers.groups.iter().filter_map(|group| self.mqtt.by_group.get(&group.name));
+        let remote = self.mqtt.peers.groups.iter().filter(|group| !group.with_members.is_empty());
+        let remote = remote.filter_map(|group| self.mqtt.by_group.get(&group.name));
         let groups = remote.filter_map(|key| Some((*key, self.mqtt.groups.get(*key)?)));
         let lends = |group: &Group| group.is_declared && !group.queue.is_empty() && !self.has_member_here(group);
         self.mqtt.peers.lending = groups.filter(|(_, group)| lends(group)).map(|(key, _)| key).collect();
@@ -258,7 +264,7 @@ impl Engine {
             return true;
         };
         let owner = self.topic_key(self.topic_of_name(heading.name));
-        let Some(channel) = owner.and_then(|owner| self.channel_for(to, owner)) else {
+        let Some(channel) = owner.and_then(|owner| self.channel_for(&mut to.with_members, owner)) else {
             let Some(group) = self.mqtt.groups.get_mut(key) else { return false };
             group.queue.push_front(message.clone());
             self.mqtt.tally.wait(&mut group.owed, topic);
@@ -269,7 +275,7 @@ impl Engine {
     }
 
     /// The channel of the broker that is next, of those that take messages now; else of any.
-    fn channel_for(&self, group: &mut RemoteGroup, topic: TopicKey) -> Option<ChannelKey> {
+    fn channel_for(&self, brokers: &mut VecDeque<Box<str>>, topic: TopicKey) -> Option<ChannelKey> {
         let topic = self.topics.get(topic)?;
         let named = |name: &str| {
             let is_it = |key: &&ChannelKey| self.channels.get(**key).is_some_and(|channel| &*channel.name == name);
@@ -279,10 +285,10 @@ impl Engine {
             let channel = self.channels.get(*key);
             channel.is_some_and(|channel| !channel.consumers.is_empty() && channel.queue.is_empty())
         };
-        let ready = group.channels.iter().position(|name| named(name).is_some_and(|key| takes(&key)));
-        let at = ready.or_else(|| group.channels.iter().position(|name| named(name).is_some()))?;
-        let key = named(&group.channels[at]);
-        group.channels.rotate_left(at + 1);
+        let ready = brokers.iter().position(|name| named(name).is_some_and(|key| takes(&key)));
+        let at = ready.or_else(|| brokers.iter().position(|name| named(name).is_some()))?;
+        let key = named(&brokers[at]);
+        brokers.rotate_left(at + 1);
         key
     }
 

@@ -24,6 +24,7 @@ pub struct InterestView {
     pub version: u64,
     pub filters: Option<Vec<String>>,
     pub groups: Vec<String>, // `$share/GROUP/FILTER` with a member that is connected
+    pub kept: Vec<String>,   // others, which outlive the connections of their members
     pub durable: bool,
 }
 
@@ -41,12 +42,22 @@ impl Engine {
         let subscribes = |session: &Session| !session.subscriptions.is_empty() || !session.groups().is_empty();
         let is_durable = |session: &Session| session.is_durable() && subscribes(session);
         let sessions = &self.mqtt.sessions;
-        let declares = self.mqtt.groups.values().any(|group| group.is_declared && self.has_member_here(group));
+        let declares = self.mqtt.groups.values().any(|group| group.is_declared);
         let durable = declares || sessions.len() > VISITS_A_TURN || sessions.values().any(is_durable);
         let version = self.mqtt.interest.look(filters.is_none(), durable);
         let groups = self.mqtt.groups.values().filter(|group| self.has_member_here(group));
-        let groups = groups.take(MOST_FILTERS).map(|group| group.name.to_string()).collect();
-        InterestView { version, filters, groups, durable }
+        let groups: Vec<String> = groups.take(MOST_FILTERS).map(|group| group.name.to_string()).collect();
+        let is_kept = |group: &&Group| !self.has_member_here(group) && self.is_kept_here(group);
+        let kept = self.mqtt.groups.values().filter(is_kept).take(MOST_FILTERS - groups.len());
+        let kept = kept.map(|group| group.name.to_string()).collect();
+        InterestView { version, filters, groups, kept, durable }
+    }
+
+    /// Whether a group lasts here without a member that is connected. A session that leaves takes what waits with it.
+    fn is_kept_here(&self, group: &Group) -> bool {
+        let lasts = |session: &Session| session.is_durable() && !session.departs;
+        let has_lasting = || group.members.iter().any(|one| self.mqtt.sessions.get(one.session).is_some_and(lasts));
+        group.is_declared || has_lasting()
     }
 
     pub(crate) fn has_member_here(&self, group: &Group) -> bool {

@@ -43,27 +43,27 @@ pub struct LinkPeers {
     pub groups: Vec<RemoteGroup>,
 }
 
-/// A shared subscription that has members at other brokers.
+/// A shared subscription at other brokers, by the channels of their links; who is next comes first.
 #[derive(Debug)]
 pub struct RemoteGroup {
     pub name: Box<str>,
     pub pattern: Box<str>,
-    pub channels: VecDeque<Box<str>>, // of these brokers' links; who is next comes first
+    pub with_members: VecDeque<Box<str>>, // that are connected
+    pub keepers: VecDeque<Box<str>>,      // keep it until a member comes
 }
 
 impl LinkPeers {
     /// The brokers have other groups than before.
     pub fn regroup(&mut self) {
-        let mut groups: BTreeMap<&str, VecDeque<Box<str>>> = BTreeMap::new();
-        for peer in self.by_broker.values() {
-            peer.interest
-                .groups
-                .iter()
-                .for_each(|name| groups.entry(name).or_default().push_back(peer.channel.clone()));
+        let mut groups: BTreeMap<&str, [VecDeque<Box<str>>; 2]> = BTreeMap::new();
+        for Peer { channel, interest, .. } in self.by_broker.values() {
+            for (at, names) in [&interest.groups, &interest.kept].into_iter().enumerate() {
+                names.iter().for_each(|name| groups.entry(name).or_default()[at].push_back(channel.clone()));
+            }
         }
-        let remote = |(name, channels): (&str, VecDeque<Box<str>>)| {
+        let remote = |(name, [with_members, keepers]): (&str, [VecDeque<Box<str>>; 2])| {
             let pattern = Filter::parse(name).filter(|filter| filter.group.is_some())?.pattern.into();
-            Some(RemoteGroup { name: name.into(), pattern, channels })
+            Some(RemoteGroup { name: name.into(), pattern, with_members, keepers })
         };
         self.groups = groups.into_iter().filter_map(remote).collect();
     }

@@ -9,7 +9,7 @@ use crate::tests::mqtt::client::{Client, message_5, packet, publish_5, text};
 use crate::tests::mqtt::durable::{Disk, KEPT, said};
 use crate::tests::mqtt::durable_groups::{GROUP, files_of_groups, publish};
 use crate::tests::mqtt::linked_brokers::packet_id;
-use crate::tests::mqtt::two_brokers::{Brokers, CHANNEL, KEY};
+use crate::tests::mqtt::two_brokers::{Brokers, KEY};
 
 fn declare(pair: &mut Pair, topic: &str, groups: &[&str]) -> bool {
     let groups: Vec<String> = groups.iter().map(|name| (*name).to_owned()).collect();
@@ -128,18 +128,13 @@ fn what_waits_at_a_broker_without_members_goes_to_the_members_of_another_one_als
         brokers.open("default");
         publish(&mut brokers.a, 1..=200);
         let mut member = member(&mut brokers.b);
-        let want = |brokers: &mut Brokers| {
-            let groups = brokers.b.engine.interest().groups;
-            let interest = LinkInterest { filters: Some(Vec::new()), groups, durable: true };
-            brokers.a.engine.allow_links("b", CHANNEL, KEY, interest);
-        };
-        want(&mut brokers);
+        brokers.tell();
         if is_killed {
             brokers.a.turn(); // some are in the link's channel, and none was answered
             brokers.break_off();
             let dead = std::mem::take(&mut brokers.a);
             brokers.a = disk.kill(dead);
-            want(&mut brokers);
+            brokers.tell();
             declare(&mut brokers.a, "heat", &[GROUP]);
             brokers.open("default");
         }
@@ -177,9 +172,7 @@ fn what_another_broker_has_kept_finds_room_beside_what_waits_where_the_member_is
     }
     brokers.open("default");
     let mut slow = member(&mut brokers.b); // acknowledges nothing
-    let groups = brokers.b.engine.interest().groups;
-    let interest = LinkInterest { filters: Some(Vec::new()), groups, durable: true };
-    brokers.a.engine.allow_links("b", CHANNEL, KEY, interest);
+    brokers.tell();
     while !brokers.a.engine.mqtt.peers.lending.is_empty() {
         brokers.a.turn();
     }
@@ -202,9 +195,7 @@ fn what_a_member_leaves_behind_goes_to_a_member_at_another_broker() {
         publish(&mut brokers.a, 1..=2);
         brokers.open("default");
         let mut far = member(&mut brokers.b);
-        let interest =
-            LinkInterest { filters: Some(Vec::new()), groups: brokers.b.engine.interest().groups, durable: true };
-        brokers.a.engine.allow_links("b", CHANNEL, KEY, interest);
+        brokers.tell();
         brokers.carry();
         assert!(said(&mut far, &mut brokers.b).is_empty(), "a member is nearer");
         near.send(&mut brokers.a, leaves);

@@ -178,8 +178,7 @@ fn a_message_goes_to_one_member_of_a_group_wherever_its_members_are_and_to_those
     assert_eq!((wanted.filters, &wanted.groups), (Some(Vec::new()), &vec!["$share/g/#".to_owned()]));
     let mut plain = Client::new(&mut brokers.b, "plain");
     plain.send(&mut brokers.b, &packet(0x82, &[&[0, 1, 0][..], &text("#"), &[1]].concat()));
-    let interest = LinkInterest { filters: Some(vec!["#".into()]), groups: wanted.groups, durable: false };
-    brokers.a.engine.allow_links("b", CHANNEL, KEY, interest);
+    brokers.tell();
     brokers.open("default");
     let mut sensor = Client::new(&mut brokers.a, "sensor");
     say(&mut brokers.a, &mut sensor, "n", b"1");
@@ -195,17 +194,93 @@ fn a_message_goes_to_one_member_of_a_group_wherever_its_members_are_and_to_those
 }
 
 #[test]
-fn a_group_without_a_member_that_is_connected_asks_for_nothing() {
+fn a_group_whose_members_are_away_asks_to_be_kept_until_their_sessions_end() {
     let mut pair = Pair::new();
     pair.engine.share_interest(true);
     let (mut member, _) = Client::with(&mut pair, "member", true, KEPT);
     member.send(&mut pair, &packet(0x82, &[&[0, 1, 0][..], &text("$share/g/n"), &[1]].concat()));
-    assert_eq!(pair.engine.interest().groups, ["$share/g/n"]);
-    pair.engine.poll_events();
+    let news = |pair: &mut Pair| {
+        pair.turn();
+        assert!(pair.engine.poll_events().contains(&Event::MqttInterestChanged));
+        let wanted = pair.engine.interest();
+        (wanted.groups, wanted.kept, wanted.durable)
+    };
+    let name = || vec!["$share/g/n".to_owned()];
+    assert_eq!(news(&mut pair), (name(), Vec::new(), true));
     pair.close(member.key);
-    pair.turn();
-    assert!(pair.engine.poll_events().contains(&Event::MqttInterestChanged));
-    assert!(pair.engine.interest().groups.is_empty());
+    assert_eq!(news(&mut pair), (Vec::new(), name(), true));
+    pair.advance(61 * S);
+    assert_eq!(news(&mut pair), (Vec::new(), Vec::new(), false));
+}
+
+/// A group at `b` whose only member has a session that outlives its connection, and is away.
+fn away_at_b(brokers: &mut Brokers) {
+    let (mut member, _) = Client::with(&mut brokers.b, "member", true, KEPT);
+    member.subscribe(&mut brokers.b, "$share/g/n", 1);
+    brokers.b.close(member.key);
+    brokers.b.turn();
+    brokers.tell();
+    brokers.open("default");
+}
+
+#[test]
+fn what_is_published_anywhere_waits_where_the_members_of_a_group_are_away_also_after_kills() {
+    let (disk_a, disk_b) = (MemoryStore::default(), MemoryStore::default());
+    let start = |disk: &MemoryStore, incarnation, now| Pair::on_disk(Config::default(), disk, incarnation, now);
+    let mut brokers = Brokers::of(start(&disk_a, 1, START), start(&disk_b, 1, START));
+    away_at_b(&mut brokers);
+    brokers.break_off();
+    let mut sensor = Client::new(&mut brokers.a, "sensor");
+    let answer = sensor.ask(&mut brokers.a, &publish_5("n", 1, 1, "1"));
+    assert_eq!(answer[..2], [0x40, 2], "somebody wants it");
+    brokers.a = start(&disk_a, 2, START + S); // killed
+    brokers.tell();
+    brokers.open("default");
+    brokers.b = start(&disk_b, 2, START + S);
+    brokers.link = None;
+    brokers.tell();
+    brokers.open("default");
+    say_once(&mut brokers.a, "n", b"2");
+    brokers.carry();
+    let (mut member, answer) = Client::with(&mut brokers.b, "member", false, KEPT);
+    assert_eq!(answer[2], 1, "it is there");
+    assert_eq!(brokers.said(&mut member), ["1", "2"]);
+}
+
+#[test]
+fn a_group_whose_members_are_away_gets_what_nsq_publishes_where_nobody_subscribes() {
+    let mut brokers = Brokers::new();
+    away_at_b(&mut brokers);
+    brokers.open("n");
+    let nsq = brokers.a.connect();
+    brokers.a.send(nsq, pub_("n", "by NSQ"));
+    brokers.carry();
+    let (mut member, _) = Client::with(&mut brokers.b, "member", false, KEPT);
+    assert_eq!(brokers.said(&mut member), ["by NSQ"]);
+}
+
+#[test]
+fn a_member_that_is_connected_anywhere_comes_before_a_broker_that_keeps_the_group_and_that_before_another_one() {
+    let mut brokers = Brokers::new();
+    away_at_b(&mut brokers);
+    let groups = vec!["$share/g/n".to_owned()];
+    let of_c = |groups| LinkInterest { filters: Some(Vec::new()), groups, kept: Vec::new(), durable: false };
+    brokers.a.engine.allow_links("c", "srtm.link.c", KEY, of_c(groups));
+    brokers.a.engine.create_channel("default", "srtm.link.c", START);
+    let waits = |brokers: &mut Brokers| {
+        say_once(&mut brokers.a, "n", b"x");
+        brokers.carry();
+        let at = |pair: &Pair| pair.engine.mqtt.groups.values().map(|group| group.queue.len()).sum::<usize>();
+        let mut for_c = brokers.a.engine.channels.values().filter(|channel| &*channel.name == "srtm.link.c");
+        [at(&brokers.a), at(&brokers.b), for_c.next().map_or(0, |channel| channel.queue.len())]
+    };
+    assert_eq!(waits(&mut brokers), [0, 0, 1], "a member is connected at c");
+    brokers.a.engine.allow_links("c", "srtm.link.c", KEY, of_c(Vec::new()));
+    assert_eq!(waits(&mut brokers), [0, 1, 1], "b keeps the group");
+    let (mut near, _) = Client::with(&mut brokers.a, "near", true, KEPT);
+    near.subscribe(&mut brokers.a, "$share/g/n", 1);
+    brokers.a.close(near.key);
+    assert_eq!(waits(&mut brokers), [1, 1, 1], "a keeps it too");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Two brokers in memory, and the link between them.
 
+use crate::engine::mqtt::subscribed_elsewhere::InterestView;
 use crate::event::Event;
 use crate::harness::pair::Pair;
 use crate::keys::ConnKey;
@@ -31,7 +32,14 @@ impl Brokers {
 
     pub(super) fn want(&mut self, filters: Option<&[&str]>, durable: bool) {
         let filters = filters.map(|filters| filters.iter().map(|one| (*one).to_owned()).collect());
-        self.a.engine.allow_links("b", CHANNEL, KEY, LinkInterest { filters, groups: Vec::new(), durable });
+        let interest = LinkInterest { filters, durable, ..LinkInterest::EVERYTHING };
+        self.a.engine.allow_links("b", CHANNEL, KEY, interest);
+    }
+
+    /// Tells `a` what is wanted at `b`, as Python does.
+    pub(super) fn tell(&mut self) {
+        let InterestView { filters, groups, kept, durable, .. } = self.b.engine.interest();
+        self.a.engine.allow_links("b", CHANNEL, KEY, LinkInterest { filters, groups, kept, durable });
     }
 
     /// Opens a link to a topic; an earlier one is not closed.

@@ -77,6 +77,7 @@ impl Engine {
         let Some(departure) = self.mqtt.moves.departures.remove(&key) else { return };
         let Some(session) = self.mqtt.sessions.get_mut(key) else { return };
         session.departs = false;
+        self.note_member(key);
         let mut known = HashSet::new();
         self.put_back(key, departure.sent, departure.shared);
         let outgoing = self.mqtt.sessions.get(key).and_then(|session| session.outgoing.as_ref());

@@ -92,6 +92,7 @@ impl Engine {
         }
         let is_taken = departure.is_taken;
         self.mqtt.moves.departures.insert(key, departure);
+        self.note_member(key); // what is published for its groups is not wanted here any more
         if is_taken {
             let answer = Word::Nothing { client: &client, wall_ns, had_connection };
             self.tell_broker(&to, answer, now);
