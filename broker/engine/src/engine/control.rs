@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::event::Event;
 use crate::keys::{ChannelKey, TopicKey};
 use crate::limiter::trace::{NameRoom, Trace};
+use crate::mqtt::elsewhere::moves::PATIENCE_NS;
 use crate::mqtt::managed_names::V3Excess;
 use crate::protocol::codec;
 use crate::protocol::mqtt::topic_filter::Filter;
@@ -357,6 +358,9 @@ impl Engine {
     /// released if their topic has no limit.
     pub fn set_accepting(&mut self, accepting: bool, reason: &str, now: Nanos) {
         self.takes_limited = false;
+        if accepting && self.refusal.is_some() {
+            self.mqtt.moves.starts_until = now + PATIENCE_NS;
+        }
         self.refusal = (!accepting).then(|| reason.into());
         if accepting {
             self.release_restored(now);

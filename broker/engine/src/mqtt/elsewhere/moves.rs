@@ -340,6 +340,7 @@ impl Flush {
 #[derive(Debug, Default)]
 pub struct Moves {
     pub own_channel: Option<Box<str>>, // by which other brokers reach this one
+    pub starts_until: Nanos,           // this broker has just started: others are waited for that are not linked yet
     pub latest_ns: i64,                // the latest epoch that was heard of
     pub told: HashMap<Box<str>, i64>,  // {broker: the latest epoch of a client that it was told of}
     pub departures: HashMap<SessionKey, Departure>,

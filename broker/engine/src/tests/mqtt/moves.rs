@@ -3,8 +3,9 @@
 use crate::event::Event;
 use crate::harness::pair::{Pair, S};
 use crate::protocol::link_frames::RETAINED_TOPIC;
-use crate::tests::mqtt::client::{Client, packet, publish_5, text};
-use crate::tests::mqtt::linked_brokers::{Cluster, Dice, packet_id};
+use crate::protocol::mqtt::version::Version;
+use crate::tests::mqtt::client::{Client, connect, packet, publish_5, text};
+use crate::tests::mqtt::linked_brokers::{Cluster, Dice, KEPT, packet_id};
 
 fn has_been_told(client: &mut Client, pair: &mut Pair, reason: u8) -> bool {
     client.take(pair).last().is_some_and(|last| last[0] == 0xe0 && last[2] == reason)
@@ -273,6 +274,56 @@ fn who_comes_where_others_hear_a_broker_that_does_not_hear_them_yet_gets_what_is
         assert_eq!(cluster.sessions(), [1]);
         cluster.check();
     }
+}
+
+/// As Python does at the start, once all limits are in place.
+fn begin_to_accept(cluster: &mut Cluster, broker: usize) {
+    let pair = &mut cluster.brokers[broker];
+    pair.engine.set_accepting(false, "it starts", pair.now);
+    pair.engine.set_accepting(true, "", pair.now);
+}
+
+#[test]
+fn who_comes_to_a_broker_that_has_just_started_waits_until_it_is_linked_again_and_finds_its_session() {
+    for version in [Version::V3_1_1, Version::V5] {
+        let mut cluster = kept_at_the_first();
+        begin_to_accept(&mut cluster, 1);
+        let mut after = Client::accept(&mut cluster.brokers[1]);
+        let properties = if version == Version::V5 { KEPT } else { &[] };
+        cluster.brokers[1].send(after.key, connect(version, "client", false, properties));
+        cluster.advance(S - 10);
+        after.read(&mut cluster.brokers[1]);
+        assert!(after.packets.is_empty(), "{version:?}: it waits");
+        cluster.link(1, 0, RETAINED_TOPIC); // the first one hears the second, which does not hear it yet
+        cluster.link(1, 0, "default");
+        cluster.carry();
+        after.read(&mut cluster.brokers[1]);
+        assert!(after.packets.is_empty(), "{version:?}: it waits");
+        cluster.join(1);
+        cluster.carry();
+        after.read(&mut cluster.brokers[1]);
+        assert_eq!(after.packets[0][..4], [0x20, after.packets[0].len() as u8 - 2, 1, 0], "{version:?}: present");
+        assert!(after.packets[1].ends_with(b"kept"), "{version:?}: {:02x?}", after.packets);
+        assert_eq!((cluster.sessions(), early(&mut cluster.brokers[1])), (vec![1], 0));
+    }
+}
+
+#[test]
+fn who_comes_to_a_broker_that_has_just_started_waits_for_others_no_longer_than_a_second() {
+    let mut cluster = kept_at_the_first(); // and is away for long
+    begin_to_accept(&mut cluster, 1);
+    let mut client = cluster.begin(1, false);
+    cluster.brokers[1].advance(S - 1);
+    client.read(&mut cluster.brokers[1]);
+    assert!(client.packets.is_empty());
+    cluster.brokers[1].advance(1);
+    client.read(&mut cluster.brokers[1]);
+    assert_eq!(client.packets[0][2..4], [0, 0], "no session present");
+    assert_eq!(early(&mut cluster.brokers[1]), 1);
+    let mut other = Client::accept(&mut cluster.brokers[1]);
+    other.send(&mut cluster.brokers[1], &connect(Version::V5, "other", false, KEPT));
+    other.read(&mut cluster.brokers[1]);
+    assert_eq!(other.packets[0][2..4], [0, 0], "at once: the broker has not just started");
 }
 
 #[test]

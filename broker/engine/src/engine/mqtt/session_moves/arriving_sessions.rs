@@ -41,11 +41,14 @@ impl Engine {
         let wall_ns = self.mqtt.moves.next_epoch(self.clock.wall(now));
         // The others are told once they hear; all are where this one has no link by which they could answer.
         let can_ask = self.mqtt.moves.own_channel.is_some();
-        let asked: HashSet<Box<str>> =
-            self.linked_brokers().into_iter().filter(|broker| can_ask && self.is_hearing(broker)).collect();
+        let (mut asked, silent): (HashSet<Box<str>>, HashSet<Box<str>>) =
+            self.linked_brokers().into_iter().partition(|broker| can_ask && self.is_hearing(broker));
         for broker in &asked {
             self.tell_broker(broker, Word::Came { client, wall_ns, is_clean }, now);
             self.mqtt.moves.told.insert(broker.clone(), wall_ns);
+        }
+        if now < self.mqtt.moves.starts_until {
+            asked.extend(silent); // they make their links anew just now
         }
         let known = self.mqtt.session_of(client);
         let departs = known.and_then(|key| self.mqtt.sessions.get(key)).is_some_and(|session| session.departs);
