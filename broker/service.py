@@ -335,7 +335,14 @@ class Broker:
             ready=settings.max_rdy_count,
             patience_s=settings.mqtt_max_session_expiry_s,
             tls=settings.tls_required != "false",
+            note_started=self._note_started,
         )
+
+    def _note_started(self, broker: str) -> None:
+        if self._keeper is not None:
+            self._keeper.note_started(broker)
+        if self._synchronizer is not None:
+            self._synchronizer.wake()  # where it is, if it was not one of the cluster for a while
 
     def _make_keeper(self) -> LinkKeeper | None:
         if not (self._config.distributors and self._speaks_mqtt):

@@ -27,6 +27,7 @@ class _Consumer:
     key: str
     request: LinkRequest | None = None  # its latest
     mark: str = ""  # the latest that is on its way
+    incarnation: str = ""  # of its marks
     topics: set[str] = field(default_factory=set)  # that have its channel
 
     @property
@@ -40,7 +41,8 @@ class ConsumingBrokers:
 
     ``names_of`` gives the filters of a managed topic's MQTT names, besides the topic's own; None: it is not managed.
     ``default_topic`` has all names that no topic owns. ``ready``: messages that may be unanswered on a link.
-    ``tls``: NSQ clients are taken inside TLS alone.
+    ``tls``: NSQ clients are taken inside TLS alone. ``note_started`` is called with each broker that asks for the first
+    time since its start.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class ConsumingBrokers:
         ready: int,
         patience_s: float,
         tls: bool = False,
+        note_started: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._engine = engine
         self._names_of = names_of
@@ -63,6 +66,7 @@ class ConsumingBrokers:
         self._ready = ready
         self._patience_s = patience_s
         self._tls = tls
+        self._note_started = note_started
         self._topics: set[str] = set()
         self._settled: dict[str, list[str]] = {}  # {topic: the names by which it was settled for all consumers}
         self._consumers: dict[str, _Consumer] = {}  # by broker
@@ -99,6 +103,10 @@ class ConsumingBrokers:
             for topic in self._topics | consumer.topics:
                 self._settle(consumer, topic, self._names(topic), news)
         self._heard_s[consumer.channel] = now_s
+        incarnation = request.mark.partition(" ")[0]
+        if incarnation != consumer.incarnation:
+            consumer.incarnation = incarnation
+            self._note_started(broker)
         if request.mark != consumer.mark and self._engine.mark_link(consumer.channel, request.mark):
             consumer.mark = request.mark
         return LinkAnswer(

@@ -61,6 +61,11 @@ class LinkKeeper:
             broker.wake()
         self._settle()
 
+    def note_started(self, broker: str) -> None:
+        """``broker`` has started anew, and has said what it wants of this one."""
+        if broker in self._brokers:
+            self._brokers[broker][1].note_started()
+
     def note_mark(self, number: int, mark: str) -> None:
         self._numbers.note_mark(number, mark)
 

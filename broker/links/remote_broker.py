@@ -91,8 +91,15 @@ class RemoteBroker:
         self._leaves = False
         self.left = trio.Event()  # it knows that this broker leaves
         self.is_lost = False  # it did not answer last: nobody waits for it
+        self._has_started = False  # since it was asked last: its links have ended
+        self._returned = trio.Event()  # it answers again
 
     def wake(self) -> None:
+        self._woken.set()
+
+    def note_started(self) -> None:
+        """That broker has started anew: it is asked at once, and its links are opened then."""
+        self._has_started = True
         self._woken.set()
 
     def leave(self) -> None:
@@ -127,7 +134,7 @@ class RemoteBroker:
     async def _tell(self, nursery: trio.Nursery) -> None:
         """Raises Unavailable, PeerError."""
         interest = self._interest()
-        mark = f"{self._nonce} {interest.version}"
+        mark = f"{self._nonce} {interest.version}"  # ``ConsumingBrokers`` knows incarnations by the first word
         request = LinkRequest(
             sender=self._own_name,
             filters=interest.filters,
@@ -197,7 +204,9 @@ class RemoteBroker:
                     pass
                 if outage.is_news(reason):
                     self._log.warning("a link has ended", broker=self._name, topic=topic, reason=reason)
-                await trio.sleep(backoff.next_s())
+                with trio.move_on_after(backoff.next_s()):
+                    await self._returned.wait()
+                    backoff.reset()
 
     async def _hold_link(self, topic: str) -> str:
         """Returns when the link has ended, and why. Raises OSError, BadInput, trio.TooSlowError."""
@@ -242,6 +251,10 @@ class RemoteBroker:
 
     def _note_trouble(self, trouble: str | None) -> None:
         """Log each reason once."""
+        if trouble is None and (self.is_lost or self._has_started):
+            self._has_started = False
+            self._returned.set()
+            self._returned = trio.Event()
         self.is_lost = trouble is not None
         if trouble is not None and trouble != self._trouble:
             self._log.warning("another broker does not know what is wanted here", broker=self._name, reason=trouble)

@@ -23,7 +23,7 @@ def engine() -> FakeEngine:
 
 @pytest.fixture
 def make(engine: FakeEngine) -> Callable[..., ConsumingBrokers]:
-    def make(*, speaks_mqtt: bool = False) -> ConsumingBrokers:
+    def make(*, speaks_mqtt: bool = False, note_started: Callable[[str], None] = lambda _: None) -> ConsumingBrokers:
         consuming = ConsumingBrokers(
             engine,  # type: ignore[arg-type]
             FILTERS.get,
@@ -32,6 +32,7 @@ def make(engine: FakeEngine) -> Callable[..., ConsumingBrokers]:
             speaks_mqtt=speaks_mqtt,
             ready=100,
             patience_s=60.0,
+            note_started=note_started,
         )
         for topic in list(engine.topics):
             consuming.note_topic(topic)
@@ -150,6 +151,16 @@ def test_a_shared_subscription_whose_members_are_away_wants_its_topics(
     asked = LinkRequest(sender="b2", filters=[], kept=["$share/g/plant/+/heat"])
     assert make().register("b2", asked, 0.0).topics == ["heat"]
     assert ("allow_links", "b2", CHANNEL, [], [], asked.kept, True) in engine.calls
+
+
+def test_a_broker_has_started_anew_when_its_marks_are_of_another_incarnation(
+    make: Callable[..., ConsumingBrokers],
+) -> None:
+    started: list[str] = []
+    consuming = make(note_started=started.append)
+    for mark, times in (("n 1", 1), ("n 1", 1), ("n 2", 1), ("m 1", 2)):
+        consuming.register("b2", LinkRequest(sender="b2", mark=mark), 0.0)
+        assert started == ["b2"] * times, mark
 
 
 def test_channels_of_an_earlier_incarnation_are_taken_over_or_removed(

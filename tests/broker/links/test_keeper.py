@@ -13,6 +13,7 @@ import trio
 from trio.testing import MockClock
 
 from broker.links.keeper import LinkKeeper
+from broker.links.remote_broker import RemoteBroker
 from srtm.control import LinkAnswer, LinkRequest
 from srtm.errors import Unavailable
 from srtm.log import Log
@@ -163,6 +164,35 @@ async def test_a_broker_that_does_not_answer_holds_up_nobody_and_is_told_when_it
         assert rig.engine.settled == 2, "it answers again: it is waited for"
         await trio.sleep(0.1)
         assert rig.engine.settled == 3
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_broker_that_has_started_anew_is_asked_and_linked_as_soon_as_it_says_so(
+    autojump_clock: MockClock,
+) -> None:
+    async with trio.open_nursery() as nursery:
+        rig = Rig(nursery)
+        rig.other.topics, rig.other.tcp_address = ["rain"], "nowhere"
+        rig.keeper.follow({"b2": "there"})
+        await trio.sleep(60.0)  # the link is tried every 2.5 to 5 s
+        rig.other.topics = None
+        await trio.sleep(60.0)
+        asked, tried = len(rig.other.asked), []
+        rig.other.topics = ["rain"]
+
+        async def try_again(self: RemoteBroker, topic: str) -> str:
+            tried.append((topic, trio.current_time()))
+            await trio.sleep_forever()
+            raise AssertionError
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(RemoteBroker, "_hold_link", try_again)
+            now = trio.current_time()
+            rig.keeper.note_started("unknown")
+            rig.keeper.note_started("b2")
+            await trio.sleep(0.01)
+            assert len(rig.other.asked) == asked + 1
+            assert tried == [("rain", now)]
         nursery.cancel_scope.cancel()
 
 
