@@ -8,6 +8,7 @@
 //! out that nothing older is under way to it, says so (`Over`), and forgets the session once it is kept at the new one
 //! (`Taken`). Until then the old one has all of it: whoever is killed in between loses nothing. While some broker is
 //! away, the old one goes on to collect what that one has, and sends it on: it forgets the session when all have come.
+//! If the client comes back to it before that, it leaves nothing out: what it was to collect nobody else has.
 //! What waits for groups of which the session is the last member goes last, before the last `Over`. If more has come for
 //! them until `Taken`, both are said again.
 //! Who starts anew tells since when it has its sessions (`Restored`): of two brokers, the later one gets all.
@@ -261,7 +262,7 @@ pub struct Arrival {
     pub is_own: bool,                // it was here before
     pub is_forgotten: bool,          // and another broker has had it since
     pub awaits: Option<u64>,         // that others know this version of the interest, with what it wants
-    /// What a link brings before its mark of this flush is left out; None: all that links bring.
+    /// What a link brings before its mark of this flush is left out; None: all that links bring; 0: nothing.
     pub flush: Option<u64>,
     pub in_flight: Vec<InFlight>,
     pub owed: Vec<Message>,               // what the other broker has sent so far

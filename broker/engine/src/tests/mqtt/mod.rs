@@ -10,6 +10,7 @@ mod durable_groups;
 mod excess;
 mod full_sessions;
 mod inspection;
+mod late_moves;
 mod link_delays;
 mod linked_brokers;
 mod links;

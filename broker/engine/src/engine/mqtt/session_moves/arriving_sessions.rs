@@ -91,6 +91,7 @@ impl Engine {
         if let Some(arrival) = self.mqtt.moves.arrivals.get_mut(client) {
             (arrival.session, arrival.is_own, arrival.is_forgotten) = (Some(key), true, departure.is_taken);
             arrival.seen = known;
+            arrival.flush = Some(0); // it was to collect for the other broker, and goes on to, now for itself
         }
     }
 
@@ -163,6 +164,7 @@ impl Engine {
             self.mqtt.moves.arrivals.get_mut(client).into_iter().for_each(|arrival| arrival.session = Some(key));
         } else if let Some(key) = self.mqtt.session_of(client) {
             self.subscribe_as(key, saved); // its client went on without it for a while, maybe at a third broker
+            self.note_session(key);
         }
         self.flush_when_known(client);
     }
@@ -282,6 +284,8 @@ impl Engine {
             self.mqtt.moves.arrivals.remove(client);
         }
         if let Some(key) = session {
+            // Before its CONNECT runs, an earlier time may be heard of.
+            self.mqtt.sessions.get_mut(key).into_iter().for_each(|session| session.since_wall_ns = came);
             self.hand_out(client, key, in_flight, owed, held, now);
         }
         for (conn, _) in waiting {
