@@ -121,3 +121,27 @@ fn subscriptions_that_come_late_are_on_disk_before_their_old_home_forgets_them()
     assert_eq!(cluster.said(B, &mut client), ["1"]);
     cluster.check();
 }
+
+#[test]
+fn a_session_that_comes_back_has_also_the_subscriptions_of_an_older_one_that_is_found_meanwhile() {
+    let (mut cluster, _) = Cluster::subscribed(3);
+    cluster.carry();
+    cluster.cut(A);
+    come(&mut cluster, B); // which finds none
+    cluster.begin(C, false);
+    while cluster.brokers[B].engine.mqtt.moves.departures.is_empty() {
+        carry_from(&mut cluster, C, B);
+    }
+    let mut client = cluster.begin(B, false);
+    cluster.join(A);
+    while cluster.brokers[B].engine.mqtt.moves.arrivals.values().all(|arrival| arrival.givers.is_empty()) {
+        carry_from(&mut cluster, B, A);
+        carry_from(&mut cluster, A, B);
+    }
+    cluster.carry();
+    say(&mut cluster, B, "1");
+    assert_eq!(cluster.said(B, &mut client), ["1"]);
+    cluster.advance(S);
+    assert_eq!(cluster.sessions(), [B]);
+    cluster.check();
+}

@@ -153,8 +153,10 @@ impl Engine {
         arrival.givers.insert(sender.into(), None);
         let (session, is_forgotten, is_open) = (arrival.session, arrival.is_forgotten, arrival.is_open);
         if is_first && !is_open {
-            if let (Some(key), true) = (session, is_forgotten) {
-                self.unsubscribe_all(key);
+            if let Some(key) = session {
+                if is_forgotten {
+                    self.unsubscribe_all(key);
+                }
                 self.subscribe_as(key, saved);
             }
             let key = session.unwrap_or_else(|| self.restore_session(saved, now));
