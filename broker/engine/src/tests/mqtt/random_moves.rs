@@ -4,7 +4,7 @@ use crate::harness::pair::S;
 use crate::tests::mqtt::client::Client;
 use crate::tests::mqtt::linked_brokers::{Cluster, Dice};
 
-/// Of each kind; 2,000 passed once.
+/// Of each kind: as many as take some seconds.
 const SEEDS: u64 = 100;
 
 /// One client moves, sensors publish, and one broker at a time is cut off, or killed, and comes back. The seed draws
