@@ -30,7 +30,7 @@ def bench_peers(
 ) -> int:
     """Load against latency, processor time and memory: srtm, nsqd, NATS, Mosquitto and Redis, each in its own tongue.
 
-    Six minutes. A peer that is not here is named with what brings it, and left out. Status 0 if srtm was measured at
+    Twelve minutes. A peer that is not here is named with what brings it, and left out. Status 0 if srtm was measured at
     every load and lost nothing.
     """
     options = PeersOptions(chosen(names), loads(rates), seconds, pairs, seed, json_file, RESULTS if document else None)
