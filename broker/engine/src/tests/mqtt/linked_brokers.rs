@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::harness::invariant;
 use crate::harness::memory_store::MemoryStore;
-use crate::harness::pair::{Pair, START};
+use crate::harness::pair::{Pair, S, START};
 use crate::keys::ConnKey;
 use crate::protocol::link_frames::{Opening, RETAINED_TOPIC};
 use crate::protocol::mqtt::version::Version;
@@ -166,6 +166,19 @@ impl Cluster {
     pub(super) fn say(&mut self, broker: usize, sensor: &mut Client, payload: &str) {
         let answer = sensor.ask(&mut self.brokers[broker], &publish_5("n", 1, 7, payload));
         assert_eq!(answer[0], 0x40, "{answer:02x?}");
+    }
+
+    /// What a client at broker 1 has got once a broker was killed, came back and all is quiet.
+    pub(super) fn said_after_kill(&mut self, victim: usize, mut client: Client) -> Vec<String> {
+        self.kill(victim);
+        self.advance(2 * S);
+        self.join(victim);
+        self.carry();
+        if victim == 1 {
+            client = self.connect(1, false).0;
+        }
+        self.advance(2 * S);
+        self.said(1, &mut client)
     }
 
     /// What came to a client, which acknowledges all of it.

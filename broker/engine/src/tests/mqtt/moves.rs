@@ -146,20 +146,12 @@ fn a_broker_killed_at_any_point_of_a_move_loses_nothing_that_was_acknowledged() 
             }
         }
         let victim = dice.below(2);
-        let mut after = cluster.begin(1, false);
+        let after = cluster.begin(1, false);
         for _ in 0..dice.below(120) {
             let link = dice.below(cluster.links.len());
             cluster.carry_one(link);
         }
-        cluster.kill(victim);
-        cluster.advance(2 * S);
-        cluster.join(victim);
-        cluster.carry();
-        if victim == 1 {
-            after = cluster.connect(1, false).0;
-        }
-        cluster.advance(2 * S);
-        let said = cluster.said(1, &mut after);
+        let said = cluster.said_after_kill(victim, after);
         let missing: Vec<i32> = (1..=100).filter(|number| !said.contains(&number.to_string())).collect();
         assert!(missing.is_empty(), "seed {seed}, victim {victim}: {missing:?} of {said:?}");
         assert_eq!(cluster.sessions(), [1], "seed {seed}, victim {victim}");
@@ -416,7 +408,7 @@ fn a_broker_killed_while_a_group_moves_with_its_last_member_loses_nothing_that_w
         };
         (0..40).for_each(|_| _ = publish(&mut cluster));
         let (victim, mut last) = (dice.below(2), 40);
-        let mut after = cluster.begin(1, false);
+        let after = cluster.begin(1, false);
         for _ in 0..dice.below(60) {
             if dice.below(3) == 0 && !cluster.brokers[0].engine.mqtt.groups.is_empty() {
                 last = publish(&mut cluster);
@@ -424,15 +416,7 @@ fn a_broker_killed_while_a_group_moves_with_its_last_member_loses_nothing_that_w
             let link = dice.below(cluster.links.len());
             cluster.carry_one(link);
         }
-        cluster.kill(victim);
-        cluster.advance(2 * S);
-        cluster.join(victim);
-        cluster.carry();
-        if victim == 1 {
-            after = cluster.connect(1, false).0;
-        }
-        cluster.advance(2 * S);
-        let said = cluster.said(1, &mut after);
+        let said = cluster.said_after_kill(victim, after);
         let missing: Vec<i32> = (1..=last).filter(|number| !said.contains(&number.to_string())).collect();
         assert!(missing.is_empty(), "seed {seed}, victim {victim}: {missing:?} of {last}");
         assert_eq!(cluster.sessions(), [1], "seed {seed}, victim {victim}");
