@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -259,6 +259,18 @@ async def test_an_end_is_told_unless_the_answer_that_is_under_way_says_that_the_
         assert len([line for line in rig.log if "a link has ended" in line]) == logged
 
 
+async def log_of_a_minute(connect: Callable[[str, int], Awaitable[None]], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What a broker logs whose links to b2 are opened by ``connect``."""
+    monkeypatch.setattr(trio, "open_tcp_stream", connect)
+    async with trio.open_nursery() as nursery:
+        rig = Rig(nursery)
+        rig.other.tcp_address, rig.other.topics = "127.0.0.1:4150", ["rain"]
+        rig.keeper.follow({"b2": "there"})
+        await trio.sleep(60.0)
+        nursery.cancel_scope.cancel()
+    return rig.log
+
+
 async def test_why_a_link_cannot_be_opened_is_told_once(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,15 +280,9 @@ async def test_why_a_link_cannot_be_opened_is_told_once(
         tries.append(trio.current_time())
         raise OSError("refused")
 
-    monkeypatch.setattr(trio, "open_tcp_stream", refused)
-    async with trio.open_nursery() as nursery:
-        rig = Rig(nursery)
-        rig.other.tcp_address, rig.other.topics = "127.0.0.1:4150", ["rain"]
-        rig.keeper.follow({"b2": "there"})
-        await trio.sleep(60.0)
-        assert len(tries) > 10
-        assert len([line for line in rig.log if "a link has ended" in line]) == 1
-        nursery.cancel_scope.cancel()
+    log = await log_of_a_minute(refused, monkeypatch)
+    assert len(tries) > 10
+    assert len([line for line in log if "a link has ended" in line]) == 1
 
 
 async def test_a_host_that_does_not_answer_is_tried_again(
@@ -288,15 +294,9 @@ async def test_a_host_that_does_not_answer_is_tried_again(
         tries.append(trio.current_time())
         await trio.sleep_forever()
 
-    monkeypatch.setattr(trio, "open_tcp_stream", silent)
-    async with trio.open_nursery() as nursery:
-        rig = Rig(nursery)
-        rig.other.tcp_address, rig.other.topics = "127.0.0.1:4150", ["rain"]
-        rig.keeper.follow({"b2": "there"})
-        await trio.sleep(60.0)
-        assert len(tries) > 5
-        assert any("no connection within 2 s" in line for line in rig.log)
-        nursery.cancel_scope.cancel()
+    log = await log_of_a_minute(silent, monkeypatch)
+    assert len(tries) > 5
+    assert any("no connection within 2 s" in line for line in log)
 
 
 async def test_where_something_is_retained_a_subscription_waits_for_the_mark_behind_it() -> None:

@@ -131,6 +131,17 @@ fn what_is_published_anywhere_during_a_move_comes_once_and_in_order() {
     }
 }
 
+/// The client at broker 1 has all numbers up to the last, and broker 0 has given up what moved. `case`: for the reader.
+fn check_after_kill(cluster: &mut Cluster, victim: usize, after: Client, last: i32, case: &str) {
+    let said = cluster.said_after_kill(victim, after);
+    let missing: Vec<i32> = (1..=last).filter(|number| !said.contains(&number.to_string())).collect();
+    assert!(missing.is_empty(), "{case}: {missing:?} of {last}, {said:?}");
+    assert_eq!(cluster.sessions(), [1], "{case}");
+    cluster.check();
+    let left: Vec<String> = cluster.disks[0].names().into_iter().filter(|name| name.contains("queue")).collect();
+    assert!(left.is_empty(), "{case}: files of what is gone, {left:?}");
+}
+
 #[test]
 fn a_broker_killed_at_any_point_of_a_move_loses_nothing_that_was_acknowledged() {
     for seed in 0..60 {
@@ -151,13 +162,7 @@ fn a_broker_killed_at_any_point_of_a_move_loses_nothing_that_was_acknowledged() 
             let link = dice.below(cluster.links.len());
             cluster.carry_one(link);
         }
-        let said = cluster.said_after_kill(victim, after);
-        let missing: Vec<i32> = (1..=100).filter(|number| !said.contains(&number.to_string())).collect();
-        assert!(missing.is_empty(), "seed {seed}, victim {victim}: {missing:?} of {said:?}");
-        assert_eq!(cluster.sessions(), [1], "seed {seed}, victim {victim}");
-        cluster.check();
-        let left: Vec<String> = cluster.disks[0].names().into_iter().filter(|name| name.contains("queue")).collect();
-        assert!(left.is_empty(), "seed {seed}, victim {victim}: files of a session that is gone, {left:?}");
+        check_after_kill(&mut cluster, victim, after, 100, &format!("seed {seed}, victim {victim}"));
     }
 }
 
@@ -416,13 +421,7 @@ fn a_broker_killed_while_a_group_moves_with_its_last_member_loses_nothing_that_w
             let link = dice.below(cluster.links.len());
             cluster.carry_one(link);
         }
-        let said = cluster.said_after_kill(victim, after);
-        let missing: Vec<i32> = (1..=last).filter(|number| !said.contains(&number.to_string())).collect();
-        assert!(missing.is_empty(), "seed {seed}, victim {victim}: {missing:?} of {last}");
-        assert_eq!(cluster.sessions(), [1], "seed {seed}, victim {victim}");
-        cluster.check();
-        let left: Vec<String> = cluster.disks[0].names().into_iter().filter(|name| name.contains("queue")).collect();
-        assert!(left.is_empty(), "seed {seed}, victim {victim}: files of a group that is gone, {left:?}");
+        check_after_kill(&mut cluster, victim, after, last, &format!("seed {seed}, victim {victim}"));
     }
 }
 
