@@ -1,5 +1,4 @@
-//! Sessions that move while a broker is away, and what that one has for them: each a case that chance has found
-//! (`random_moves`).
+//! Sessions that move while a broker is away, and what that broker has for them: each case of `random_moves` by itself.
 
 use crate::harness::pair::S;
 use crate::tests::mqtt::client::Client;
