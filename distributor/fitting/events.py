@@ -63,7 +63,7 @@ class Layout:
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """A look at the topic. ``heard``: messages came in the last 60 s; ``short``: publishers have no place."""
+    """A look at the topic. ``heard``: messages came in the last 60 s, or wait; ``short``: publishers have no place."""
 
     promise: Literal["kept", "broken", "unknown"]
     heard: bool

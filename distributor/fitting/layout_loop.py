@@ -87,11 +87,12 @@ class LayoutLoop:
     def rest(self, outcome: Outcome, now_ns: int) -> None:
         """The search has ended."""
         self.outcome, self._asked = outcome, False
-        self._failures = 0 if outcome is Outcome.FITS else self._failures + 1
-        times = 2 ** max(0, self._failures - 1)
-        self._rest_ns = round(min(self.rules.cool_down_s * times, _LONGEST_REST_S) * 1e9)
-        if outcome is Outcome.NO_TRAFFIC:
-            self._asked, self._rest_ns = self.rules.always, 0  # it is searched for when messages come
+        if outcome is Outcome.NO_TRAFFIC:  # it is searched for when messages come
+            self._asked, self._rest_ns = self.rules.always, 0
+        else:
+            self._failures = 0 if outcome is Outcome.FITS else self._failures + 1
+            times = 2 ** max(0, self._failures - 1)
+            self._rest_ns = round(min(self.rules.cool_down_s * times, _LONGEST_REST_S) * 1e9)
         self._machine.go(Trigger.ENDED, now_ns)
 
     def _look(self, seen: Seen, now_ns: int) -> list[Action]:
@@ -99,22 +100,28 @@ class LayoutLoop:
         if self.state is State.RESTING and passed_ns >= self._rest_ns:
             self._machine.go(Trigger.RESTED, now_ns)
         is_asked = (self._asked and seen.heard) or seen.short
+        is_broken = seen.promise == "broken" and seen.heard  # without messages it is the verdict since submission
         if self.state in (State.WATCHING, State.GRACE):
             if is_asked:
                 return self._queue(Trigger.ASKED, now_ns)
-            if self.state is State.WATCHING and seen.promise == "broken":
+            if self.state is State.WATCHING and is_broken:
                 self._machine.go(Trigger.BROKEN, now_ns)
-            elif self.state is State.GRACE and seen.promise != "broken":
+            elif self.state is State.GRACE and not is_broken:
                 self._machine.go(Trigger.MENDED, now_ns)
             elif self.state is State.GRACE and passed_ns >= self.rules.grace_s * 1e9:
                 return self._queue(Trigger.GRACE_OVER, now_ns)
-        elif self.state is State.QUEUED and seen.promise == "kept" and not is_asked and not self._asked:
+        elif self.state is State.QUEUED and not is_asked and not self._asked and _is_over(seen):
             self._machine.go(Trigger.MENDED, now_ns)
         return []
 
     def _queue(self, trigger: Trigger, now_ns: int) -> list[Action]:
         self._machine.go(trigger, now_ns)
         return [Queue()]
+
+
+def _is_over(seen: Seen) -> bool:
+    """Whether nobody is late any more. Unknown, with messages, is no news."""
+    return seen.promise == "kept" or not seen.heard
 
 
 def fits_from(loop: LayoutLoop, begin: Begin, now_ns: int) -> list[Action]:

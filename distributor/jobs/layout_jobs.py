@@ -202,7 +202,7 @@ class LayoutJobs:
     def _look_at(self, topic: Topic, entry: _Entry) -> None:
         sessions, loop = self._around.syncing.sessions, entry.loop
         entry.heard = any(
-            one.last_60s.access.count > 0
+            one.last_60s.access.count > 0 or one.backlog > 0
             for by_topic in sessions.living().values()
             if (one := by_topic.get(topic.name))
         )

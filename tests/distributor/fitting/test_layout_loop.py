@@ -118,6 +118,39 @@ def test_a_promise_that_is_kept_while_the_search_is_queued_begins_none():
     assert loop.state is State.WATCHING
 
 
+SILENT = replace(BROKEN, heard=False)  # the verdict since the topic was submitted stands
+
+
+def test_a_topic_that_was_broken_and_has_no_messages_any_more_begins_nothing():
+    loop = LayoutLoop(ON_BREACH)
+    assert [loop.handle(SILENT, at_s * SECOND) for at_s in range(1_800)] == [[]] * 1_800
+    assert loop.state is State.WATCHING
+    loop.handle(BROKEN, 1_800 * SECOND)
+    assert loop.handle(BROKEN, 1_815 * SECOND) == [Queue()]
+
+
+def test_a_topic_whose_messages_end_before_its_search_begins_has_none():
+    loop = LayoutLoop(ON_BREACH)
+    loop.handle(BROKEN, 0)
+    loop.handle(SILENT, 14 * SECOND)
+    assert loop.state is State.WATCHING
+    loop = queued()
+    loop.handle(SILENT, 20 * SECOND)
+    assert loop.handle(begin(), 21 * SECOND) == []
+    assert loop.state is State.WATCHING
+
+
+def test_a_search_without_messages_is_no_failure():
+    loop = queued(Rules(grace_s=1, cool_down_s=10))
+    for at_s in (100, 200, 300):
+        (measure, *_) = of_kind(Measure, loop.handle(begin(), at_s * SECOND))
+        loop.handle(progress(measure, blocks=0, final=True), (at_s + 30) * SECOND)
+        assert loop.outcome is Outcome.NO_TRAFFIC
+        loop.handle(BROKEN, (at_s + 31) * SECOND)
+        loop.handle(BROKEN, (at_s + 32) * SECOND)
+        assert loop.state is State.QUEUED
+
+
 def test_publishers_without_a_place_end_the_grace():
     loop = LayoutLoop(ON_BREACH)
     loop.handle(BROKEN, 0)
