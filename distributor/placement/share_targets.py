@@ -199,6 +199,18 @@ def extra_load(misplaced: Misplaced) -> dict[str, float]:
     return more
 
 
+def misplaced_without(topic: Topic, settled: Mapping[str, str]) -> dict[str, dict[str, float]]:
+    """``topic.misplaced`` once publishers belong to where they are. ``settled``: {publisher: broker}."""
+    publishers, left = topic.placement.publishers, {name: dict(homes) for name, homes in topic.misplaced.items()}
+    for publisher_id, broker in settled.items():
+        home, homes = topic.placement.broker_of(publisher_id), left.get(broker, {})
+        if home in homes:
+            homes[home] -= float(publishers.rates[publishers.positions[publisher_id]])
+            if homes[home] < 1 / MICRO:
+                del homes[home]
+    return {name: homes for name, homes in left.items() if homes}
+
+
 def has_token_for(topic: Topic, broker: str) -> bool:
     """Whether the burst has one token for ``broker`` besides all brokers that have a share or publishers.
 

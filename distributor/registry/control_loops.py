@@ -13,13 +13,18 @@ from distributor.model.state_change import StateChange
 from distributor.placement import proposals
 from distributor.placement.planner import TopicPlan
 from distributor.placement.reasons import reasons_after_fitting_step, reasons_after_move, share_lines
-from distributor.placement.share_targets import has_token_for, with_declared_split
+from distributor.placement.share_targets import (
+    has_token_for,
+    kept_extra_brokers,
+    misplaced_without,
+    with_declared_split,
+)
 from distributor.registry.room import Room
 from distributor.registry.state import ClusterState
 from distributor.registry.topic_change import TopicChange, apply_topic_change
 from srtm.control import ProposalResult, ProposalResults, ShareProposal
 from srtm.errors import Conflict, SrtmError
-from srtm.text import figure
+from srtm.text import figure, plural
 
 
 class ControlLoops:
@@ -102,8 +107,11 @@ class ControlLoops:
             await self._state.commit(StateChange(topics=topics, decision=decision, caps=caps, fitting=record))
 
     async def leave_pinned(self, name: str) -> None:
-        """Place publishers of topic ``name`` that do not move when told where they are, whatever room there is."""
-        async with self._state.placing:
+        """Place publishers of topic ``name`` that do not move when told where they are, whatever room there is.
+
+        Their traffic stays where it is, so shares that were adapted to it stay too.
+        """
+        async with self._state.placing, self._state.writing:
             topic = self._state.managed_topic(name)
             to = self._state.pins.elsewhere(topic) if topic is not None else {}
             if topic is None or not to:
@@ -111,11 +119,13 @@ class ControlLoops:
             placement = topic.placement.moved(to)
             if len({*placement.brokers, *topic.extra_brokers}) > topic.burst:  # a share needs one token
                 return
-            reason = (
-                f"{len(to):,} publishers did not move when told: they stay at {', '.join(sorted(set(to.values())))}"
-            )
-            plan = TopicPlan(topic.burst, placement, reasons_after_move(topic.reasons, placement, topic.placement))
-            await apply_topic_change(self._state, self._room, TopicChange(spec=topic.spec, plan=plan, reason=reason))
+            stay = f"they stay at {', '.join(sorted(set(to.values())))}"
+            lines = reasons_after_move(topic.reasons, placement, topic.placement)
+            misplaced, version = misplaced_without(topic, to), self._state.version + 1
+            extra = kept_extra_brokers(topic, placement, topic.leases.envelope, "", misplaced)
+            why = "\n".join([f"{len(to):,} {plural(len(to), 'publisher')} did not move when told: {stay}", *lines])
+            at_home = replace(topic, placement=placement, reasons=tuple(lines), assignment_version=version)
+            await self._split_again(replace(at_home, misplaced=misplaced), why, extra_brokers=extra, keep_adapted=True)
 
     async def note(self, name: str, text: str) -> None:
         """Add an entry to the decision log of topic ``name``, if it exists."""

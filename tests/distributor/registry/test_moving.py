@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from distributor.storage import cluster_rows as records
-from srtm.control import TopicReport, UnassignedPublisher
+from srtm.control import ProposedShare, ShareProposal, TopicReport, UnassignedPublisher
 from tests.support.distributor_in_process import Distributor, FakeBroker, settle, spec, total
 
 pytestmark = pytest.mark.usefixtures("no_threads")
@@ -96,6 +96,33 @@ async def test_publishers_that_do_not_move_are_accounted_where_they_are_and_not_
     assert total(a, b) == ENVELOPE
     await pass_windows(a, b)  # not one more is counted: they are gone
     assert a.share() == b.share() == (550.0, 15.0)
+
+
+@pytest.mark.parametrize("mode", ["static", "fitted"])
+async def test_a_pin_changes_where_publishers_belong_and_no_share(
+    distributor: Distributor, autojump_clock: trio.testing.MockClock, mode: str
+) -> None:
+    registry, brokers = distributor.registry, await distributor.brokers("a", "b", mcap=2000)
+    await distributor.submit(spec(placement="lb", mode=mode))
+    await settle(*brokers)
+    at_b = sorted(brokers[1].topics["cars"].publishers)
+    await registry.set_misplaced("cars", "a", {"b": 10.0 * len(at_b)})  # all are at a
+    await settle(*brokers)
+    if mode == "fitted":
+        shares = {"a": ProposedShare(rate=1090.0, burst=28.0), "b": ProposedShare(rate=10.0, burst=2.0)}
+        version = registry.topic("cars").version
+        proposal = ShareProposal(topic="cars", mode=mode, version=version, shares=shares)
+        (result,) = (await registry.adapt([proposal])).results
+        assert result.taken, result.problem
+    before = registry.topic("cars").leases.target
+    stay = at_b[:30]
+    for one in stay:
+        registry.pins.pin("cars", one, "a")
+    await registry.leave_pinned("cars")
+    cars = registry.topic("cars")
+    assert {cars.placement.broker_of(one) for one in stay} == {"a"}
+    assert cars.leases.target == before
+    assert cars.misplaced == {"a": {"b": 10.0 * (len(at_b) - 30)}}
 
 
 async def test_what_is_accounted_outlives_a_restart(
