@@ -211,9 +211,15 @@ def _tokens(topic: TopicFigures, part: BrokerPart, judged: Judged) -> Finding:
             remedy=_share_remedy(topic),
             figures={**known, "enough_share_rate": _ADVISED_RATE * part.traffic},
         )
-    if part.least_rate is not None and part.least_rate < part.traffic:
+    if part.least_rate is not None and part.least_rate < _traffic_within_the_minute(part):
         return _catching_up(part, late, known)
     return _bursts(topic, part, late, known)
+
+
+def _traffic_within_the_minute(part: BrokerPart) -> float:
+    """Msg/s: the last second's, or the mean of the last 60 s where that is more, for instance once all have stopped."""
+    let_go = part.report.last_60s.access.count / 60.0 if part.report else 0.0
+    return max(part.traffic, let_go)
 
 
 def _topic_traffic(topic: TopicFigures) -> float:

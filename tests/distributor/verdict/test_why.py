@@ -129,6 +129,14 @@ def test_a_share_that_was_too_small_until_lately_is_told_with_how_long_messages_
     assert "up to 609 messages" in asked(msgspec.structs.replace(late, least_rate=95.0), part("b")).sentence
 
 
+def test_a_share_that_was_too_small_is_told_although_all_publishers_have_stopped_since():
+    filled = report(period(80.0, 1.0, count=5_400), largest_backlog=609.0)  # 90 msg/s for a minute
+    stopped = part("a", filled, arrival_rate=0.0, least_rate=10.9)
+    answer = asked(stopped, part("b", arrival_rate=0.0))
+    assert "its share was 10.9 msg/s within the last 60 s, less than came" in answer.sentence
+    assert "enough_share_burst" not in answer.figures
+
+
 # Placement
 
 
