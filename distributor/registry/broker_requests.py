@@ -212,13 +212,13 @@ class BrokerRequests:
     async def drain(self, name: str, *, force: bool) -> None:
         """Take a broker out of service: its publishers move now, its tokens once it has no use for them.
 
-        Changes nothing if it drains already. Raises NotFound; Conflict if it is not heard from, or if the others lack
-        capacity and ``force`` is not set.
+        Changes nothing if it drains already, or has. Raises NotFound; Conflict if it is not heard from, or if the
+        others lack capacity and ``force`` is not set.
         """
         await self._state.wait_settled()
         async with self._state.placing:
             self._state.broker(name)
-            if self._state.broker_state(name) is BrokerState.DRAINING:
+            if name in self._state.draining:
                 return
             if self._state.state_after(name, BrokerEvent.DRAIN) is None:
                 raise Conflict(

@@ -58,7 +58,8 @@ async def _drain_alone(address: str, token: str | None, timeout_s: float) -> str
 
 
 async def _drain_member(name: str, force: bool, timeout_s: float, client: DistributorClient) -> None:
-    await client.drain_broker(name, force=force)
+    if (await client.drain_broker(name, force=force))["state"] == "drained":  # long since
+        return
     last = DrainProgress(broker=name, state="draining")
 
     async def look() -> DrainProgress:

@@ -136,7 +136,7 @@ def show_one(
 
     if watch:
         if check or json_file is not None:
-            raise BadInput("watch", True, "shows the topic until Ctrl-C: it goes with neither --check nor --json")
+            raise BadInput("watch", None, "shows the topic until Ctrl-C: it goes with neither --check nor --json")
         ask_distributor(distributor, token, partial(_watch, ask))
     view = ask_distributor(distributor, token, ask)
     show("topic show", view, json_file, partial(_show_topic, view))

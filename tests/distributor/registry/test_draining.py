@@ -255,6 +255,8 @@ async def test_once_it_has_ended_it_is_shown_as_drained_and_its_drain_can_be_tak
         await distributor.registry.undrain("a")
     await distributor.registry.declare_dead("a", "1")
     assert word(distributor, "a") == "drained"
+    await distributor.registry.drain("a", force=False)  # it has: nothing is to be done
+    assert word(distributor, "a") == "drained"
     await distributor.registry.undrain("a")
     await distributor.registry.undrain("a")  # a second time changes nothing
     assert (word(distributor, "a"), distributor.registry.draining) == ("dead", set())

@@ -34,6 +34,12 @@ def test_drain_that_the_others_cannot_bear_is_refused_with_the_reason(
     assert capsys.readouterr().err == "srtm: broker: 'broker-1': no room\n"
 
 
+def test_a_broker_that_was_drained_long_since_is_not_waited_for(distributor: Distributor) -> None:
+    distributor.answers["POST", "/v1/brokers/broker-1/drain"] = (202, BROKER | {"state": "drained", "dead": True})
+    assert main(["drain", "broker-1"]) == 0
+    assert distributor.asked == [("POST", "/v1/brokers/broker-1/drain")]
+
+
 def test_a_drain_whose_broker_dies_is_a_failure(distributor: Distributor, capsys: pytest.CaptureFixture[str]) -> None:
     distributor.answers["POST", "/v1/brokers/broker-1/drain"] = (202, BROKER)
     distributor.answers["GET", "/v1/brokers/broker-1"] = (200, BROKER | {"dead": True, "drain": None})
