@@ -31,7 +31,7 @@ async def placed_on_two(distributor):
     return a, b, c
 
 
-async def test_its_publishers_go_to_the_others_at_once_and_it_is_told(distributor):
+async def test_its_publishers_go_to_the_others_at_once_and_it_is_told(distributor, autojump_clock):
     a, b, c = await placed_on_two(distributor)
     stay = set(b.topics["cars"].publishers)
     await distributor.registry.drain("a", force=False)
@@ -42,7 +42,7 @@ async def test_its_publishers_go_to_the_others_at_once_and_it_is_told(distributo
     assert len(b.topics["cars"].publishers) + len(c.topics["cars"].publishers) == 100
 
 
-async def test_its_tokens_go_to_the_others_only_when_nothing_waits_for_them_any_more(distributor):
+async def test_its_tokens_go_to_the_others_only_when_nothing_waits_for_them_any_more(distributor, autojump_clock):
     a, b, c = await placed_on_two(distributor)
     await distributor.registry.drain("a", force=False)
     a.reports = [waiting("cars", 5)]
@@ -58,7 +58,7 @@ async def test_its_tokens_go_to_the_others_only_when_nothing_waits_for_them_any_
     assert c.fulls == []
 
 
-async def test_nobody_gets_its_tokens_before_it_has_acknowledged_that_they_are_gone(distributor):
+async def test_nobody_gets_its_tokens_before_it_has_acknowledged_that_they_are_gone(distributor, autojump_clock):
     a, b, c = await placed_on_two(distributor)
     await distributor.registry.drain("a", force=False)
     a.accepting = False
@@ -70,14 +70,14 @@ async def test_nobody_gets_its_tokens_before_it_has_acknowledged_that_they_are_g
     assert sum(rates(b, c)) == pytest.approx(1100.0)
 
 
-async def test_while_it_still_takes_messages_it_keeps_tokens_for_them(distributor):
+async def test_while_it_still_takes_messages_it_keeps_tokens_for_them(distributor, autojump_clock):
     a, b, c = await placed_on_two(distributor)
     await distributor.registry.drain("a", force=False)
     await settle(a, b, c)
     assert rates(a)[0] > 0
 
 
-async def test_where_the_burst_has_no_token_for_one_more_the_others_wait_for_its_tokens(distributor):
+async def test_where_the_burst_has_no_token_for_one_more_the_others_wait_for_its_tokens(distributor, autojump_clock):
     a, b = await distributor.brokers("a", "b", mcap=2000)
     await distributor.submit(spec(burst=1))
     await settle(a, b)
@@ -92,7 +92,7 @@ async def test_where_the_burst_has_no_token_for_one_more_the_others_wait_for_its
     assert (rates(old), rates(new)) == ([0.0], [1100.0])
 
 
-async def test_while_no_token_is_to_spare_messages_that_wait_elsewhere_stop_no_sync(distributor):
+async def test_while_no_token_is_to_spare_messages_that_wait_elsewhere_stop_no_sync(distributor, autojump_clock):
     a, b, c = await distributor.brokers("a", "b", "c", mcap=2000)
     await distributor.submit(spec(burst=1))
     await settle(a, b, c)
@@ -106,7 +106,7 @@ async def test_while_no_token_is_to_spare_messages_that_wait_elsewhere_stop_no_s
     assert sum(rates(a, b, c)) == 1100.0
 
 
-async def test_what_the_others_cannot_carry_is_refused_before_anything_changes(distributor):
+async def test_what_the_others_cannot_carry_is_refused_before_anything_changes(distributor, autojump_clock):
     a, b = await distributor.brokers("a", "b")
     await distributor.submit(spec())
     await settle(a, b)
@@ -123,7 +123,7 @@ async def test_what_the_others_cannot_carry_is_refused_before_anything_changes(d
     assert distributor.registry.topic("cars").placement.state == "partial"
 
 
-async def test_several_topics_must_find_room_together(distributor):
+async def test_several_topics_must_find_room_together(distributor, autojump_clock):
     brokers = await distributor.brokers("a", "b", mcap=1500)
     for name in ("cars", "vans"):
         await distributor.submit(spec(name))
@@ -132,7 +132,7 @@ async def test_several_topics_must_find_room_together(distributor):
         await distributor.registry.drain("a", force=False)
 
 
-async def test_a_refusal_names_the_worst_five_of_many_topics_and_sums_the_rest_up(distributor):
+async def test_a_refusal_names_the_worst_five_of_many_topics_and_sums_the_rest_up(distributor, autojump_clock):
     brokers = await distributor.brokers("a", mcap=1000)
     for number in range(1, 9):
         await distributor.submit(spec(f"t{number}", count=number))
@@ -145,7 +145,7 @@ async def test_a_refusal_names_the_worst_five_of_many_topics_and_sums_the_rest_u
     )
 
 
-async def test_it_gets_nothing_new_while_it_drains(distributor):
+async def test_it_gets_nothing_new_while_it_drains(distributor, autojump_clock):
     a, b = await distributor.brokers("a", "b", mcap=2000)
     await distributor.registry.drain("a", force=False)
     await distributor.submit(spec())
@@ -155,7 +155,7 @@ async def test_it_gets_nothing_new_while_it_drains(distributor):
         assert views.assignment(distributor.registry.topic("cars"), publisher_id, distributor.registry).broker == "b"
 
 
-async def test_a_publisher_of_it_is_told_to_move_once_the_other_has_a_share(distributor):
+async def test_a_publisher_of_it_is_told_to_move_once_the_other_has_a_share(distributor, autojump_clock):
     a, b, c = await placed_on_two(distributor)
     publisher = a.topics["cars"].publishers[0]
     await distributor.registry.drain("a", force=False)
@@ -165,7 +165,7 @@ async def test_a_publisher_of_it_is_told_to_move_once_the_other_has_a_share(dist
     assert move.address in (b.address, c.address)
 
 
-async def test_the_last_broker_can_be_drained_by_force_and_nobody_is_sent_to_it(distributor):
+async def test_the_last_broker_can_be_drained_by_force_and_nobody_is_sent_to_it(distributor, autojump_clock):
     (a,) = await distributor.brokers("a", mcap=2000)
     await distributor.submit(spec())
     await settle(a)
@@ -187,7 +187,7 @@ async def test_one_that_is_unknown_or_silent_is_refused(distributor, autojump_cl
         await distributor.registry.drain("a", force=True)
 
 
-async def test_it_is_shown_and_a_second_time_changes_nothing(distributor):
+async def test_it_is_shown_and_a_second_time_changes_nothing(distributor, autojump_clock):
     a, b = await distributor.brokers("a", "b", mcap=2000)
     await distributor.registry.drain("a", force=False)
     version = distributor.registry.version
@@ -208,7 +208,7 @@ async def test_an_answer_that_is_held_back_comes_at_once(distributor, autojump_c
     assert (a.draining, trio.current_time()) == (True, started_s)
 
 
-async def test_a_new_incarnation_is_in_service_again(distributor):
+async def test_a_new_incarnation_is_in_service_again(distributor, autojump_clock):
     a, b = await distributor.brokers("a", "b", mcap=2000)
     await distributor.registry.drain("a", force=False)
     await settle(a, b)
@@ -247,7 +247,7 @@ def word(distributor, name):
     return broker_view(name, distributor.registry, distributor.syncing).state
 
 
-async def test_once_it_has_ended_it_is_shown_as_drained_and_its_drain_can_be_taken_back(distributor):
+async def test_once_it_has_ended_it_is_shown_as_drained_and_its_drain_can_be_taken_back(distributor, autojump_clock):
     a, b, c = await placed_on_two(distributor)
     await distributor.registry.drain("a", force=False)
     assert (word(distributor, "a"), word(distributor, "b")) == ("draining", "live")
@@ -266,6 +266,6 @@ async def test_once_it_has_ended_it_is_shown_as_drained_and_its_drain_can_be_tak
     assert (word(distributor, "a"), a.draining) == ("live", False)
 
 
-async def test_the_drain_of_a_broker_that_is_unknown_cannot_be_taken_back(distributor):
+async def test_the_drain_of_a_broker_that_is_unknown_cannot_be_taken_back(distributor, autojump_clock):
     with pytest.raises(NotFound):
         await distributor.registry.undrain("nowhere")
