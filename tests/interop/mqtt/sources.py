@@ -16,6 +16,8 @@ _HERE = Path(__file__).parent
 # Of Eclipse Paho's suites, at the commit that was read here; the variable names another clone.
 _PAHO_TESTING, _PAHO_COMMIT = "https://github.com/eclipse-paho/paho.mqtt.testing", "9d7bb80"
 _PAHO_VARIABLE = "PAHO_TESTING"
+_MOSQUITTO, _MOSQUITTO_TAG = "https://github.com/eclipse-mosquitto/mosquitto", "v2.1.2"
+VECTORS_VARIABLE = "SRTM_MQTT_VECTORS"  # names a folder of Mosquitto's vectors
 
 
 def python(module: str, *arguments: str) -> Sequence[str]:
@@ -29,6 +31,23 @@ def fetch_paho_testing(directory: Path) -> None:
         run_or_fail(["git", "-C", str(directory / "source"), "checkout", "--quiet", _PAHO_COMMIT], directory)
     except CannotFetch as error:
         raise CannotFetch(f"{error} ({_PAHO_VARIABLE} may name a clone)") from None
+
+
+def fetch_vectors(directory: Path) -> None:
+    """Mosquitto's byte vectors, as ``data``."""
+    folder = os.environ.get(VECTORS_VARIABLE)
+    if folder is None:
+        source, clone = str(directory / "source"), ["git", "clone", "--quiet", "--depth", "1"]
+        try:
+            run_or_fail([*clone, "--branch", _MOSQUITTO_TAG, _MOSQUITTO, source], directory)
+        except CannotFetch as error:
+            raise CannotFetch(f"{error} ({VECTORS_VARIABLE} may name the folder test/broker/data of a clone)") from None
+        folder = f"{source}/test/broker/data"
+    if not any(Path(folder).glob("*.json")):
+        raise CannotFetch(
+            f"{VECTORS_VARIABLE}: {folder!r}: must have files *.json, as test/broker/data of Mosquitto has"
+        )
+    (directory / "data").symlink_to(Path(folder).resolve())
 
 
 def fetch_python_clients(directory: Path) -> None:
@@ -105,6 +124,7 @@ class Judge:
 JUDGES = (
     Judge("Paho suite 3.1.1", "paho-testing", fetch_paho_testing, python("paho_suites", "3.1.1"), 10, 300.0),
     Judge("Paho suite 5.0", "paho-testing", fetch_paho_testing, python("paho_suites", "5.0"), 27, 400.0),
+    Judge("Mosquitto's byte vectors", "vectors", fetch_vectors, python("vectors"), 1, 1200.0),
     Judge("mosquitto-clients", "mosquitto", fetch_mosquitto, python("mosquitto_client"), 8),
     Judge("Mosquitto as a bridge", "mosquitto", fetch_mosquitto, python("mosquitto_bridge"), 2),
     Judge("paho-mqtt", "python", fetch_python_clients, python("paho_client"), 9),

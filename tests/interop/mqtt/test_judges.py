@@ -8,9 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.mqtt import sources
+from tests.interop.mqtt import sources, vectors
 from tests.interop.mqtt.__main__ import ask, passes, table
-from tests.interop.mqtt.sources import Judge, fetch_mosquitto, fetch_mqtt_packet, fetch_paho_testing
+from tests.interop.mqtt.sources import (
+    Judge,
+    fetch_mosquitto,
+    fetch_mqtt_packet,
+    fetch_paho_testing,
+    fetch_vectors,
+)
 from tests.interop.outcome import Outcome
 from tests.interop.suites import CannotFetch
 
@@ -77,3 +83,24 @@ def test_nobody_of_that_name_is_refused_by_name() -> None:
     ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert (ended.returncode, "nobody of that name: pahoo" in ended.stderr) == (2, True)
     assert len({one.name for one in sources.JUDGES}) == len(sources.JUDGES)
+
+
+def test_vectors_pass_only_where_they_were_played() -> None:
+    ok = "running 1 test\n.\ntest result: ok. 1 passed; 0 failed; 0 ignored\n"
+    assert vectors.outcome(0, ok, 1.0).passed
+    assert not vectors.outcome(0, "test result: ok. 0 passed; 0 failed; 0 ignored\n", 1.0).passed
+    wrong = "panicked at vectors.rs:175:5:\n2 of 1825:\nCONNECT: closed\nPUBLISH: closed\n"
+    assert vectors.outcome(101, wrong, 1.0) == Outcome("all vectors", False, 1.0, "2 of 1825: CONNECT: closed")
+
+
+def test_vectors_need_a_folder_that_has_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SRTM_MQTT_VECTORS", str(tmp_path))
+    with pytest.raises(CannotFetch, match=r"must have files \*\.json"):
+        fetch_vectors(tmp_path)
+    (tmp_path / "CONNECT.json").write_text("[]")
+    fetch_vectors(tmp_path)
+    assert (tmp_path / "data" / "CONNECT.json").exists()
+    monkeypatch.delenv("SRTM_MQTT_VECTORS")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(CannotFetch, match=r"missing: git \(SRTM_MQTT_VECTORS may name"):
+        fetch_vectors(tmp_path / "other")
