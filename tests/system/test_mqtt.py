@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import queue
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -207,6 +208,45 @@ async def test_a_broker_that_is_killed_comes_back_with_filters_and_on_its_mqtt_p
                 await trio.to_thread.run_sync(heard.wait_for, EACH)
             trace = await fetch_trace(place.http_address, "heat")
             assert len(trace.arrival_ns) == EACH
+
+
+@contextmanager
+def kept(place: BrokerPlace, client_id: str) -> Iterator[tuple[Any, queue.Queue[Any]]]:
+    """A client of 3.1.1 whose session outlives its connection, and what comes: its CONNACK's flag, then payloads."""
+    assert place.mqtt_address is not None
+    came: queue.Queue[Any] = queue.Queue()
+    client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id=client_id, clean_session=False)
+    client.on_connect = lambda _client, _data, flags, *_: came.put(flags.session_present)
+    client.on_message = lambda _client, _data, message: came.put(message.payload)
+    client.on_subscribe = lambda *_: came.put("subscribed")
+    with running_client(client, place.mqtt_address):
+        yield client, came
+
+
+async def first_of(came: queue.Queue[Any], count: int) -> list[Any]:
+    return [await trio.to_thread.run_sync(lambda: came.get(timeout=PATIENCE_S)) for _ in range(count)]
+
+
+async def test_a_broker_that_is_drained_hands_its_sessions_and_what_waits_for_them_over(tmp_path: Path) -> None:
+    bodies = [str(number).encode() for number in range(5)]
+    with trio.fail_after(3 * PATIENCE_S):
+        async with cluster(brokers=2, mcap=600, data=tmp_path / "data", mqtt=True) as running:
+            first, second = running.brokers
+            with kept(first, "away") as (client, came):
+                client.subscribe("#", qos=1)
+                assert await first_of(came, 2) == [False, "subscribed"]
+            with kept(first, "here") as (client, came), connected(first, "sensor") as sensor:
+                client.subscribe("#", qos=1)
+                assert await first_of(came, 2) == [False, "subscribed"]
+                for body in bodies:
+                    sent = sensor.publish("a", body, qos=1)
+                    await trio.to_thread.run_sync(sent.wait_for_publish, PATIENCE_S)
+                drained = await srtm("drain", first.name, distributor=running.distributor)
+                assert (drained.returncode, drained.stdout) == (0, f"{first.name} is drained and stops\n".encode())
+            with kept(second, "here") as (_, came):
+                assert await first_of(came, 1) == [True]
+            with kept(second, "away") as (_, came):
+                assert await first_of(came, 6) == [True, *bodies]
 
 
 async def test_a_declared_group_collects_at_each_broker_without_members_over_a_restart_for_a_member_anywhere(
