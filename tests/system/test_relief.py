@@ -87,13 +87,14 @@ async def test_a_broker_that_got_too_much_gives_up_a_few_publishers_and_it_settl
                 async with trio.open_nursery() as publishing:
                     for one in before["ids"]:
                         publishing.start_soon(fleet.publish, one, 8.0)
-                    await trio.sleep(3)
+                    while min(len(numbering.came[one]) for one in before["ids"]) < 24:  # three seconds as declared
+                        await numbering.changed()
                     for one, broker in zip(before["ids"], before["brokers"], strict=True):
                         if broker == overloaded:
                             fleet.times[one] = SHIFTED
                     await until_relieved(client)
                     after = await client.publishers("roads")
-                    await trio.sleep(10)
+                    await trio.sleep(10)  # the time in which nothing more may move
                     last = await client.publishers("roads")
                     said = await lines(client)
                     fleet.over = True

@@ -10,7 +10,7 @@ from srtm.operations.topic_file_text import topic_file_text
 from srtm.topics.file import read_topic_text
 from srtm.topics.spec import parse_topic_json
 
-NAMES = st.text(st.characters(min_codepoint=33, max_codepoint=0x2FF), min_size=1, max_size=12)
+NAMES = st.text(st.characters(min_codepoint=32, max_codepoint=0x2FF).filter(str.isprintable), min_size=1, max_size=12)
 BATCHES = st.integers(1, 4)
 PUBLISHERS = st.lists(
     st.tuples(NAMES, st.floats(0.001, 10.0), st.sampled_from(["", "g", 'a"b']), BATCHES), unique_by=lambda row: row[0]
@@ -36,10 +36,6 @@ def same(rows: list[tuple[str, float, str, int]], **more: object) -> None:
 
 @given(PUBLISHERS)
 def test_whatever_its_publishers_are_called(rows: list[tuple[str, float, str, int]]) -> None:
-    try:
-        parse_topic_json(document(rows))
-    except Exception:  # noqa: BLE001 - a name that no topic may have
-        return
     same(rows)
 
 
