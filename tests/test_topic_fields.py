@@ -18,7 +18,8 @@ import trio
 
 from distributor.api.app import make_app
 from srtm.errors import BadInput
-from srtm.topics.spec import parse_topic_toml
+from srtm.topics.file import read_topic_file
+from srtm.topics.spec import parse_topic_json
 from tests.support.distributor_in_process import Distributor, spec
 
 MODEL = {"count": 2, "rate": 3.0, "group_size": 2, "id_prefix": "p", "process": "poisson", "batch": 1, "contract": ""}
@@ -197,7 +198,7 @@ def check(problem: dict[str, Any], path: tuple[str | int, ...]) -> None:
 
 def test_the_good_document_is_taken(service: Service, tmp_path: Path) -> None:
     assert service.put(json.dumps({**GOOD, "rate": 101.0}).encode()).status_code == 200
-    assert len(parse_topic_toml(toml_file(tmp_path, GOOD)).publishers) == 5
+    assert len(parse_topic_json(read_topic_file(toml_file(tmp_path, GOOD))).publishers) == 5
 
 
 @pytest.mark.parametrize(("path", "value"), CASES)
@@ -214,7 +215,7 @@ def test_a_bad_value_in_json_is_refused_by_its_field(service: Service, path, val
 @pytest.mark.parametrize(("path", "value"), CASES)
 def test_a_bad_value_in_a_file_is_refused_by_its_field(tmp_path: Path, path, value) -> None:
     with pytest.raises(BadInput) as refused:
-        parse_topic_toml(toml_file(tmp_path, changed(path, value)))
+        parse_topic_json(read_topic_file(toml_file(tmp_path, changed(path, value))))
     error = refused.value
     check({"field": error.field, "rule": error.rule, "detail": str(error)}, path)
 
@@ -228,13 +229,13 @@ def test_an_unknown_key_is_refused_wherever_it_stands(service: Service, tmp_path
     assert "no such key" in problem["rule"]
     assert service.state() == before
     with pytest.raises(BadInput, match="no such key"):
-        parse_topic_toml(toml_file(tmp_path, document))
+        parse_topic_json(read_topic_file(toml_file(tmp_path, document)))
 
 
 def test_a_key_that_stands_twice_in_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "twice.toml").write_text('name = "a"\nname = "b"\n')
     with pytest.raises(BadInput, match="must be TOML"):
-        parse_topic_toml(tmp_path / "twice.toml")
+        read_topic_file(tmp_path / "twice.toml")
 
 
 def toml_file(folder: Path, document: dict[str, Any]) -> Path:

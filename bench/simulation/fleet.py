@@ -14,6 +14,7 @@ import numpy.typing as npt
 from distributor.fitting.events import (
     Action,
     AskScaler,
+    Begin,
     Done,
     Event,
     Layout,
@@ -24,9 +25,11 @@ from distributor.fitting.events import (
     Recorded,
     Report,
     ScalerAnswered,
+    Seen,
     Steps,
     Stop,
 )
+from distributor.fitting.layout_loop import LayoutLoop
 from distributor.model.columns import Ints
 from distributor.placement.allocation import BrokerCapacity, Demand
 from distributor.placement.share_targets import MIN_SHARE_FRACTION
@@ -311,3 +314,10 @@ class Fleet:
 
 def grouped_demand(publishers: int, group: int, rate: float, envelope: float, burst: float) -> Demand:
     return Demand(rates=np.full(publishers, rate), groups=np.arange(publishers) // group, rate=envelope, burst=burst)
+
+
+def fits_from(loop: LayoutLoop, begin: Begin, now_ns: int) -> list[Action]:
+    """Return the first actions of a search that begins at once."""
+    loop.ask()
+    loop.handle(Seen(promise="unknown", heard=True), now_ns)
+    return loop.handle(begin, now_ns)

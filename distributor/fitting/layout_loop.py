@@ -122,10 +122,3 @@ class LayoutLoop:
 def _is_over(seen: Seen) -> bool:
     """Whether nobody is late any more. Unknown, with messages, is no news."""
     return seen.promise == "kept" or not seen.heard
-
-
-def fits_from(loop: LayoutLoop, begin: Begin, now_ns: int) -> list[Action]:
-    """The first actions of a search that begins at once, for benches and tests."""
-    loop.ask()
-    loop.handle(Seen(promise="unknown", heard=True), now_ns)
-    return loop.handle(begin, now_ns)

@@ -299,23 +299,6 @@ def meter(policy: Policy, full: bool, now: Now) -> Meter:
     raise TypeError(policy)
 
 
-class ReferenceLimiter:
-    """All subjects of one contract."""
-
-    def __init__(self, contract: Contract) -> None:
-        self._contract = contract
-        self._meters: dict[str, list[Meter]] = {}
-
-    def meters(self, subject: str, now: Now) -> list[Meter]:
-        """The meters of a subject, in the contract's order."""
-        fresh = [meter(policy, self._contract.starts_full, now) for policy in self._contract.policies]
-        return self._meters.setdefault(subject, fresh)
-
-    def check(self, subject: str, cost: int, now: Now) -> Verdict:
-        """Ask all policies for ``cost``, and take it from all or from none."""
-        return decided(self._contract, self.meters(subject, now), cost, now)
-
-
 def decided(contract: Contract, meters: list[Meter], cost: int, now: Now, *, takes: bool = True) -> Verdict:
     """Ask all meters of a subject for ``cost``, and take it from all or from none; or only ask."""
     allowed = [meter.allows(cost, now) for meter in meters]

@@ -106,15 +106,6 @@ def access_delays(arrival_ns: Ints, rate_micro: int, burst_micro: int, fill_unit
     return np.where(due_ns == NEVER_NS, NEVER_NS, due_ns - arrival_ns)
 
 
-def worst_delay_ns(arrivals_ns: Sequence[Ints], shares: Sequence[tuple[int, int]], percentile: float = 99.0) -> int:
-    """The largest access delay of any broker at ``percentile``, ns.
-
-    ``shares``: (rate, burst) of each broker, micro; every bucket starts full.
-    """
-    delays = [access_delays(came, *share) for came, share in zip(arrivals_ns, shares, strict=True) if len(came)]
-    return max((int(np.percentile(one, percentile, method="inverted_cdf")) for one in delays), default=0)
-
-
 @dataclass(frozen=True)
 class Access:
     """The access delays of a run."""

@@ -7,7 +7,6 @@ field, value and rule.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator
@@ -16,7 +15,6 @@ from srtm.errors import BadInput
 from srtm.protocol import TOPIC_RULE, is_topic
 from srtm.topics.adaptation import Adaptation, Mode
 from srtm.topics.contract_names import ContractNames, ContractsTable, contract_names
-from srtm.topics.file import read_topic_file
 from srtm.topics.lease import KEEP, lease_ms
 from srtm.topics.mqtt_names import MqttNames, MqttTable, mqtt_names
 from srtm.topics.options import AdaptationTable, checked, read_options, table_of
@@ -33,7 +31,6 @@ __all__ = [
     "parse_change",
     "parse_options",
     "parse_topic_json",
-    "parse_topic_toml",
 ]
 
 PERCENTILES = (50, 90, 95, 99, 99.9)
@@ -168,11 +165,6 @@ class TopicTable(Schema):
     contracts: ContractsTable = Field(default_factory=ContractsTable)
     slo: SloTable
     publishers: list[Any] = Field(default_factory=list)
-
-
-def parse_topic_toml(path: Path) -> TopicSpec:
-    """Read the spec of a topic file; CSV paths are relative to it. Raises BadInput."""
-    return parse_topic_json(read_topic_file(path))
 
 
 def parse_topic_json(document: object) -> TopicSpec:

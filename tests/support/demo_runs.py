@@ -21,7 +21,8 @@ from distributor.placement.allocation import BrokerCapacity
 from distributor.placement.planner import place_anew
 from distributor.placement.share_targets import ShareDemand, target_shares
 from srtm.token_bucket.replay import access_delays
-from srtm.topics.spec import Strategy, TopicSpec, parse_topic_toml
+from srtm.topics.file import read_topic_file
+from srtm.topics.spec import Strategy, TopicSpec, parse_topic_json
 
 NAMES = tuple(f"broker-{number}" for number in range(1, BROKERS + 1))
 
@@ -80,4 +81,4 @@ def worst_p99_ms(placement: Strategy, seed: int, seconds: float) -> float:
 
 @cache
 def _spec() -> TopicSpec:
-    return parse_topic_toml(TOPIC_TOML)
+    return parse_topic_json(read_topic_file(TOPIC_TOML))

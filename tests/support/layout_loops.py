@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from bench.simulation.fleet import Fleet
+from bench.simulation.fleet import Fleet, fits_from
 from distributor.fitting.events import (
     Action,
     Begin,
@@ -20,7 +20,7 @@ from distributor.fitting.events import (
     Split,
     Task,
 )
-from distributor.fitting.layout_loop import ALWAYS, LayoutLoop, fits_from
+from distributor.fitting.layout_loop import ALWAYS, LayoutLoop
 from distributor.fitting.search import proportional
 from distributor.fitting.transitions import Rules
 from distributor.model.columns import ALONE

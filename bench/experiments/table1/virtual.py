@@ -30,9 +30,9 @@ from bench.experiments.table1.rows import (
 )
 from bench.experiments.table1.view import Shown, conditions_of, line, show_and_write
 from bench.harness.results.publish import refuse_unpublishable
-from bench.simulation.fleet import Fleet, firings, grouped_demand
+from bench.simulation.fleet import Fleet, firings, fits_from, grouped_demand
 from distributor.fitting.events import Begin, Report, Task
-from distributor.fitting.layout_loop import ALWAYS, LayoutLoop, fits_from
+from distributor.fitting.layout_loop import ALWAYS, LayoutLoop
 from distributor.fitting.paper import PaperFitting
 from distributor.fitting.search import proportional
 from srtm.errors import BadInput

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from limiting.store.rules import Rules, rules_of, subject_hash, verdict_of
 from srtm.contracts.contract import read_contract
-from srtm.contracts.reference import Now, ReferenceLimiter
+from srtm.contracts.reference import Now
 from srtm.contracts.verdict import Verdict
+from tests.support.reference_limiter import ReferenceLimiter
 
 pytestmark = pytest.mark.slow
 

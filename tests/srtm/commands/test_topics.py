@@ -13,7 +13,8 @@ from srtm.cli import main
 from srtm.client.distributor import DistributorClient
 from srtm.commands.fitting import wait_judged
 from srtm.commands.topics import _status_of
-from srtm.topics.spec import parse_topic_toml
+from srtm.topics.file import read_topic_file
+from srtm.topics.spec import parse_topic_json
 from tests.support.played_distributor import BROKER, FITTING, NOT_PROMISED, PLAN, REPORT, VIEW, Distributor
 
 
@@ -345,7 +346,7 @@ def test_a_topic_that_is_exported_and_left_alone_does_not_differ(
     distributor: Distributor, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = exported(distributor, capsys, tmp_path)
-    distributor.answers["GET", "/v1/topics/roads/document"] = (200, parse_topic_toml(file).to_json())
+    distributor.answers["GET", "/v1/topics/roads/document"] = (200, parse_topic_json(read_topic_file(file)).to_json())
     assert main(["topic", "diff", str(file)]) == 0
     assert capsys.readouterr().out == "no difference\n"
     file.write_text(file.read_text().replace("rate = 100.0", "rate = 120.0"))

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from srtm.contracts.contract import Contract
 from srtm.contracts.policy import Bucket, Concurrency, Log, Pace, Policy, Window
-from srtm.contracts.reference import BucketMeter, Now, ReferenceLimiter
+from srtm.contracts.reference import BucketMeter, Now
 from srtm.errors import BadInput
 from srtm.limiting.limiter import Limiter
 from srtm.units import MICRO
+from tests.support.reference_limiter import ReferenceLimiter
 
 S = 10**9
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from srtm.errors import BadInput, NotFound
 from srtm.operations.topic_difference import differences
 from srtm.operations.topic_file_text import topic_file_text
+from srtm.topics.file import read_topic_file
 from srtm.topics.publishers import ALONE
-from srtm.topics.spec import PublisherSpec, parse_change, parse_topic_json, parse_topic_toml
+from srtm.topics.spec import PublisherSpec, parse_change, parse_topic_json
 
 TOPIC = """
 name = "la-highways"
@@ -50,7 +51,7 @@ def refusal(body) -> BadInput:
 def test_a_topic_file_is_read_with_its_lists_and_models(tmp_path):
     (tmp_path / "topic.toml").write_text(TOPIC)
     (tmp_path / "sensors.csv").write_text(SENSORS)
-    spec = parse_topic_toml(tmp_path / "topic.toml")
+    spec = parse_topic_json(read_topic_file(tmp_path / "topic.toml"))
     assert (spec.name, spec.rate, spec.burst, spec.slo.percentile, spec.slo.latency_ms) == (
         "la-highways",
         13277.0,
@@ -281,7 +282,7 @@ def test_a_file_that_cannot_be_read_is_bad_input(tmp_path, text, field):
     if text is not None:
         (tmp_path / "topic.toml").write_text(text)
     with pytest.raises(BadInput) as caught:
-        parse_topic_toml(tmp_path / "topic.toml")
+        parse_topic_json(read_topic_file(tmp_path / "topic.toml"))
     assert caught.value.field == field
 
 
