@@ -4,9 +4,11 @@ why."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from math import inf
+from operator import attrgetter
+from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -27,9 +29,7 @@ from srtm.net.http_client import parse_http_url
 from srtm.net.tokens import OwnToken, Tokens, checked_token, shown
 from srtm.units import LARGEST
 
-AUTH_METHODS = ("get", "post")  # in which auth servers are asked
 ARRIVAL_CLOCKS = ("kernel", "packet")
-LONGEST_LAB_SERVICE_NS = 10**9
 
 
 class User(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,18 +165,6 @@ MQTT_WORDS = {
     "mqtt_full_session": ("drop", "refuse"),
 }
 
-# {setting: least and largest value}
-MQTT_BOUNDS = {
-    "mqtt_max_keep_alive_s": (0, 65_535),
-    "mqtt_receive_maximum": (1, 65_535),
-    "mqtt_max_in_flight": (1, 65_535),
-    "mqtt_max_queued": (1, 10**9),
-    "mqtt_max_retained": (0, 10**9),
-    "mqtt_max_subscriptions": (1, 10**9),
-    "mqtt_max_session_expiry_s": (0, (1 << 32) - 1),
-}
-
-TLS_POLICIES = ("", "require", "require-verify")
 TLS_REQUIRED = ("false", "true", "tcp-https")
 TLS_VERSIONS = ("tls1.0", "tls1.1", "tls1.2", "tls1.3")
 
@@ -189,10 +177,63 @@ LIMITS = (
     "max_mpub_messages",
 )
 MAX_LIMIT = (1 << 32) - 1  # of each of them
-MOST_METRICS = 1_000_000
-_LEAST = {"mem_queue_size": 0, "max_bytes_per_file": 1, "sync_every": 1, "sync_timeout_ms": 1}
+_TOPIC = re.compile(r"[.a-zA-Z0-9_-]{1,64}")
 TOPOLOGY_AWARE = "topology-aware-consumption"
 EXPERIMENTS = (TOPOLOGY_AWARE,)
+
+
+class _Row(NamedTuple):
+    """What one setting may be, whatever the others are."""
+
+    path: str  # from BrokerConfig
+    fits: Callable[[Any], object]
+    rule: str
+    told: str = ""  # by which name users know it; "": the last word of the path
+    per: int = 0  # how many of its units make one of those that users know; 0: they are the same
+
+
+def _one_of(path: str, words: Sequence[str]) -> _Row:
+    return _Row(path, words.__contains__, f"must be one of {', '.join(word or '(nothing)' for word in words)}")
+
+
+def _within(path: str, least: float, most: float, rule: str = "", told: str = "", per: int = 0) -> _Row:
+    """NaN is not within."""
+    return _Row(path, lambda value: least <= value <= most, rule or f"must be {least} to {most}", told, per)
+
+
+_ROWS = (
+    _within("http_idle_timeout_ms", 0, inf, "must be 0 s (for ever) or more", "http_idle_timeout", 1000),
+    _Row("auth_http_request_method", ("get", "post").__contains__, "must be get or post"),  # in which servers are asked
+    _within("mcap", 0, LARGEST, f"must be a rate from 0 (not stated) to {LARGEST:g} msg/s"),
+    _one_of("engine.arrival_clock", ARRIVAL_CLOCKS),
+    _within("max_memory_bytes", 1, inf, "must be at least 1 byte", "max_memory"),
+    *(_within(f"metrics_{things}", 0, 10**6, "must be 0 to 1,000,000") for things in ("topics", "contracts")),
+    _one_of("log_level", LEVELS),
+    _one_of("log_format", FORMATS),
+    _within("engine.lab_service_time_ns", 0, 10**9, "must be 0 (none) to 1000000 us", "lab_service_time", 1000),
+    _within("trace_entries", 0, inf, "must be 0 (no trace) or more"),
+    _within("engine.mem_queue_size", 0, inf, "must be at least 0"),
+    _within("engine.max_bytes_per_file", 1, inf, "must be at least 1"),
+    _within("engine.sync_every", 1, inf, "must be at least 1"),
+    _within("engine.sync_timeout_ms", 1, inf, "must be at least 1"),
+    *(_within(f"engine.{name}", 0, MAX_LIMIT, f"must be 0 (no limit of its own) to {MAX_LIMIT}") for name in LIMITS),
+    _one_of("engine.tls_client_auth_policy", ("", "require", "require-verify")),
+    _one_of("engine.tls_required", TLS_REQUIRED),
+    _one_of("engine.tls_min_version", TLS_VERSIONS),
+    _within("engine.max_deflate_level", 1, 9),
+)
+_MQTT_ROWS = (
+    *(_one_of(f"engine.{name}", words) for name, words in MQTT_WORDS.items()),
+    _one_of("mqtt_redirect", MQTT_REDIRECTS),
+    _Row("engine.mqtt_topic", _TOPIC.fullmatch, "must be the name of a topic: 1 to 64 of . a-z A-Z 0-9 _ -"),
+    _within("engine.mqtt_max_keep_alive_s", 0, 65_535),
+    _within("engine.mqtt_receive_maximum", 1, 65_535),
+    _within("engine.mqtt_max_in_flight", 1, 65_535),
+    _within("engine.mqtt_max_queued", 1, 10**9),
+    _within("engine.mqtt_max_retained", 0, 10**9),
+    _within("engine.mqtt_max_subscriptions", 1, 10**9),
+    _within("engine.mqtt_max_session_expiry_s", 0, (1 << 32) - 1),
+)
 
 
 @dataclass(frozen=True)
@@ -294,6 +335,7 @@ class BrokerConfig:
 
     def __post_init__(self) -> None:
         check_broker_name("name", self.name)
+        self._check_each(_ROWS)
         listen_address("tcp_address", self.tcp_address)
         for name, address in (("http_address", self.http_address), ("https_address", self.https_address)):
             if address:
@@ -306,8 +348,6 @@ class BrokerConfig:
             parse_address("http_address", self.http_address)
         if self.engine.arrival_clock == "packet" and is_socket_path(self.tcp_address):
             raise BadInput("arrival_clock", "packet", "must be kernel where tcp_address is a Unix socket")
-        if self.http_idle_timeout_ms < 0:
-            raise BadInput("http_idle_timeout", self.http_idle_timeout_ms / 1000, "must be 0 s (for ever) or more")
         for address in self.lookupd_tcp_addresses:
             parse_peer("lookupd_tcp_address", address)
         for address in self.auth_http_addresses:
@@ -318,40 +358,21 @@ class BrokerConfig:
             if getattr(self, name) and self.auth_http_addresses:
                 rule = "goes with no auth server, which gets tokens and passwords"
                 raise BadInput(name, getattr(self, name), rule)
-        if self.auth_http_request_method not in AUTH_METHODS:
-            raise BadInput("auth_http_request_method", self.auth_http_request_method, "must be get or post")
         for url in self.distributors:
             parse_http_url("distributor", url, "https" if url.startswith("https:") else "http")
         if self.token is not None:
             checked_token("token", shown(self.token))
-        if not 0 <= self.mcap <= LARGEST:  # false for NaN too
-            raise BadInput("mcap", self.mcap, f"must be a rate from 0 (not stated) to {LARGEST:g} msg/s")
-        if self.engine.arrival_clock not in ARRIVAL_CLOCKS:
-            raise BadInput("arrival_clock", self.engine.arrival_clock, f"must be one of {', '.join(ARRIVAL_CLOCKS)}")
-        if self.max_memory_bytes <= 0:
-            raise BadInput("max_memory", self.max_memory_bytes, "must be at least 1 byte")
-        for metrics in ("metrics_topics", "metrics_contracts"):
-            if not 0 <= getattr(self, metrics) <= MOST_METRICS:
-                raise BadInput(metrics, getattr(self, metrics), f"must be 0 to {MOST_METRICS:,}")
-        if self.log_level not in LEVELS:
-            raise BadInput("log_level", self.log_level, f"must be one of {', '.join(LEVELS)}")
-        if self.log_format not in FORMATS:
-            raise BadInput("log_format", self.log_format, f"must be one of {', '.join(FORMATS)}")
         for experiment in self.experiments:
             if experiment not in EXPERIMENTS:
                 raise BadInput("enable_experiment", experiment, f"must be one of {', '.join(EXPERIMENTS)}")
-        if not 0 <= self.engine.lab_service_time_ns <= LONGEST_LAB_SERVICE_NS:
-            given_us = self.engine.lab_service_time_ns / 1000
-            raise BadInput("lab_service_time", given_us, "must be 0 (none) to 1000000 us")
-        if self.trace_entries < 0:
-            raise BadInput("trace_entries", self.trace_entries, "must be 0 (no trace) or more")
-        for name, least in _LEAST.items():
-            if getattr(self.engine, name) < least:
-                raise BadInput(name, getattr(self.engine, name), f"must be at least {least}")
-        for name in LIMITS:
-            if not 0 <= getattr(self.engine, name) <= MAX_LIMIT:
-                raise BadInput(name, getattr(self.engine, name), f"must be 0 (no limit of its own) to {MAX_LIMIT}")
         self._check_streams()
+
+    def _check_each(self, rows: Sequence[_Row]) -> None:
+        for row in rows:
+            value = attrgetter(row.path)(self)
+            if not row.fits(value):
+                name = row.told or row.path.rpartition(".")[2]
+                raise BadInput(name, value / row.per if row.per else value, row.rule)
 
     def _check_apart(self) -> None:
         """No two ports are to be opened at one address. Port 0 is any free one."""
@@ -372,11 +393,7 @@ class BrokerConfig:
     def _check_mqtt(self) -> None:
         """Check the MQTT ports. Nobody beyond this machine gets in without saying who he is, unless that is wanted."""
         by_certificate = self.engine.mqtt_identity == "cert-cn"
-        for name, words in MQTT_WORDS.items():
-            if getattr(self.engine, name) not in words:
-                raise BadInput(name, getattr(self.engine, name), f"must be one of {', '.join(words)}")
-        if self.mqtt_redirect not in MQTT_REDIRECTS:
-            raise BadInput("mqtt_redirect", self.mqtt_redirect, f"must be one of {', '.join(MQTT_REDIRECTS)}")
+        self._check_each(_MQTT_ROWS)
         in_clear = [name for name in ("mqtt_address", "mqtt_ws_address") if getattr(self, name)]
         if by_certificate and (in_clear or self.engine.tls_client_auth_policy != "require-verify"):
             rule = "needs ports inside TLS alone (--mqtts-address, --mqtt-wss-address), and the policy require-verify"
@@ -400,26 +417,10 @@ class BrokerConfig:
                     "or --mqtt-allow-anonymous"
                 )
                 raise BadInput(name, address, rule)
-        if not re.fullmatch(r"[.a-zA-Z0-9_-]{1,64}", self.engine.mqtt_topic):
-            raise BadInput(
-                "mqtt_topic", self.engine.mqtt_topic, "must be the name of a topic: 1 to 64 of . a-z A-Z 0-9 _ -"
-            )
-        for name, (least, most) in MQTT_BOUNDS.items():
-            value = getattr(self.engine, name)
-            if not least <= value <= most:
-                raise BadInput(name, value, f"must be {least} to {most}")
 
     def _check_streams(self) -> None:
         """Check TLS and compression. The engine checks the contents of the files."""
         engine = self.engine
-        words = (
-            ("tls_client_auth_policy", engine.tls_client_auth_policy, TLS_POLICIES),
-            ("tls_required", engine.tls_required, TLS_REQUIRED),
-            ("tls_min_version", engine.tls_min_version, TLS_VERSIONS),
-        )
-        for name, value, allowed in words:
-            if value not in allowed:
-                raise BadInput(name, value, f"must be one of {', '.join(word or '(nothing)' for word in allowed)}")
         if bool(self.tls_cert) != bool(self.tls_key):
             missing = "tls_key" if self.tls_cert else "tls_cert"
             raise BadInput(missing, "", "a certificate and its key must be given together")
@@ -427,8 +428,6 @@ class BrokerConfig:
             raise BadInput("tls_required", engine.tls_required, "needs tls_cert and tls_key")
         if engine.tls_client_auth_policy == "require-verify" and not self.tls_root_ca_file:
             raise BadInput("tls_root_ca_file", "", "must be given under the policy require-verify")
-        if not 1 <= engine.max_deflate_level <= 9:
-            raise BadInput("max_deflate_level", engine.max_deflate_level, "must be 1 to 9")
 
     @property
     def needs_discovery(self) -> bool:
