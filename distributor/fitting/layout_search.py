@@ -100,24 +100,24 @@ class Search:
         return self._next(now_ns)
 
     def handle(self, event: Event, now_ns: int) -> list[Action]:
-        if isinstance(event, BrokerJoined):
-            self._known.brokers[event.broker.name] = event.broker
-            return []
-        if isinstance(event, BrokerLeft):
-            return self._handle_left(event.broker, now_ns)
-        if isinstance(event, Tick):
-            return self._look_at_the_time(now_ns)
-        if isinstance(event, ScalerAnswered) and self._machine.state is State.SCALING:
-            self._known.brokers.update((broker.name, broker) for broker in event.brokers)
-            if not event.brokers:
-                self._known.task = replace(self._task, scaler=Scaler.NONE)
-            return self._next(now_ns)
-        if isinstance(event, Placed) and event.round == self._round:
-            return self._handle_placed(event, now_ns)
-        if isinstance(event, Progress) and event.round == self._round and event.broker in self._watches:
-            return self._handle_progress(event, now_ns)
-        if isinstance(event, Recorded) and event.round == self._round and event.broker in self._watches:
-            return self._handle_recorded(event, now_ns)
+        match event:
+            case BrokerJoined():
+                self._known.brokers[event.broker.name] = event.broker
+            case BrokerLeft():
+                return self._handle_left(event.broker, now_ns)
+            case Tick():
+                return self._look_at_the_time(now_ns)
+            case ScalerAnswered() if self._machine.state is State.SCALING:
+                self._known.brokers.update((broker.name, broker) for broker in event.brokers)
+                if not event.brokers:
+                    self._known.task = replace(self._task, scaler=Scaler.NONE)
+                return self._next(now_ns)
+            case Placed(round=self._round):
+                return self._handle_placed(event, now_ns)
+            case Progress(round=self._round) if event.broker in self._watches:
+                return self._handle_progress(event, now_ns)
+            case Recorded(round=self._round) if event.broker in self._watches:
+                return self._handle_recorded(event, now_ns)
         return []
 
     # Measuring

@@ -104,22 +104,23 @@ class PaperFitting:
         self._others_worst_ns = 0
 
     def handle(self, event: Event, now_ns: int) -> list[Action]:
-        if isinstance(event, Begin):
-            self._begin(event.task, event.brokers, now_ns)
-            return self._iterate(now_ns)
-        if isinstance(event, BrokerJoined):
-            self._brokers[event.broker.name] = event.broker
-        elif isinstance(event, BrokerLeft):
-            return self._handle_left(event.broker, now_ns)
-        elif isinstance(event, ScalerAnswered) and self._phase == "scaling":
-            self._brokers.update((broker.name, broker) for broker in event.brokers)
-            if not event.brokers:
-                self._task = replace(self._task, scaler=Scaler.NONE)
-            return self._iterate(now_ns)
-        elif isinstance(event, Placed) and self._phase == "placing" and event.round == self._round:
-            return self._measure(now_ns)
-        elif isinstance(event, Progress) and self._phase == "measuring" and event.round == self._round:
-            return self._hear(event, now_ns)
+        match event:
+            case Begin():
+                self._begin(event.task, event.brokers, now_ns)
+                return self._iterate(now_ns)
+            case BrokerJoined():
+                self._brokers[event.broker.name] = event.broker
+            case BrokerLeft():
+                return self._handle_left(event.broker, now_ns)
+            case ScalerAnswered() if self._phase == "scaling":
+                self._brokers.update((broker.name, broker) for broker in event.brokers)
+                if not event.brokers:
+                    self._task = replace(self._task, scaler=Scaler.NONE)
+                return self._iterate(now_ns)
+            case Placed(round=self._round) if self._phase == "placing":
+                return self._measure(now_ns)
+            case Progress(round=self._round) if self._phase == "measuring":
+                return self._hear(event, now_ns)
         return []
 
     @property

@@ -8,6 +8,7 @@ read. Headers of requests are read by ``hpack``; those of answers are constants.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
 from urllib.parse import quote
@@ -114,6 +115,7 @@ class GrpcSession:
         self._room = _WINDOW + _ROOM  # what the peer may send
         self._read = 0  # what it has sent, and may send again
         self._no_table = _NO_TABLE  # before the first headers of this side
+        self._calls: list[Call] = []  # that the bytes in hand complete
         self.is_closed = False
 
     def outgoing(self) -> bytes:
@@ -124,49 +126,44 @@ class GrpcSession:
 
     def feed(self, data: bytes) -> list[Call]:
         """Take in received bytes; return the calls that they complete. A peer that breaks HTTP/2 is sent away."""
-        calls: list[Call] = []
         try:
             for got in self._frames.feed(data):
                 if self.is_closed:
                     break
-                self._handle(got, calls)
+                self._handle(got)
         except Broken as error:
             self.close(error.code)
+            self._calls.clear()
             return []
         if self._read >= _GIVEN_BACK:
             self._out.append(frame(WINDOW_UPDATE, 0, 0, _NUMBER.pack(self._read)))
             self._room += self._read
             self._read = 0
+        calls, self._calls = self._calls, []
         return calls
 
-    def _handle(self, got: Frame, calls: list[Call]) -> None:
-        kind = got.kind
+    def _handle(self, got: Frame) -> None:
         if not self._has_settings:
-            _require(kind == SETTINGS and not got.flags & ACK)
+            _require(got.kind == SETTINGS and not got.flags & ACK)
             self._has_settings = True
         if self._block is not None:
-            _require(kind == CONTINUATION and got.stream == self._block[0].stream)
-            self._gather(self._block[0], self._block[1] + got.payload, got.flags, calls)
-        elif kind == HEADERS:
-            block = unpadded(got)
-            self._gather(got, block[5:] if got.flags & HAS_PRIORITY else block, got.flags, calls)
-        elif kind == DATA:
-            self._take(got, calls)
-        elif kind == WINDOW_UPDATE:
-            self._widen(got.stream, _number(got) & _LARGEST_WINDOW)
-        elif kind == SETTINGS:
-            self._set(got)
-        elif kind == PING:
-            _require(got.stream == 0)
-            _require(len(got.payload) == 8, ErrorCode.FRAME_SIZE_ERROR)
-            if not got.flags & ACK:
-                self._out.append(frame(PING, ACK, 0, got.payload))
-        elif kind == RST_STREAM:
-            _number(got)
-            _require(0 < got.stream <= self._last)
-            self._forget(got.stream)
+            _require(got.kind == CONTINUATION and got.stream == self._block[0].stream)
+            self._gather(self._block[0], self._block[1] + got.payload, got.flags)
+        elif handler := _HANDLERS.get(got.kind):
+            handler(self, got)
         else:  # others ask for nothing: PRIORITY, and GOAWAY, after which a client waits for what is under way
-            _require(kind not in (PUSH_PROMISE, CONTINUATION))
+            _require(got.kind not in (PUSH_PROMISE, CONTINUATION))
+
+    def _pong(self, got: Frame) -> None:
+        _require(got.stream == 0)
+        _require(len(got.payload) == 8, ErrorCode.FRAME_SIZE_ERROR)
+        if not got.flags & ACK:
+            self._out.append(frame(PING, ACK, 0, got.payload))
+
+    def _give_up(self, got: Frame) -> None:
+        _number(got)
+        _require(0 < got.stream <= self._last)
+        self._forget(got.stream)
 
     def _set(self, got: Frame) -> None:
         _require(got.stream == 0)
@@ -182,7 +179,8 @@ class GrpcSession:
         self._out.append(frame(SETTINGS, ACK, 0))
         self._send_unsent()
 
-    def _widen(self, stream: int, more: int) -> None:
+    def _widen(self, got: Frame) -> None:
+        stream, more = got.stream, _number(got) & _LARGEST_WINDOW
         _require(more > 0 and stream <= self._last)
         if stream == 0:
             self._window += more
@@ -198,7 +196,11 @@ class GrpcSession:
 
     # requests
 
-    def _gather(self, head: Frame, block: bytes, flags: int, calls: list[Call]) -> None:
+    def _head(self, got: Frame) -> None:
+        block = unpadded(got)
+        self._gather(got, block[5:] if got.flags & HAS_PRIORITY else block, got.flags)
+
+    def _gather(self, head: Frame, block: bytes, flags: int) -> None:
         """Take in the headers of a stream, once they are complete."""
         _require(len(block) <= _LONGEST_HEADERS, ErrorCode.ENHANCE_YOUR_CALM)
         if not flags & END_HEADERS:
@@ -215,7 +217,7 @@ class GrpcSession:
         else:
             _require(stream > 0 and (ends or stream not in self._requests))
         if ends:
-            self._complete(stream, calls)
+            self._complete(stream)
 
     def _decoded(self, block: bytes) -> dict[bytes, bytes]:
         if self._repeated is not None and block == self._repeated[0]:
@@ -240,7 +242,7 @@ class GrpcSession:
         given = None if authorization is None else authorization.decode("latin-1")
         self._requests[stream] = _Request(headers.get(b":path", b"").decode("latin-1"), given)
 
-    def _take(self, got: Frame, calls: list[Call]) -> None:
+    def _take(self, got: Frame) -> None:
         _require(0 < got.stream <= self._last)
         size = len(got.payload)
         self._room -= size
@@ -254,9 +256,9 @@ class GrpcSession:
             self.refuse(got.stream, Code.RESOURCE_EXHAUSTED, f"a message must be at most {LONGEST_MESSAGE} bytes")
             self._reset(got.stream, ErrorCode.NO_ERROR)  # the peer has more to say, and need not
         elif got.flags & END_STREAM:
-            self._complete(got.stream, calls)
+            self._complete(got.stream)
 
-    def _complete(self, stream: int, calls: list[Call]) -> None:
+    def _complete(self, stream: int) -> None:
         request = self._requests.pop(stream, None)
         if request is None:
             return
@@ -271,7 +273,7 @@ class GrpcSession:
             self.refuse(stream, Code.INVALID_ARGUMENT, "the call must be one message, as long as its prefix says")
         else:
             self._called.add(stream)
-            calls.append(Call(stream, request.method, bytes(body[_PREFIX.size :]), request.authorization))
+            self._calls.append(Call(stream, request.method, bytes(body[_PREFIX.size :]), request.authorization))
 
     def _forget(self, stream: int) -> None:
         self._windows.pop(stream, None)
@@ -324,6 +326,16 @@ class GrpcSession:
         if not self.is_closed:
             self.is_closed = True
             self._out.append(frame(GOAWAY, 0, 0, _NUMBER.pack(self._last) + _NUMBER.pack(why)))
+
+
+_HANDLERS: dict[int, Callable[[GrpcSession, Frame], None]] = {
+    HEADERS: GrpcSession._head,
+    DATA: GrpcSession._take,
+    WINDOW_UPDATE: GrpcSession._widen,
+    SETTINGS: GrpcSession._set,
+    PING: GrpcSession._pong,
+    RST_STREAM: GrpcSession._give_up,
+}
 
 
 def _number(got: Frame) -> int:
