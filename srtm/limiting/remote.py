@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 from srtm.client.limit_service import BlockingLimitClient, LimitClient
 from srtm.concurrency.outage import Outage
@@ -20,22 +20,42 @@ from srtm.log import Log
 
 TIMEOUT_S = 0.2  # a request waits so long for the limit service, three times in a row
 Json = dict[str, Any]
+_Client = TypeVar("_Client", LimitClient, BlockingLimitClient)
 
 
-class _Asking:
-    """What both kinds of remote limits share: the circuit breaker, and what an outage means.
+class _Asking(Generic[_Client]):
+    """What both kinds of remote limits share: the client, the circuit breaker, and what an outage means.
 
     ``fail_open``: while the service cannot be asked everything passes, and the answer is ``degraded``; else checks
     raise Unavailable.
     """
 
-    def __init__(self, families: Collection[Family], fail_open: bool, clock_ns: Callable[[], int]) -> None:
+    _kind: ClassVar[Callable[..., Any]]  # of the client
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        ca_file: str | None = None,
+        timeout_s: float = TIMEOUT_S,
+        fail_open: bool = True,
+        families: Collection[Family] = FAMILIES,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._make = partial(self._kind, url, token=token, ca_file=ca_file, timeout_s=timeout_s)
+        self._client: _Client | None = self._make()  # a bad URL is told now
         self._families = families
         self._fail_open = fail_open
         self._clock_ns = clock_ns
         self._breaker = CircuitBreaker()
         self._outage = Outage()
         self._log = Log("limits")
+
+    def _opened(self) -> _Client:
+        client: _Client = self._client or self._make()
+        self._client = client
+        return client
 
     def _before(self, subject: str, cost: int) -> Answer | None:
         """The answer, if nobody is to be asked. Raises BadInput, Unavailable."""
@@ -73,7 +93,7 @@ class _Asking:
         raise Unavailable(f"the limit service cannot be asked: {why}", 1.0)
 
 
-class RemoteLimits(_Asking):
+class RemoteLimits(_Asking[LimitClient]):
     """Asks a limit service (``srtm limit serve``) from one event loop, of asyncio or trio.
 
     ``url``, ``token`` and ``ca_file`` default to $SRTM_LIMIT, $SRTM_TOKEN and $SRTM_CA_FILE. After three misses of
@@ -81,20 +101,7 @@ class RemoteLimits(_Asking):
     that, and a later check connects again.
     """
 
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        token: str | None = None,
-        ca_file: str | None = None,
-        timeout_s: float = TIMEOUT_S,
-        fail_open: bool = True,
-        families: Collection[Family] = FAMILIES,
-        clock_ns: Callable[[], int] = time.monotonic_ns,
-    ) -> None:
-        super().__init__(families, fail_open, clock_ns)
-        self._make = partial(LimitClient, url, token=token, ca_file=ca_file, timeout_s=timeout_s)
-        self._client: LimitClient | None = self._make()  # a bad URL is told now
+    _kind = LimitClient
 
     async def check(self, namespace: str, subject: str, cost: int = 1) -> Answer:
         """As ``Limits.check``."""
@@ -117,10 +124,6 @@ class RemoteLimits(_Asking):
         """As ``Limits.release``. Raises Unavailable too: then it ends when it expires."""
         await self._opened().release(cast(str, grant))
 
-    def _opened(self) -> LimitClient:
-        self._client = self._client or self._make()
-        return self._client
-
     async def aclose(self) -> None:
         """Close its connections."""
         client, self._client = self._client, None
@@ -136,22 +139,10 @@ class RemoteLimits(_Asking):
         await self.aclose()
 
 
-class BlockingRemoteLimits(_Asking):
+class BlockingRemoteLimits(_Asking[BlockingLimitClient]):
     """``RemoteLimits`` for threads, any number of them."""
 
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        token: str | None = None,
-        ca_file: str | None = None,
-        timeout_s: float = TIMEOUT_S,
-        fail_open: bool = True,
-        families: Collection[Family] = FAMILIES,
-        clock_ns: Callable[[], int] = time.monotonic_ns,
-    ) -> None:
-        super().__init__(families, fail_open, clock_ns)
-        self._client = BlockingLimitClient(url, token=token, ca_file=ca_file, timeout_s=timeout_s)
+    _kind = BlockingLimitClient
 
     def check(self, namespace: str, subject: str, cost: int = 1) -> Answer:
         """As ``Limits.check``."""
@@ -159,7 +150,7 @@ class BlockingRemoteLimits(_Asking):
         if known is not None:
             return known
         try:
-            said = self._client.check(namespace, [subject], cost, headers=True)
+            said = self._opened().check(namespace, [subject], cost, headers=True)
         except NotFound:
             raise
         except SrtmError as error:
@@ -168,15 +159,15 @@ class BlockingRemoteLimits(_Asking):
 
     def correct(self, grant: str | bytes, cost: int) -> None:
         """As ``Limits.correct``. Raises Unavailable too."""
-        self._client.correct(cast(str, grant), cost)
+        self._opened().correct(cast(str, grant), cost)
 
     def release(self, grant: str | bytes) -> None:
         """As ``Limits.release``. Raises Unavailable too: then it ends when it expires."""
-        self._client.release(cast(str, grant))
+        self._opened().release(cast(str, grant))
 
     def close(self) -> None:
         """Close its connections."""
-        self._client.close()
+        self._opened().close()
 
     def __enter__(self) -> Self:
         return self

@@ -19,7 +19,6 @@ from limiting.nodes.decisions import Decisions
 from srtm.client.limit_service import BlockingLimitClient, LimitClient
 from srtm.contracts.contract import read_contracts
 from srtm.errors import BadInput, NotFound, Unavailable
-from srtm.limiting import remote as remote_module
 from srtm.limiting.answers import Answer
 from srtm.limiting.limiter import Limiter
 from srtm.limiting.local import LocalLimits
@@ -48,8 +47,9 @@ def reach(monkeypatch: pytest.MonkeyPatch) -> Reach:
     def reaching(service: Any) -> None:
         is_application = hasattr(service, "router")
         transport = httpx.ASGITransport(app=service) if is_application else httpx.MockTransport(service)
-        monkeypatch.setattr(remote_module, "LimitClient", partial(LimitClient, transport=transport))
-        monkeypatch.setattr(remote_module, "BlockingLimitClient", partial(BlockingLimitClient, transport=transport))
+        monkeypatch.setattr(RemoteLimits, "_kind", staticmethod(partial(LimitClient, transport=transport)))
+        blocking = staticmethod(partial(BlockingLimitClient, transport=transport))
+        monkeypatch.setattr(BlockingRemoteLimits, "_kind", blocking)
 
     return reaching
 
