@@ -5,7 +5,7 @@ import pytest
 from broker import process
 from broker.__main__ import main
 from broker.config import EngineConfig
-from broker.options import parse_size
+from broker.option_rows import size
 from srtm.errors import BadInput
 from srtm.net.address import parse_address
 from tests.support.broker_service import config
@@ -101,10 +101,10 @@ def test_addresses_are_parsed(text, parsed):
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("7", 7), ("64k", 65536), ("2M", 2 << 20), ("1GiB", 1 << 30), ("1gb", 1 << 30)]
+    ("text", "found"), [("7", 7), ("64k", 65536), ("2M", 2 << 20), ("1GiB", 1 << 30), ("1gb", 1 << 30)]
 )
-def test_sizes_have_units(text, size):
-    assert parse_size("max_memory", text) == size
+def test_sizes_have_units(text, found):
+    assert size("max_memory", text) == found
 
 
 @pytest.mark.parametrize(

@@ -86,9 +86,9 @@ ARROWS = {
     ),
     "broker.process": "broker.config broker.service srtm.net",
     "broker.access_files": "broker.config srtm._native srtm.net",
-    "broker.mqtt_options": "broker.config",
+    "broker.option_rows": "broker.config srtm.settings",
     "broker.flag_help": "",
-    "broker.options": "broker.access_files broker.config broker.flag_help broker.mqtt_options srtm.net srtm.settings",
+    "broker.options": "broker.access_files broker.config broker.flag_help broker.option_rows srtm.net srtm.settings",
     "broker.__main__": "broker.options broker.process",
     "broker.nsqd_main": "broker.nsqd broker.process",
     # distributor
