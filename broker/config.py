@@ -203,7 +203,7 @@ def _within(path: str, least: float, most: float, rule: str = "", told: str = ""
 
 _ROWS = (
     _within("http_idle_timeout_ms", 0, inf, "must be 0 s (for ever) or more", "http_idle_timeout", 1000),
-    _Row("auth_http_request_method", ("get", "post").__contains__, "must be get or post"),  # in which servers are asked
+    _Row("auth_http_request_method", ("get", "post").__contains__, "must be get or post"),
     _within("mcap", 0, LARGEST, f"must be a rate from 0 (not stated) to {LARGEST:g} msg/s"),
     _one_of("engine.arrival_clock", ARRIVAL_CLOCKS),
     _within("max_memory_bytes", 1, inf, "must be at least 1 byte", "max_memory"),

@@ -1,7 +1,8 @@
-"""What flags of the MQTT port mean together, and how bad ones are refused."""
+"""What flags of a broker mean: alone, and those of the MQTT port together."""
 
 import pytest
 
+from broker.config import BrokerConfig, EngineConfig
 from broker.options import check_arguments
 from srtm.errors import BadInput
 
@@ -11,6 +12,29 @@ def settings(*flags):
 
 
 OWN_PAGES = ("localhost", "127.0.0.1", "[::1]")
+
+
+def test_without_flags_all_settings_have_their_defaults(monkeypatch):
+    for name in ("SRTM_DISTRIBUTOR", "SRTM_TOKEN", "SRTM_CA_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    engine = EngineConfig(tls_min_version="tls1.2", mqtt_ws_origins=OWN_PAGES)  # nsqd's is tls1.0
+    assert check_arguments(["--name", "b"]) == BrokerConfig(name="b", auth_by_http=True, engine=engine)
+
+
+@pytest.mark.parametrize(
+    ("flag", "word", "value"),
+    [
+        ("--http-idle-timeout", "1.5", lambda config: config.http_idle_timeout_ms == 1_500),
+        ("--lab-service-time", "2.5", lambda config: config.engine.lab_service_time_ns == 2_500),
+        ("--sync-timeout", "1500us", lambda config: config.engine.sync_timeout_ms == 2),
+        ("--max-bytes-per-file", "2m", lambda config: config.engine.max_bytes_per_file == 2 << 20),
+        ("--max-memory", "1k", lambda config: config.max_memory_bytes == 1_024),
+        ("--mqtt-max-session-expiry", "60", lambda config: config.engine.mqtt_max_session_expiry_s == 60),
+        ("--lookupd-tcp-address", "a:1", lambda config: config.lookupd_tcp_addresses == ("a:1",)),
+    ],
+)
+def test_a_word_is_read_into_the_unit_of_its_setting(flag, word, value):
+    assert value(check_arguments(["--name", "b", flag, word]))
 
 
 def test_where_nobody_is_asked_for_a_password_only_pages_of_this_machine_may_connect(tmp_path):
