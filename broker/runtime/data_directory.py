@@ -72,9 +72,10 @@ def _overwrite(path: Path, content: bytes) -> None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Replace the file with ``content``. After a power cut it holds the old or the new content, never a mixture;
-    once this returns, the new one."""
+    """Replace the file with ``content``, for its owner alone to read. After a power cut it holds the old or the new
+    content, never a mixture; once this returns, the new one."""
     temporary = path.with_name(f"{path.name}.tmp")  # one name: the directory is locked, so leftovers do not pile up
+    temporary.touch(mode=0o600)
     with temporary.open("wb") as file:
         file.write(content)
         file.flush()

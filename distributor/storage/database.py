@@ -8,7 +8,9 @@ PostgreSQL is for several distributors; the election decides which of them write
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
@@ -68,6 +70,7 @@ class Database:
         ``role``: the name of its sessions in the server's list.
         """
         if not self.is_shared:
+            _make_private(self.url.database)
             engine = create_engine(
                 self.url, poolclass=StaticPool, connect_args={"check_same_thread": False, "timeout": 0.5}
             )
@@ -103,6 +106,13 @@ def check_server(connection: Connection) -> None:
     found = int((connection.dialect.server_version_info or (_MIN_POSTGRES,))[0])
     if connection.dialect.name == "postgresql" and found < _MIN_POSTGRES:
         raise Unavailable(f"the store is PostgreSQL {found}; {_MIN_POSTGRES} or newer is needed")
+
+
+def _make_private(file: str | None) -> None:
+    """Make SQLite's file, where there is none, for its owner alone. Its journals take the mode of the file."""
+    if file and file != ":memory:":
+        with suppress(OSError):  # SQLite says better what is wrong with a place
+            Path(file).touch(mode=0o600)
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:

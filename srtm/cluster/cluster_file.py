@@ -57,6 +57,7 @@ def write_cluster(data: Path, cluster: ClusterFile) -> None:
     """Replace the file in one step: a reader sees the old or the new content, complete."""
     path = data / FILE_NAME
     fresh = path.with_suffix(".new")
+    fresh.touch(mode=0o600)
     fresh.write_bytes(msgspec.json.format(msgspec.json.encode(cluster), indent=2) + b"\n")
     fresh.replace(path)
 

@@ -3,6 +3,7 @@
 While the block of ``cluster`` runs, a process that ends is started again on the same port with the same data. Its end
 is reported to the distributor (proof of death). ``DIR/cluster.json`` lists what runs. When the block
 ends, all processes have ended. If this process is killed, the kernel ends them (``srtm.cluster.parent_death``).
+New files in ``DIR`` are for their owner alone.
 """
 
 from __future__ import annotations
@@ -75,6 +76,7 @@ class Child:
 
     def start(self) -> subprocess.Popen[bytes]:
         """Start the process. Call it from the main thread: the parent-death signal follows the thread that forked."""
+        self.log.touch(mode=0o600)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 self._command,
@@ -304,6 +306,7 @@ def _directory(path: Path) -> Path:
 
 def _opened(path: Path) -> TextIO:
     try:
+        path.touch(mode=0o600)
         return path.open("w")
     except OSError as error:
         raise BadInput("data", str(path), f"must be a file that can be written ({error.strerror})") from error

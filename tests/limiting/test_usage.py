@@ -19,6 +19,7 @@ from srtm.contracts.contract import Contract, check_for_brokers, read_contract
 from srtm.errors import BadInput, Unavailable
 from srtm.limiting.limiter import Limiter
 from srtm.log import Log
+from tests.support.file_modes import OWNER_ALONE, modes, no_umask
 
 S = 10**9
 QUOTA = {"name": "daily", "kind": "window", "quota": 10, "window": "1d", "slices": 24, "aligned": True, "persist": True}
@@ -195,5 +196,7 @@ def test_persist_needs_a_directory_and_decisions_of_this_node() -> None:
 
 
 def test_only_the_service_may_read_its_database(tmp_path: Path) -> None:
-    with started(tmp_path, Clocks(0)):
-        assert (tmp_path / FILE).stat().st_mode & 0o77 == 0
+    with no_umask(), started(tmp_path, Clocks(0)):
+        found = modes(tmp_path)
+    assert FILE in found
+    assert set(found.values()) == {OWNER_ALONE}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import signal
 import socket
 import ssl
@@ -14,7 +15,9 @@ import pytest
 
 from bench.harness.systems.systems import free_addresses
 from tests.support.broker_process import Subscriber, broker, process, refused
+from tests.support.file_modes import OWNER_ALONE, modes
 from tests.support.other_process import WAIT_S, wait_until
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("srtm._native", reason="the extension is not built (make build)")
@@ -93,6 +96,24 @@ def test_topics_channels_and_pauses_survive_sigkill(tmp_path: Path) -> None:
         with broker(tmp_path, tcp=running.tcp, http_port=running.http) as again:  # the same ports, at once
             (channel,) = again.topic("t")["channels"]
             assert (channel["channel_name"], channel["paused"]) == ("c", True)
+
+
+def test_what_it_writes_is_for_its_owner_alone(tmp_path: Path) -> None:
+    mqtt = free_port()
+    with broker(tmp_path, "--mem-queue-size=0", f"--mqtt-address=127.0.0.1:{mqtt}", umask=0) as running:
+        running.ask("POST", "/pub?topic=t", b"to disk")
+        with socket.create_connection(("127.0.0.1", mqtt), timeout=WAIT_S) as client:
+            stream = client.makefile("rb")
+            # A session that is kept subscribes to a/#, and a message is retained, in MQTT 3.1.1.
+            client.sendall(b"\x10\x0d\0\x04MQTT\x04\0\0\0\0\x01c\x82\x08\0\x01\0\x03a/#\x01\x33\x06\0\x01a\0\x02x")
+            assert stream.read(13) == b"\x20\x02\0\0\x90\x03\0\x01\x01\x40\x02\0\x02"
+            stream.close()
+        assert running.wait_ended(signal.SIGTERM) == 0
+    found = modes(tmp_path)
+    kinds = {re.sub(r"[+.][0-9a-f]{6,}", "", name) for name in found}
+    assert kinds >= {"nsqd.dat", "srtm.incarnation", "queue/t.meta", "queue/t.seg", "queue/mqtt+state.seg"}
+    assert "queue/mqtt+queue.seg" in kinds
+    assert set(found.values()) == {OWNER_ALONE}
 
 
 def saved_channels(data: Path) -> list[object]:

@@ -19,6 +19,7 @@ import msgspec
 import pytest
 
 from srtm.cluster.cluster_file import ClusterFile, present_boot, read_cluster, write_cluster
+from tests.support.file_modes import OWNER_ALONE, modes, no_umask
 from tests.support.ports import pick_addresses, port_of
 
 pytestmark = pytest.mark.slow
@@ -111,6 +112,15 @@ def test_started_again_it_listens_where_it_did(tmp_path: Path) -> None:
             assert process.wait(PATIENCE_S) == 0
     assert places[1][:2] == places[0]
     assert len(places[1]) == 3
+
+
+def test_its_files_are_for_their_owner_alone(tmp_path: Path) -> None:
+    (address,) = pick_addresses(1)
+    with no_umask(), up(tmp_path, address, 1, "--tokens"):
+        found = modes(tmp_path)
+    assert found.keys() >= {"cluster.json", "lock", "distributor.log", "broker-1.log", "store.sqlite3", "tokens"}
+    assert "broker-1/srtm.incarnation" in found
+    assert set(found.values()) == {OWNER_ALONE}
 
 
 def test_its_ports_are_those_that_are_given_and_scripts_learn_when_it_is_ready(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from broker.runtime import data_directory as data_path
 from srtm.errors import BadInput
+from tests.support.file_modes import OWNER_ALONE, modes, no_umask
 
 
 def test_incarnations_sort_by_start_even_if_the_clock_goes_back(tmp_path, monkeypatch):
@@ -62,3 +63,16 @@ def test_a_file_is_replaced_whole(tmp_path):
     data_path.replace_file(tmp_path / "f", b"new")
     assert (tmp_path / "f").read_bytes() == b"new"
     assert [path.name for path in tmp_path.iterdir()] == ["f"]
+
+
+def test_new_files_are_for_their_owner_alone_and_those_of_an_earlier_release_serve_on(tmp_path):
+    with no_umask():
+        (tmp_path / "srtm.incarnation").write_text("00000000000000000001-0123456789abcdef")
+        (tmp_path / "f").write_text("old")
+        with data_path.locked(tmp_path) as incarnation:
+            assert incarnation.endswith("-0123456789abcdef")
+        assert modes(tmp_path) == {"srtm.incarnation": 0o666, "f": 0o666}
+        data_path.replace_file(tmp_path / "f", b"new")
+        (tmp_path / "srtm.incarnation").unlink()
+        with data_path.locked(tmp_path):
+            assert modes(tmp_path) == {"srtm.incarnation": OWNER_ALONE, "f": OWNER_ALONE}

@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 from distributor.storage import migrations, store
 from distributor.storage.store import Replace, Store
 from srtm.errors import NotLeader, Unavailable
+from tests.support.file_modes import OWNER_ALONE, modes, no_umask
 
 
 def setting(name: str, value: int) -> Replace:
@@ -165,6 +166,16 @@ async def test_a_store_whose_migration_was_interrupted_is_as_it_was_and_is_broug
     assert (share["bound_burst"], share["lease_ms"]) == (7, None)
     assert len(await opened.rows(store.places)) == 1
     await opened.aclose()
+
+
+async def test_files_of_sqlite_are_for_their_owner_alone(tmp_path):
+    with no_umask():
+        opened = await leading(f"sqlite:///{tmp_path / 's.sqlite3'}")
+        await opened.apply([setting("a", 1)])
+        found = modes(tmp_path)
+        await opened.aclose()
+    assert found.keys() >= {"s.sqlite3", "s.sqlite3-wal"}
+    assert set(found.values()) == {OWNER_ALONE}
 
 
 async def test_a_store_of_another_schema_is_refused(store_url):

@@ -1,10 +1,11 @@
 //! The real `Store`: one directory. Its own thread does slow work (fsync, unlinking large files), in order.
+//! Its files are for their owner alone.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
 
@@ -111,7 +112,7 @@ impl Store for Files {
 
     fn create(&mut self, name: &str, content: &[u8]) -> io::Result<()> {
         let path = self.directory.join(name);
-        let file = self.opened(|| OpenOptions::new().read(true).write(true).create_new(true).open(&path))?;
+        let file = self.opened(|| private().create_new(true).open(&path))?;
         file.write_all_at(content, 0)?;
         self.progress.note();
         self.keep(name, file);
@@ -244,10 +245,17 @@ fn rename(directory: &Path, file: &str, ending: &str) -> io::Result<()> {
     present(fs::rename(directory.join(file), directory.join(format!("{file}{ending}"))))
 }
 
+/// How a file is made: it holds messages, or who they are for.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    options
+}
+
 fn write_anew(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(TEMPORARY);
-    let mut file = File::create(&temporary)?;
+    let mut file = private().create(true).truncate(true).open(&temporary)?;
     file.write_all(content)?;
     file.sync_data()?;
     fs::rename(temporary, path)

@@ -1,5 +1,7 @@
 //! The real store, in a directory of its own.
 
+use std::os::unix::fs::PermissionsExt;
+
 use super::*;
 
 struct Directory(PathBuf);
@@ -127,6 +129,22 @@ fn more_files_than_may_be_open_are_no_trouble() {
     }
     assert!(store.open.len() <= MAX_OPEN);
     assert!(listed(&mut store).iter().all(|(_, len)| *len == 2));
+}
+
+#[test]
+fn files_are_for_their_owner_alone_and_those_of_an_earlier_release_serve_on() {
+    let directory = Directory::new("modes");
+    let mut store = directory.store();
+    let path = |name: &str| directory.0.join("queue").join(name);
+    fs::write(path("earlier"), "x").expect("written");
+    fs::set_permissions(path("earlier"), fs::Permissions::from_mode(0o644)).expect("set");
+    store.write("earlier", 1, b"y").expect("written");
+    store.create("a", b"x").expect("new");
+    store.begin(Job { replace: Some(("meta".into(), b"content".to_vec())), ..Job::default() });
+    assert!(store.wait().iter().all(|outcome| outcome.result.is_ok()));
+    for (name, mode) in [("earlier", 0o644), ("a", 0o600), ("meta", 0o600)] {
+        assert_eq!(fs::metadata(path(name)).expect("there").permissions().mode() & 0o777, mode, "{name}");
+    }
 }
 
 #[test]
