@@ -206,15 +206,16 @@ impl Access {
         Some(Who { token: Some(sha256.into()), ..Who::named(&holder.name) })
     }
 
-    /// Who shows this password, or token, of that name. `dear`: called if a hash has to be computed.
-    pub fn of_password(&mut self, name: &str, password: &[u8], dear: impl FnOnce()) -> Option<Who> {
+    /// Who shows this password, or token, of that name. `on_hash`: called with the iterations of a hash that has to be
+    /// computed. For a name that is no user's none is.
+    pub fn of_password(&mut self, name: &str, password: &[u8], on_hash: impl FnOnce(u32)) -> Option<Who> {
         if let Some(who) = self.of_token(password).filter(|who| *who.name == *name) {
             return Some(who);
         }
         let user = self.users.as_ref()?.get(name)?;
         let digest = digest_of(name, password); // a password that was right is known again by it
         if self.verified.get(name) != Some(&digest) {
-            dear();
+            on_hash(user.iterations);
             if !is_password(user, password) {
                 return None;
             }
@@ -409,10 +410,10 @@ mod tests {
             ("eva", "", false),
             ("x", "", false),
         ] {
-            let who = access.of_password(name, password.as_bytes(), || hashed += 1);
+            let who = access.of_password(name, password.as_bytes(), |iterations| hashed += iterations);
             assert_eq!(who.is_some(), is_right, "{name} {password}");
         }
-        assert_eq!(hashed, 3, "one that was right is known again");
+        assert_eq!(hashed, 3 * 101, "one that was right is known again");
         assert!(access.asks() && access.rights_of(&Who::named("eva")).is_none(), "without rows all is allowed");
     }
 }

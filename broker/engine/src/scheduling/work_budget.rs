@@ -64,8 +64,13 @@ pub(crate) const CREATION_UNITS: u32 = 64;
 /// What an IDENTIFY costs: JSON both ways, a record of the client, and an answer that nobody shares with it.
 pub(crate) const IDENTIFY_UNITS: u32 = 320;
 
-/// What a check of a password costs: 101 iterations, as `mosquitto_passwd` has them.
-pub(crate) const PASSWORD_UNITS: u32 = 1_000;
+/// What an iteration of a password's hash costs: 1 us.
+const ITERATION_UNITS: u32 = 10;
+
+/// What a check of a password costs, by the iterations that its user's hash has; 0: it is plain SHA-512, taken once.
+pub(crate) fn password_units(iterations: u32) -> u32 {
+    iterations.max(1).saturating_mul(ITERATION_UNITS)
+}
 
 /// What a new connection costs, for the most part in the kernel; one that is closed costs as much.
 pub(crate) const ACCEPT_UNITS: u32 = 256;

@@ -19,7 +19,7 @@ use crate::protocol::errors::{self, WireError, quoted};
 use crate::protocol::grants::{Auth, Grant};
 use crate::protocol::mqtt::packet::Packet;
 use crate::protocol::mqtt::reason::Reason;
-use crate::scheduling::work_budget::PASSWORD_UNITS;
+use crate::scheduling::work_budget::password_units;
 use crate::time::Nanos;
 
 /// What a command needs: its name, the permission, topic and channel. `None`: it is free.
@@ -74,7 +74,7 @@ impl Engine {
 
     /// Who shows this password, or token, of that name.
     pub(crate) fn who_shows(&mut self, name: &str, password: &[u8]) -> Option<Who> {
-        self.access.of_password(name, password, || self.work.note(PASSWORD_UNITS))
+        self.access.of_password(name, password, |iterations| self.work.note(password_units(iterations)))
     }
 
     /// What rows grant.

@@ -56,6 +56,31 @@ fn with_users_nobody_connects_without_the_password_of_one() {
 }
 
 #[test]
+fn a_check_of_a_password_is_charged_by_the_iterations_of_its_user_and_one_that_hashes_nothing_is_free() {
+    let users = [(0, "plain"), (101, "eva"), (10_000, "slow")];
+    let users = users.map(|(iterations, name)| User { name: name.into(), iterations, ..eva() });
+    let config = Config {
+        access: AccessRules { users: Some(users.into()), ..AccessRules::default() },
+        anonymous: false,
+        ..Config::default()
+    };
+    let mut pair = Pair::with(config);
+    let mut charged = |name: &str, password: &str| {
+        let client = Client::accept(&mut pair);
+        pair.send(client.key, connect_as("client", name, password));
+        pair.turn();
+        pair.engine.conns[client.key].deficit.used
+    };
+    let free = charged("nobody", "wrong");
+    for (name, password, units) in
+        [("plain", "wrong", 10), ("eva", "wrong", 1_010), ("slow", "wrong", 100_000), ("eva", "secret", 1_010)]
+    {
+        assert_eq!(charged(name, password) - free, units, "{name} {password}");
+    }
+    assert_eq!(charged("eva", "secret"), free, "it is known again");
+}
+
+#[test]
 fn a_client_gets_no_message_and_publishes_none_that_no_rule_allows() {
     let rows = rows(&[("", AccessAction::ReadWrite, "open/#"), ("", AccessAction::Deny, "open/secret")]);
     let mut pair = Pair::with(Config { access: AccessRules { rows, ..AccessRules::default() }, ..Config::default() });
