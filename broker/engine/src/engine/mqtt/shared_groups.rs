@@ -1,11 +1,12 @@
-//! What becomes of a message for a shared subscription: it waits in the queue of the group until a member has room, here
-//! or at another broker.
+//! What becomes of a message for a shared subscription: it waits in the queue of the group until a member has room,
+//! here or at another broker.
 //!
 //! A group with a member whose session outlives its connection has its queue on disk, as such sessions have theirs. The
 //! file has its name from that of the group. What waits comes back with the members: a group ends with its last one.
-//! A group that a topic file declares is there as long as it does, and has its queue on disk. It is at all brokers of the
-//! topic: what waits where no member is connected goes to brokers that have some.
+//! A group that a topic file declares is there as long as it does, and has its queue on disk. It is at all brokers of
+//! the topic: what waits where no member is connected goes to brokers that have some.
 
+use std::cell::LazyCell;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
@@ -59,8 +60,8 @@ impl Engine {
         self.send_shared(forms, key, now);
     }
 
-    /// How many messages may wait for a group when this one comes. What other brokers have kept for a declared one within
-    /// their own bounds has room here, where its members are.
+    /// How many messages may wait for a group when this one comes. What other brokers have kept for a declared one
+    /// within their own bounds has room here, where its members are.
     fn room_of(&self, group: &Group, message: &Message) -> usize {
         let most = self.config.mqtt_max_queued;
         let is_lent = group.is_declared && way_of(message.times.trace).is_some();
@@ -115,7 +116,8 @@ impl Engine {
         self.mqtt.tally.take(&mut group.owed, topic, group.queue.len())
     }
 
-    /// What waits for a group may go on: the next member gets its turn, or the last one, which leaves for another broker.
+    /// What waits for a group may go on: the next member gets its turn, or the last one, which leaves for another
+    /// broker.
     pub(crate) fn list_member(&mut self, key: GroupKey) {
         let Some(group) = self.mqtt.groups.get(key) else { return };
         let next = self.next_member(key).and_then(|at| group.members.get(at));
@@ -169,8 +171,8 @@ impl Engine {
         }
     }
 
-    /// Has what waits for a group go through files from now on, if the session of a member outlives its connection, or a
-    /// topic file declares it.
+    /// Has what waits for a group go through files from now on, if the session of a member outlives its connection, or
+    /// a topic file declares it.
     pub(crate) fn keep_group_on_disk(&mut self, key: GroupKey) {
         let Some(group) = self.mqtt.groups.get_mut(key).filter(|group| !group.is_on_disk) else { return };
         let Some(disk) = self.disk.as_ref().map(|storage| Rc::clone(&storage.disk)) else { return };
@@ -197,8 +199,8 @@ impl Engine {
         taken
     }
 
-    /// Gives a message to groups at other brokers, once each: to members that are connected there, else to a broker that
-    /// keeps the group, if this one does not. Members here come first.
+    /// Gives a message to groups at other brokers, once each: to members that are connected there, else to a broker
+    /// that keeps the group, if this one does not. Members here come first.
     pub(super) fn share_with_others(
         &mut self,
         groups: &mut Vec<GroupKey>,
@@ -319,17 +321,14 @@ impl Engine {
 
     fn ready_member(&self, key: GroupKey) -> Option<usize> {
         let group = self.mqtt.groups.get(key)?;
+        let filter = LazyCell::new(|| Filter::parse(&group.name));
+        // Who may read what may have changed since a member joined.
+        let may_share = |session: &Session| {
+            let may = |filter: Filter<'_>| session.may_subscribe(filter, self.object_of(filter.pattern));
+            session.grant.is_none() || filter.is_some_and(may)
+        };
         group.members.iter().position(|member| {
-            let session = self.mqtt.sessions.get(member.session);
-            let may_read = session.is_some_and(|session| self.may_share(session, &group.name));
-            may_read && self.has_room(member.session)
+            self.has_room(member.session) && self.mqtt.sessions.get(member.session).is_some_and(may_share)
         })
-    }
-
-    /// Whether a member may still be one: who may read what may have changed since it joined.
-    fn may_share(&self, session: &Session, name: &str) -> bool {
-        let is_free = session.grant.is_none();
-        let may = |filter: Filter<'_>| session.may_subscribe(filter, self.object_of(filter.pattern));
-        is_free || Filter::parse(name).is_some_and(may)
     }
 }
