@@ -71,7 +71,7 @@ use crate::time::NS_PER_S;
 use crate::time::{Nanos, WallClock};
 use crate::timer::{Timer, Timers};
 
-/// Messages an answer from which on the answers of a turn go before its deliveries.
+/// If the publishes of a turn have more messages than this on average, their answers go before its deliveries.
 const BULK: usize = 32;
 
 #[derive(Debug)]

@@ -211,11 +211,6 @@ fn announced(input: &[u8]) -> Option<(usize, usize)> {
     Some((line + 4, u32::from_be_bytes(*size) as usize))
 }
 
-/// Topic of the publish that `input` begins with.
-pub fn announced_topic(input: &[u8]) -> Option<&str> {
-    name(input.split(|&c| matches!(c, b' ' | b'\r' | b'\n')).nth(1)?)
-}
-
 /// Of the PUB or DPUB that `input` begins with: its topic, what has come of its body, and the body's length.
 pub fn announced_publish(input: &[u8]) -> Option<(&str, &[u8], usize)> {
     let (begin, len) = announced(input)?;

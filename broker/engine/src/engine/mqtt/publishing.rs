@@ -47,12 +47,8 @@ impl Engine {
         if !may_be_published(&name) || !may_write || self.is_foreign_name(&name) {
             let client = self.mqtt.sessions.get(session).map(|session| session.client_id.clone()).unwrap_or_default();
             self.deny(Action::Publish, &client, &name);
-            if publish.qos == Qos::AtMostOnce || self.mqtt_client(key).is_some_and(|mqtt| mqtt.version == Version::V5) {
-                self.acknowledge_publish(key, publish.qos, publish.id, Reason::NOT_AUTHORIZED, Written::default());
-                return Ok(());
-            }
-            // Older versions have no refusal, and their clients would send it again for ever: it is acknowledged, as at
-            // Mosquitto, and counted.
+            // A client of a version without refusals would send it again for ever: there it is acknowledged like any
+            // other, as at Mosquitto.
             self.acknowledge_publish(key, publish.qos, publish.id, Reason::NOT_AUTHORIZED, Written::default());
             return Ok(());
         }

@@ -90,12 +90,6 @@ pub fn connack(out: &mut Vec<u8>, version: Version, session_present: bool, reaso
     }
 }
 
-/// Bytes of a PUBLISH.
-pub fn publish_len(version: Version, publish: PublishHead<'_>, payload: usize) -> usize {
-    let remaining = publish_remaining(version, publish, payload);
-    1 + variable_len(remaining as u32) + remaining
-}
-
 fn publish_remaining(version: Version, publish: PublishHead<'_>, payload: usize) -> usize {
     let id = if publish.qos == Qos::AtMostOnce { 0 } else { 2 };
     let properties = if version == Version::V5 { with_length(publish.properties) } else { 0 };

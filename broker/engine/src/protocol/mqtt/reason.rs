@@ -8,13 +8,11 @@ pub struct Reason(pub u8);
 
 impl Reason {
     pub const SUCCESS: Self = Self(0x00);
-    pub const DISCONNECT_WITH_WILL: Self = Self(0x04);
     pub const NO_MATCHING_SUBSCRIBERS: Self = Self(0x10);
     pub const NO_SUBSCRIPTION_EXISTED: Self = Self(0x11);
     pub const UNSPECIFIED: Self = Self(0x80);
     pub const MALFORMED: Self = Self(0x81);
     pub const PROTOCOL_ERROR: Self = Self(0x82);
-    pub const IMPLEMENTATION: Self = Self(0x83);
     pub const UNSUPPORTED_VERSION: Self = Self(0x84);
     pub const CLIENT_ID_INVALID: Self = Self(0x85);
     pub const BAD_USER_OR_PASSWORD: Self = Self(0x86);
@@ -25,7 +23,6 @@ impl Reason {
     pub const BAD_AUTHENTICATION_METHOD: Self = Self(0x8c);
     pub const KEEP_ALIVE_TIMEOUT: Self = Self(0x8d);
     pub const SESSION_TAKEN_OVER: Self = Self(0x8e);
-    pub const TOPIC_FILTER_INVALID: Self = Self(0x8f);
     pub const TOPIC_NAME_INVALID: Self = Self(0x90);
     pub const PACKET_ID_NOT_FOUND: Self = Self(0x92);
     pub const RECEIVE_MAXIMUM_EXCEEDED: Self = Self(0x93);
@@ -34,7 +31,6 @@ impl Reason {
     pub const QUOTA_EXCEEDED: Self = Self(0x97);
     pub const ADMINISTRATIVE: Self = Self(0x98);
     pub const USE_ANOTHER_SERVER: Self = Self(0x9c);
-    pub const SHARED_NOT_SUPPORTED: Self = Self(0x9e);
 
     pub fn is_refusal(self) -> bool {
         self.0 >= 0x80

@@ -89,7 +89,6 @@ proptest! {
         let head = PublishHead { dup, qos, retain, topic: &topic, id, properties: properties.bytes() };
         let mut bytes = Vec::new();
         encode::publish(&mut bytes, Version::V5, head, &payload);
-        prop_assert_eq!(bytes.len(), encode::publish_len(Version::V5, head, payload.len()));
         let (parsed, used) = v5_0::Publish::parse(bytes[0] & 15, Arc::from(body(&bytes))).expect("theirs");
         prop_assert_eq!(used, body(&bytes).len());
         prop_assert_eq!(parsed.to_continuous_buffer(), bytes);
@@ -98,7 +97,6 @@ proptest! {
 
         let mut old = Vec::new();
         encode::publish(&mut old, Version::V3_1_1, head, &payload);
-        prop_assert_eq!(old.len(), encode::publish_len(Version::V3_1_1, head, payload.len()));
         let (parsed, _) = v3_1_1::Publish::parse(old[0] & 15, Arc::from(body(&old))).expect("theirs");
         prop_assert_eq!(parsed.to_continuous_buffer(), old);
     }
