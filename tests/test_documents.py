@@ -1,5 +1,5 @@
 """What the documents name is there (links, anchors, commands, files, dependencies), and they stay readable: short
-lines, pages of a bounded length."""
+lines, pages of a bounded length. Lines of Rust are held here too, for rustfmt leaves comments and long texts alone."""
 
 from __future__ import annotations
 
@@ -86,6 +86,19 @@ def test_links_lead_somewhere(document: Path) -> None:
 def test_lines_outside_tables_are_short(document: Path) -> None:
     lines = enumerate(document.read_text().split("\n"), 1)
     assert [n for n, line in lines if len(line.encode()) > LONGEST_LINE and not line.lstrip().startswith("|")] == []
+
+
+def test_lines_of_rust_are_short(files: list[str]) -> None:
+    """Of what is delivered: tests and benches hold texts of protocols, which are clearer in one piece."""
+    held = [Path(file) for file in files if file.endswith(".rs") and not {"bench", "tests"} & set(Path(file).parts)]
+    assert held
+    long = [
+        f"{file}:{number}"
+        for file in held
+        for number, line in enumerate((ROOT / file).read_text().split("\n"), 1)
+        if len(line.encode()) > LONGEST_LINE
+    ]
+    assert long == []
 
 
 @pytest.mark.parametrize("name", LONGEST)

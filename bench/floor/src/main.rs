@@ -1,7 +1,7 @@
 //! `srtm-floor HOST:PORT`: what no broker on this kernel can undercut. One thread, one epoll; a turn reads every ready
 //! connection once, acknowledges and forwards messages, and writes each connection that has something to write once. No
-//! channels, no topics, no timers, no limits: what a subscriber does not take waits in memory. Load generators can speak
-//! to it, in NSQ's protocol or in MQTT 3.1.1, all alike; nothing else should.
+//! channels, no topics, no timers, no limits: what a subscriber does not take waits in memory. Load generators can
+//! speak to it, in NSQ's protocol or in MQTT 3.1.1, all alike; nothing else should.
 
 mod command;
 mod connection;

@@ -92,8 +92,8 @@ pub enum Event {
         times: u64,
     },
     /// Messages of an MQTT publisher were not taken: above a limit, or no room for them. Its client was told so
-    /// (`refused`), its connection ended (`closed`), or nobody was told (`dropped`). `topic` and `why` are of the first.
-    /// At most once a minute for each publisher; of more than 64, the others are one ("").
+    /// (`refused`), its connection ended (`closed`), or nobody was told (`dropped`). `topic` and `why` are of the
+    /// first. At most once a minute for each publisher; of more than 64, the others are one ("").
     MqttExcess {
         publisher: String,
         topic: String,

@@ -1,5 +1,5 @@
-//! Keys of connections, topics, channels, sessions, groups and tallies. A key stays invalid after its object is gone: it
-//! never names another.
+//! Keys of connections, topics, channels, sessions, groups and tallies. A key stays invalid after its object is gone:
+//! it never names another.
 
 use slotmap::new_key_type;
 

@@ -1,8 +1,8 @@
 //! Time and memory of a decision with a million subjects, asked in random order: `cargo run --release --example speed`.
 //!
 //! Prints a table: ns of a bare look-up by name, and of a decision under one and three policies, in turns. The names of
-//! a batch are copied before it is timed: a request's name has just been read, so it is in the cache. Each call waits for
-//! the one before, as the next request of a connection does: what memory takes is not hidden.
+//! a batch are copied before it is timed: a request's name has just been read, so it is in the cache. Each call waits
+//! for the one before, as the next request of a connection does: what memory takes is not hidden.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -37,7 +37,8 @@ fn random(state: &mut u64) -> u64 {
     *state >> 33
 }
 
-/// Mean ns of `ask` over names at random; its second argument counts the calls. It returns 0, which the next call needs.
+/// Mean ns of `ask` over names at random; its second argument counts the calls. It returns 0, which the next call
+/// needs.
 fn mean_ns(names: &[String], seed: u64, mut ask: impl FnMut(&str, i64) -> usize) -> f64 {
     let (mut state, mut batch, mut taken, mut asked) = (seed, Vec::new(), 0, 0);
     for _ in 0..BATCHES {

@@ -31,8 +31,8 @@ pub enum Rule {
     Bucket { rate_micro: u64, burst_micro: u64, max_debt_micro: u64 },
     /// The leaky bucket: who comes too early is let in and told to wait, for at most `max_wait_ns`.
     Pace { rate_micro: u64, burst_micro: u64, max_wait_ns: Nanos },
-    /// At most `quota` in `window_ns`, counted in `slices`. `weighted`: the oldest slice counts by the part of it that is
-    /// still inside. One slice, not weighted: the fixed window; one, weighted: the approximation by two counters.
+    /// At most `quota` in `window_ns`, counted in `slices`. `weighted`: the oldest slice counts by the part of it that
+    /// is still inside. One slice, not weighted: the fixed window; one, weighted: the approximation by two counters.
     /// `aligned`: slices begin where wall clocks show a multiple of their length.
     Window { quota: u32, window_ns: Nanos, slices: u16, weighted: bool, aligned: bool },
     /// At most `quota` in any `window_ns`, exactly: a time for each request.

@@ -295,8 +295,9 @@ mod tests {
         ) {
             let mut all = Vec::new();
             for key in keys {
-                all.extend_from_slice(format!("*5\r\n$11\r\nCL.THROTTLE\r\n${}\r\n{key}\r\n$1\r\n2\r\n$1\r\n1\r\n$1\r\n9\r\nPING\r\n",
-                    key.len()).as_bytes());
+                let name = format!("${}\r\n{key}\r\n", key.len());
+                let command = format!("*5\r\n$11\r\nCL.THROTTLE\r\n{name}$1\r\n2\r\n$1\r\n1\r\n$1\r\n9\r\nPING\r\n");
+                all.extend_from_slice(command.as_bytes());
             }
             let mut places: Vec<_> = cuts.into_iter().map(|cut| cut.min(all.len())).chain([0, all.len()]).collect();
             places.sort_unstable();

@@ -1,8 +1,8 @@
 //! Subjects in memory: open addressing in slots of one size, in 1,024 parts that grow one at a time by a quarter.
 //!
-//! A part is copied when it is three quarters full: of a million subjects some 50 KB, in a few microseconds. A slot is a
-//! head of six words (hash, contract, tokens that other nodes do not know of) and the words of the contract's policies,
-//! side by side.
+//! A part is copied when it is three quarters full: of a million subjects some 50 KB, in a few microseconds. A slot is
+//! a head of six words (hash, contract, tokens that other nodes do not know of) and the words of the contract's
+//! policies, side by side.
 
 /// Words of 4 bytes in front of a slot's policies.
 pub const HEAD: usize = 6;

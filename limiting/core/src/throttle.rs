@@ -214,7 +214,8 @@ mod tests {
 
         #[test]
         fn no_parameters_panic(
-            (burst, count, period, cost) in (any::<u32>(), 1..=u32::MAX, 1..=u32::MAX, any::<u32>()), now in 0..Nanos::MAX,
+            (burst, count, period, cost) in (any::<u32>(), 1..=u32::MAX, 1..=u32::MAX, any::<u32>()),
+            now in 0..Nanos::MAX,
         ) {
             let mut throttle = throttle();
             let given = Given { max_burst: burst, count, period_s: period };

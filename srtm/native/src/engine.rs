@@ -235,7 +235,9 @@ impl Engine {
         self.call(py, move |engine, _| engine.pause_channel(&topic, &channel, paused))
     }
 
-    #[pyo3(signature = (topic, rate_micro, burst_micro, reject, max_backlog, max_backlog_bytes, version, full, expires_ns = None))]
+    #[pyo3(signature = (
+        topic, rate_micro, burst_micro, reject, max_backlog, max_backlog_bytes, version, full, expires_ns = None
+    ))]
     #[allow(clippy::too_many_arguments)] // the keyword arguments of one Python call
     fn set_bucket(
         &self,

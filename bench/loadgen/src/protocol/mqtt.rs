@@ -47,8 +47,8 @@ pub struct Mqtt<'a> {
     /// What is published to, or subscribed to.
     topic: Cow<'a, str>,
     role: Role<'a>,
-    /// Nobody else's, unless the plan says so: a broker ends the connection of whoever had the same client identifier before [3.1.4-2], another
-    /// generator's or an earlier run's.
+    /// Nobody else's, unless the plan says so: a broker ends the connection of whoever had the same client identifier
+    /// before [3.1.4-2], another generator's or an earlier run's.
     client: String,
     /// Its session outlives the connection.
     is_kept: bool,

@@ -217,7 +217,9 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(11), failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig {
+            rng_seed: RngSeed::Fixed(11), failure_persistence: None, ..ProptestConfig::default()
+        })]
 
         /// Segments of a stream in any order, repeated or missing. A reported arrival is that of the last missing byte
         /// up to there.
@@ -258,7 +260,11 @@ mod tests {
                 }
                 read += len;
             }
-            let truth: Vec<_> = arrival[..told.len()].iter().scan(Nanos::MIN, |latest, at| { *latest = (*latest).max(at.expect("known")); Some(*latest) }).collect();
+            let later = |latest: &mut Nanos, at: &Option<Nanos>| {
+                *latest = (*latest).max(at.expect("known"));
+                Some(*latest)
+            };
+            let truth: Vec<_> = arrival[..told.len()].iter().scan(Nanos::MIN, later).collect();
             prop_assert_eq!(told, truth);
         }
     }

@@ -85,7 +85,8 @@ pub fn write_malformed(out: &mut Vec<u8>, malformed: Malformed, date: &Date) {
     let Malformed { status, rule } = malformed;
     let (title, value) = (reason(status).to_ascii_lowercase(), "(not shown)");
     let body = serde_json::json!({
-        "title": title, "status": status, "detail": format!("request: {value}: {rule}"), "field": "request", "value": value, "rule": rule,
+        "title": title, "status": status, "detail": format!("request: {value}: {rule}"),
+        "field": "request", "value": value, "rule": rule,
     });
     let body = body.to_string();
     Answer { status, content_type: "application/problem+json", headers: &[], body: body.as_bytes() }.write(
@@ -141,8 +142,8 @@ mod tests {
         let date = Date::at(784_111_777);
         assert_eq!(
             text(|out| write_ok(out, KEPT, &date)),
-            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Type: text/plain; charset=utf-8\r\n\
-             X-NSQ-Content-Type: nsq; version=1.0\r\n\r\nOK"
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
+             Content-Type: text/plain; charset=utf-8\r\nX-NSQ-Content-Type: nsq; version=1.0\r\n\r\nOK"
         );
         let said = Exchange { afterwards: Afterwards::KeptAliveIfSaid, head_only: true };
         let answer = text(|out| write_ok(out, said, &date));

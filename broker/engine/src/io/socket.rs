@@ -60,7 +60,8 @@ fn is_without_ipv6(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL))
 }
 
-/// What a connection inherits from its listener, or is given: nothing is held back, and what comes has the kernel's stamp.
+/// What a connection inherits from its listener, or is given: nothing is held back, and what comes has the kernel's
+/// stamp.
 pub(crate) fn set_stream_options(fd: RawFd) -> io::Result<()> {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
     set_option(
@@ -147,8 +148,8 @@ pub fn receive(fd: RawFd, buffer: &mut [u8]) -> Received {
     received(len, || stamp(&message))
 }
 
-/// Drop as many bytes as `room` is long, or fewer. A stream's bytes are not copied (tcp(7), MSG_TRUNC), and `room` holds
-/// nothing of use after the call.
+/// Drop as many bytes as `room` is long, or fewer. A stream's bytes are not copied (tcp(7), MSG_TRUNC), and `room`
+/// holds nothing of use after the call.
 pub fn drop_bytes(fd: RawFd, room: &mut [u8]) -> Received {
     // SAFETY: `room` is valid for its length.
     let len = unsafe {

@@ -159,8 +159,8 @@ impl Contracts {
     }
 
     /// Other brokers were asked what subjects are overdrawn by, and what they said is charged next. Buckets that count
-    /// as used up drain from now on. So they are never above what one bucket would be: until now nothing was let through
-    /// here, and what is below a full burst counts from now.
+    /// as used up drain from now on. So they are never above what one bucket would be: until now nothing was let
+    /// through here, and what is below a full burst counts from now.
     pub fn join(&mut self, now: Now) {
         if std::mem::replace(&mut self.has_joined, true) {
             return;
@@ -477,8 +477,8 @@ mod tests {
     }
 
     /// `seconds` of six brokers whose clients ask a hundred times a second. They tell one another each `ROUND`. The
-    /// brokers of `lose` are killed when they have told all, and start again a second later. Gives the worst that law L4
-    /// does not explain.
+    /// brokers of `lose` are killed when they have told all, and start again a second later. Gives the worst that law
+    /// L4 does not explain.
     fn six_brokers(rate: u64, burst: u64, seconds: Nanos, lose: &[(usize, Nanos)]) -> f64 {
         const ROUND: Nanos = SECOND / 20;
         let mut brokers: Vec<Option<Contracts>> = Vec::new();

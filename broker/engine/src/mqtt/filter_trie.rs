@@ -374,7 +374,10 @@ mod tests {
                 for name in &names {
                     let name = name.join("/");
                     let wanted: BTreeSet<Who> =
-                        there.iter().filter(|(pattern, ..)| matches(pattern, &name)).map(|(_, session, _)| Who::Session(*session)).collect();
+                        there.iter()
+                            .filter(|(pattern, ..)| matches(pattern, &name))
+                            .map(|(_, session, _)| Who::Session(*session))
+                            .collect();
                     prop_assert_eq!(sessions(&trie, &name), wanted, "{}", name);
                 }
                 prop_assert_eq!(trie.len(), there.len());
@@ -386,8 +389,8 @@ mod tests {
                     }
                     let (_, _, place) = there.remove(at);
                     if let Some(moved) = trie.remove(place) {
-                        let other = there.iter_mut().find(|(_, session, _)| Who::Session(*session) == moved.who).expect("the one that moved");
-                        other.2.position = place.position;
+                        let other = there.iter_mut().find(|(_, session, _)| Who::Session(*session) == moved.who);
+                        other.expect("the one that moved").2.position = place.position;
                     }
                 }
             }

@@ -466,9 +466,9 @@ impl DiskQueue {
 
     /// The job that makes the queue durable. `None`: nothing changed, or the last job is still under way.
     ///
-    /// `errand` receives its outcome; the next job repeats what failed. But a kernel that could not write pages may drop
-    /// them and call the next sync a success (Rebello and others, "Can applications recover from fsync failures?", ATC
-    /// 2020). So the sources of copies that were written by then stay until the process ends.
+    /// `errand` receives its outcome; the next job repeats what failed. But a kernel that could not write pages may
+    /// drop them and call the next sync a success (Rebello and others, "Can applications recover from fsync failures?",
+    /// ATC 2020). So the sources of copies that were written by then stay until the process ends.
     pub fn sync(&mut self) -> Option<Job> {
         match self.errand.state() {
             State::UnderWay => return None,

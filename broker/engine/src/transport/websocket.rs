@@ -409,7 +409,9 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_is_one_frame_of_the_right_length(len in prop::sample::select(vec![0, 1, 125, 126, 65_535, 65_536])) {
+        fn what_is_written_is_one_frame_of_the_right_length(
+            len in prop::sample::select(vec![0, 1, 125, 126, 65_535, 65_536]),
+        ) {
             let mut out = Vec::new();
             opened().encode(&vec![7; len], false, &mut out);
             let head = match len { 0 => 0, 1..126 => 2, 126..65_536 => 4, _ => 10 };

@@ -2,8 +2,8 @@
 //!
 //! Imports everything below the engine, and the engine. Begin with `packets`: what each packet does. A PUBLISH becomes
 //! a publish of the turn like any other (`publishing`); what is released goes to subscribers at once (`routing`), or
-//! into the queue of a session, from which acknowledgements let it go (`windows`), or of a group (`shared_groups`). What
-//! other brokers' publishers send comes over `links`, and a session that was at another broker by `session_moves`.
+//! into the queue of a session, from which acknowledgements let it go (`windows`), or of a group (`shared_groups`).
+//! What other brokers' publishers send comes over `links`, and a session that was at another broker by `session_moves`.
 
 pub mod connecting;
 pub mod inspection;

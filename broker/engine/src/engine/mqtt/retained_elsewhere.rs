@@ -1,5 +1,5 @@
-//! What is retained is retained at all brokers that speak MQTT: each tells the others of what its own clients retain, over
-//! the links of one topic. Of two messages of a name, the later one by the wall clock counts.
+//! What is retained is retained at all brokers that speak MQTT: each tells the others of what its own clients retain,
+//! over the links of one topic. Of two messages of a name, the later one by the wall clock counts.
 
 use crate::engine::Engine;
 use crate::event::Event;

@@ -145,7 +145,8 @@ impl Engine {
         let targets = (fan.targets.len() + fan.groups.len()) as u32;
         fan.went_to = Some(targets);
         self.work.note(message_units(message.body_len()).saturating_mul(targets));
-        // Of a message that came by a link, one delivery of each class counts: many sessions here would outweigh others.
+        // Of a message that came by a link, one delivery of each class counts: many sessions here would outweigh
+        // others.
         let mut sampled = [way_of(message.times.trace).is_none(); 3];
         for target in fan.targets.drain(..) {
             let is_sampled = fan.linked.is_none() || !std::mem::replace(&mut sampled[self.class_of(&target)], true);
@@ -237,8 +238,8 @@ impl Engine {
         self.mqtt.drop_for_full(topic, &client);
     }
 
-    /// Whether there was room for a message when it came, as its publisher knows: it is not dropped for want of it, even
-    /// if others have come before it meanwhile.
+    /// Whether there was room for a message when it came, as its publisher knows: it is not dropped for want of it,
+    /// even if others have come before it meanwhile.
     pub(crate) fn was_admitted(&self, message: &Message) -> bool {
         if self.config.mqtt_full_session == FullSession::Drop || way_of(message.times.trace).is_some() {
             return false;

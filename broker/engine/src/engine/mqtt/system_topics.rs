@@ -15,8 +15,8 @@ use crate::timer::Timer;
 
 const INTERVAL_NS: Nanos = 10 * NS_PER_S;
 
-/// Below it are the names of topics with a limit. They are not retained, for there may be many topics, and are told only
-/// where somebody has subscribed to them.
+/// Below it are the names of topics with a limit. They are not retained, for there may be many topics, and are told
+/// only where somebody has subscribed to them.
 const TOPICS: &str = "$SYS/srtm/topics";
 
 /// Patterns that lead to such names begin with one of these.

@@ -1,6 +1,6 @@
-//! Bytes that refused clients go on sending: they are dropped for a sixth of the time at most. The kernel takes much more
-//! for them than the engine, and those that are served would wait. Left unread, they would reset the stream as it is
-//! closed, and the client would not learn the reason (RFC 2525, section 2.17).
+//! Bytes that refused clients go on sending: they are dropped for a sixth of the time at most. The kernel takes much
+//! more for them than the engine, and those that are served would wait. Left unread, they would reset the stream as it
+//! is closed, and the client would not learn the reason (RFC 2525, section 2.17).
 
 use std::os::fd::AsRawFd;
 

@@ -9,9 +9,9 @@
 //! (`Taken`). Until then the old one has all of it: whoever is killed in between loses nothing. While some broker is
 //! away, the old one goes on to collect what that one has, and sends it on: it forgets the session when all have come.
 //! If the client comes back to it before that, it leaves nothing out: what it was to collect nobody else has.
-//! What waits for groups of which the session is the last member goes last, before the last `Over`. If more has come for
-//! them until `Taken`, both are said again.
-//! Who starts anew tells since when it has its sessions (`Restored`): of two brokers, the later one gets all.
+//! What waits for groups of which the session is the last member goes last, before the last `Over`. If more has come
+//! for them until `Taken`, both are said again. Who starts anew tells since when it has its sessions (`Restored`): of
+//! two brokers, the later one gets all.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::rc::Rc;

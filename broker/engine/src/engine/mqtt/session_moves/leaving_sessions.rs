@@ -156,8 +156,8 @@ impl Engine {
         units
     }
 
-    /// Sends what waits for groups of which a session that leaves is the last member, as far as it is written. Gives the
-    /// units.
+    /// Sends what waits for groups of which a session that leaves is the last member, as far as it is written. Gives
+    /// the units.
     fn send_off_shared(&mut self, key: SessionKey, most: u32, now: Nanos) -> u32 {
         let mut units = 0;
         let Some(epoch) = self.mqtt.moves.departures.get(&key).map(|departure| departure.epoch.clone()) else {
