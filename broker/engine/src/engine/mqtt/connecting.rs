@@ -27,54 +27,24 @@ impl Engine {
     /// False: it runs when other brokers have said whether they have the client's session.
     pub(crate) fn connect(&mut self, key: ConnKey, connect: &Connect<'_>, now: Nanos) -> Result<bool, Fault> {
         self.work.note(IDENTIFY_UNITS);
-        let version = connect.version;
-        let identified = self.identify_mqtt(key, connect);
-        let refusal = self.refusal_of_connect(connect);
-        let refusal = refusal.or_else(|| identified.is_none().then(|| self.refusal_of_nobody()));
-        if let Some((reason, text)) = refusal {
-            self.refuse_connect(key, version, reason, &text);
-            return Ok(true);
-        }
-        let assigned =
-            connect.client_id.is_empty().then(|| format!("srtm-{:016x}", self.ids.next(self.clock.wall(now)).0));
-        let client_id = assigned.as_deref().unwrap_or(connect.client_id);
-        let Identified { who, publisher } = identified.unwrap_or_default();
-        let grant = self.session_grant(key, Who { client_id: client_id.into(), ..who });
-        let may_write =
-            |name| grant.as_ref().is_none_or(|grant| grant.allows(Permission::Publish, self.object_of(name), ""));
-        if connect.will.as_ref().is_some_and(|will| !may_write(will.topic)) {
-            let topic = connect.will.as_ref().map_or("", |will| will.topic).to_owned();
-            self.deny(Action::Publish, client_id, &topic);
-            self.refuse_connect(key, version, Reason::NOT_AUTHORIZED, "the client may not publish its will");
-            return Ok(true);
-        }
-        let known = self.mqtt.session_of(client_id);
-        let session = known.and_then(|session| self.mqtt.sessions.get(session));
-        let is_there = session.is_some_and(|session| session.conn.is_some());
-        if self.mqtt.takeovers.must_wait(client_id, is_there, now) {
-            self.deny(Action::TakeOver, client_id, "");
-            self.refuse_connect(key, version, Reason::SERVER_BUSY, "two clients use this client id: try again in 1 s");
-            return Ok(true);
-        }
-        let came = if assigned.is_some() { None } else { Some(self.find_home(key, client_id, connect, now)) };
-        let since_wall_ns = match came {
-            Some(None) => return Ok(false),
-            Some(Some(wall_ns)) => wall_ns,
-            None => self.clock.wall(now),
+        let admitted = match self.admit_client(key, connect, now) {
+            Ok(admitted) => admitted,
+            Err((reason, text)) => {
+                self.refuse_connect(key, connect.version, reason, &text);
+                return Ok(true);
+            }
         };
-        if let Some(session) = known.filter(|_| is_there) {
-            self.mqtt.takeovers.note(client_id, false, now);
-            self.take_over(session, now);
-        }
-        let known = known.filter(|session| self.mqtt.sessions.contains_key(*session));
-        if let Some(session) = known.filter(|_| connect.clean_start) {
-            self.end_session(session, now);
-        }
-        let known = known.filter(|_| !connect.clean_start);
-        let session = known.unwrap_or_else(|| self.mqtt.add_session(Session::new(client_id, key)));
+        let since_wall_ns = match &admitted.assigned {
+            Some(_) => self.clock.wall(now),
+            None => match self.find_home(key, connect.client_id, connect, now) {
+                Some(wall_ns) => wall_ns,
+                None => return Ok(false),
+            },
+        };
+        let (session, is_present) = self.begin_session(key, connect, &admitted, now);
         let expiry_s = self.agree_on_session(session, key, connect);
         if let Some(session) = self.mqtt.sessions.get_mut(session) {
-            session.grant = grant;
+            session.grant = admitted.grant.clone();
             session.since_wall_ns = since_wall_ns;
             session.begun = if connect.clean_start { Begun::Clean } else { Begun::Resumed };
             // A new will is not due, and the one before is gone: its client came back in time [MQTT-3.1.3-9].
@@ -83,30 +53,91 @@ impl Engine {
         self.keep_on_disk(session, now);
         self.note_session(session);
         let keep_alive_s = self.keep_alive_s(connect);
-        let by_id = self.mqtt.sessions.get(session).filter(|_| assigned.is_none());
+        self.attach(key, session, connect, &admitted, keep_alive_s, now);
+        let accepted = Accepted { assigned: admitted.assigned, expiry_s, keep_alive_s, is_present };
+        self.answer_connect(key, connect, &accepted);
+        self.arm_connection(key);
+        self.note_member(session);
+        self.resend(session);
+        Ok(true)
+    }
+
+    /// Who the client is and what it may do; or why it is refused.
+    fn admit_client(&mut self, key: ConnKey, connect: &Connect<'_>, now: Nanos) -> Result<Admitted, (Reason, String)> {
+        let identified = self.identify_mqtt(key, connect);
+        if let Some(refusal) = self.refusal_of_connect(connect) {
+            return Err(refusal);
+        }
+        let Some(Identified { who, publisher }) = identified else { return Err(self.refusal_of_nobody()) };
+        let assigned =
+            connect.client_id.is_empty().then(|| format!("srtm-{:016x}", self.ids.next(self.clock.wall(now)).0));
+        let client_id = assigned.as_deref().unwrap_or(connect.client_id);
+        let grant = self.session_grant(key, Who { client_id: client_id.into(), ..who });
+        let may_write =
+            |name| grant.as_ref().is_none_or(|grant| grant.allows(Permission::Publish, self.object_of(name), ""));
+        if let Some(will) = connect.will.as_ref().filter(|will| !may_write(will.topic)) {
+            self.deny(Action::Publish, client_id, will.topic);
+            return Err((Reason::NOT_AUTHORIZED, "the client may not publish its will".into()));
+        }
+        let known = self.mqtt.session_of(client_id);
+        let session = known.and_then(|session| self.mqtt.sessions.get(session));
+        let is_there = session.is_some_and(|session| session.conn.is_some());
+        if self.mqtt.takeovers.must_wait(client_id, is_there, now) {
+            self.deny(Action::TakeOver, client_id, "");
+            return Err((Reason::SERVER_BUSY, "two clients use this client id: try again in 1 s".into()));
+        }
+        Ok(Admitted { assigned, publisher, grant, known, is_there })
+    }
+
+    /// The client's session from now on, and whether it is the one that it had. Whoever has that one now is ended.
+    fn begin_session(
+        &mut self,
+        key: ConnKey,
+        connect: &Connect<'_>,
+        admitted: &Admitted,
+        now: Nanos,
+    ) -> (SessionKey, bool) {
+        let client_id = admitted.assigned.as_deref().unwrap_or(connect.client_id);
+        if let Some(session) = admitted.known.filter(|_| admitted.is_there) {
+            self.mqtt.takeovers.note(client_id, false, now);
+            self.take_over(session, now);
+        }
+        let known = admitted.known.filter(|session| self.mqtt.sessions.contains_key(*session));
+        if let Some(session) = known.filter(|_| connect.clean_start) {
+            self.end_session(session, now);
+        }
+        let known = known.filter(|_| !connect.clean_start);
+        (known.unwrap_or_else(|| self.mqtt.add_session(Session::new(client_id, key))), known.is_some())
+    }
+
+    /// The connection is the session's from now on.
+    fn attach(
+        &mut self,
+        key: ConnKey,
+        session: SessionKey,
+        connect: &Connect<'_>,
+        admitted: &Admitted,
+        keep_alive_s: u16,
+        now: Nanos,
+    ) {
+        let by_id = self.mqtt.sessions.get(session).filter(|_| admitted.assigned.is_none());
         let by_id = by_id.map(|session| Rc::clone(&session.client_id));
-        let publisher = publisher.or(by_id).filter(|id| id.len() <= LONGEST_PUBLISHER);
-        let Some(conn) = self.conns.get_mut(key) else { return Ok(true) };
+        let publisher = admitted.publisher.clone().or(by_id).filter(|id| id.len() <= LONGEST_PUBLISHER);
+        let Some(conn) = self.conns.get_mut(key) else { return };
         let mut identity = Identity::unknown(&self.config);
         (identity.client_id, identity.heartbeat_ms) = (publisher, None);
-        identity.aware = version == Version::V5 && connect.properties.user("srtm-follow") == Some("1");
+        identity.aware = connect.version == Version::V5 && connect.properties.user("srtm-follow") == Some("1");
         if let (true, Some(id)) = (identity.aware, &identity.client_id) {
             self.aware.entry(id.clone()).or_default().push(key);
         }
         conn.identify(identity);
         conn.last_command = now;
         if let Some(mqtt) = &mut conn.mqtt {
-            (mqtt.version, mqtt.session, mqtt.is_connected) = (version, Some(session), true);
+            (mqtt.version, mqtt.session, mqtt.is_connected) = (connect.version, Some(session), true);
             mqtt.is_bridge = connect.is_bridge;
             mqtt.keep_alive_ns = Nanos::from(keep_alive_s) * NS_PER_S * 3 / 2;
             mqtt.agree(connect.properties);
         }
-        let accepted = Accepted { assigned, expiry_s, keep_alive_s, is_present: known.is_some() };
-        self.answer_connect(key, connect, &accepted);
-        self.arm_connection(key);
-        self.note_member(session);
-        self.resend(session);
-        Ok(true)
     }
 
     /// Who a client is. `None`: it does not say so, or not as it must.
@@ -341,10 +372,20 @@ const LONGEST_PUBLISHER: usize = 256;
 const NOBODY: &str = "user name and password are not those of a user";
 
 /// Who a client has shown itself to be.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Identified {
     who: Who,
     publisher: Option<Rc<str>>, // None: its client id
+}
+
+/// A client that is let in.
+#[derive(Debug)]
+struct Admitted {
+    assigned: Option<String>,   // its client id, if it has none of its own
+    publisher: Option<Rc<str>>, // None: its client id
+    grant: Option<Rc<Grant>>,   // None: everything
+    known: Option<SessionKey>,  // that it had when it came
+    is_there: bool,             // a connection has that one
 }
 
 /// What a CONNECT got that it did not say itself.
