@@ -45,33 +45,13 @@ impl Engine {
         self.mqtt.counters.bytes_in += publish.payload.len() as u64;
         let may_write = self.mqtt.sessions.get(session).is_none_or(|session| session.may_write(self.object_of(&name)));
         if !may_be_published(&name) || !may_write || self.is_foreign_name(&name) {
-            let client = self.mqtt.sessions.get(session).map(|session| session.client_id.clone()).unwrap_or_default();
-            self.deny(Action::Publish, &client, &name);
-            // A client of a version without refusals would send it again for ever: there it is acknowledged like any
-            // other, as at Mosquitto.
-            self.acknowledge_publish(key, publish.qos, publish.id, Reason::NOT_AUTHORIZED, Written::default());
+            self.deny_publish(key, session, publish, &name);
             return Ok(());
         }
-        if publish.qos == Qos::ExactlyOnce {
-            let most = usize::from(self.config.mqtt_receive_maximum);
-            self.work.note(NOTED_UNITS);
-            self.note_session(session);
-            let Some(session) = self.mqtt.sessions.get_mut(session) else { return Ok(()) };
-            match session.receive(publish.id, digest(publish, &name), most) {
-                Arrival::New => {}
-                Arrival::Known => {
-                    self.acknowledge_publish(key, publish.qos, publish.id, Reason::SUCCESS, Written::default());
-                    return Ok(());
-                }
-                Arrival::Excess => return Err(Fault::protocol("a PUBLISH came again and again on one connection")),
-                Arrival::TooMany => {
-                    let rule = "more is unreleased than the Receive Maximum allows [MQTT-3.3.4-7]";
-                    return Err(Fault::new(Reason::RECEIVE_MAXIMUM_EXCEEDED, rule));
-                }
-            }
+        if publish.qos == Qos::ExactlyOnce && !self.is_new(key, session, publish, &name)? {
+            return Ok(());
         }
-        let refusal = self.refusal.clone();
-        let collected = match refusal {
+        let collected = match self.refusal.clone() {
             Some(reason) => Err(reason),
             None if self.is_full_for(session, publish, &name) => {
                 self.refuse_for_full(key, publish, &name);
@@ -87,6 +67,41 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// A client of a version without refusals would send it again for ever: there it is acknowledged like any other, as
+    /// at Mosquitto.
+    #[cold]
+    fn deny_publish(&mut self, key: ConnKey, session: SessionKey, publish: PublishPacket<'_>, name: &str) {
+        let client = self.mqtt.sessions.get(session).map(|session| session.client_id.clone()).unwrap_or_default();
+        self.deny(Action::Publish, &client, name);
+        self.acknowledge_publish(key, publish.qos, publish.id, Reason::NOT_AUTHORIZED, Written::default());
+    }
+
+    /// Whether a PUBLISH of QoS 2 has not come before; it is noted then. One that has come is acknowledged again.
+    fn is_new(
+        &mut self,
+        key: ConnKey,
+        session: SessionKey,
+        publish: PublishPacket<'_>,
+        name: &str,
+    ) -> Result<bool, Fault> {
+        let most = usize::from(self.config.mqtt_receive_maximum);
+        self.work.note(NOTED_UNITS);
+        self.note_session(session);
+        let Some(session) = self.mqtt.sessions.get_mut(session) else { return Ok(false) };
+        match session.receive(publish.id, digest(publish, name), most) {
+            Arrival::New => Ok(true),
+            Arrival::Known => {
+                self.acknowledge_publish(key, publish.qos, publish.id, Reason::SUCCESS, Written::default());
+                Ok(false)
+            }
+            Arrival::Excess => Err(Fault::protocol("a PUBLISH came again and again on one connection")),
+            Arrival::TooMany => {
+                let rule = "more is unreleased than the Receive Maximum allows [MQTT-3.3.4-7]";
+                Err(Fault::new(Reason::RECEIVE_MAXIMUM_EXCEEDED, rule))
+            }
+        }
     }
 
     /// Whether a PUBLISH is to be refused because a session that outlives its connection, or the group of such a one,
