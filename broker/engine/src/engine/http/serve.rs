@@ -273,38 +273,37 @@ impl Engine {
             self.answer_tls_required(key, exchange, now);
             return true;
         }
-        let allowed = match head.path {
-            "/pub" | "/mpub" => "POST",
-            "/ping" => "GET",
-            _ => {
-                self.hand_over(key, head, body, exchange, now);
-                return true;
+        match (head.path, head.method) {
+            ("/pub" | "/mpub", _) => {
+                return self.publish_by_http(Request { key, head, body, lines, stamp, bound, exchange }, now);
             }
-        };
+            ("/ping", "GET") => self.answer_ping(key, exchange, now),
+            ("/ping", method) => self.answer_other_method(key, method, "GET", exchange, now),
+            _ => self.hand_over(key, head, body, exchange, now),
+        }
+        true
+    }
+
+    /// False: it is to be taken again, in the next turn or once an auth server has answered.
+    fn publish_by_http(&mut self, request: Request<'_, '_, '_>, now: Nanos) -> bool {
+        let Request { key, head, exchange, .. } = request;
         let is_begun = self.conns.get(key).is_some_and(|conn| conn.sliced.is_some());
-        let is_publish = head.path != "/ping";
-        if is_publish && !self.is_identified(key, head, now) {
+        if !self.is_identified(key, head, now) {
             return false;
         }
-        let denied = if is_publish { self.refusal_of_publisher(key, head) } else { None };
-        let taken = if let Some(denied) = denied {
+        let taken = if let Some(denied) = self.refusal_of_publisher(key, head) {
             let is_known = denied.0 == 403;
             let topic = arguments(head.query, ["topic"]).ok().and_then(|[topic]| topic).filter(|_| is_known);
             let action = if is_known { Action::Publish } else { Action::Connect };
             self.note_denial(key, action, &topic.unwrap_or_default());
             Err(denied)
-        } else if head.method != allowed {
-            self.answer_other_method(key, head.method, allowed, exchange, now);
+        } else if head.method != "POST" {
+            self.answer_other_method(key, head.method, "POST", exchange, now);
             return true;
+        } else if head.path == "/pub" {
+            self.http_pub(request)
         } else {
-            match head.path {
-                "/pub" => self.http_pub(Request { key, head, body, lines, stamp, bound, exchange }),
-                "/mpub" => self.http_mpub(Request { key, head, body, lines, stamp, bound, exchange }),
-                _ => {
-                    self.answer_ping(key, exchange, now);
-                    Ok(true)
-                }
-            }
+            self.http_mpub(request)
         };
         match taken {
             Ok(false) => {
