@@ -16,7 +16,7 @@ use crate::clients::connection::{Connection, Phase, Subscription};
 use crate::clients::mpub_progress::{Batch, Sliced};
 use crate::clients::pending_input::WaitFor;
 use crate::clients::reply::Reply;
-use crate::config::TlsRequired;
+use crate::config::{Config, TlsRequired};
 use crate::engine::http::publish_routes::write_outcome;
 use crate::engine::{Engine, forget_aware};
 use crate::http::answer::Exchange;
@@ -35,6 +35,14 @@ use crate::scheduling::client_limits::Limit;
 use crate::scheduling::work_budget::{IDENTIFY_UNITS, REFUSAL_UNITS};
 use crate::time::Nanos;
 use crate::timer::Timer;
+
+/// When a command may run.
+enum Ready {
+    Now,
+    NextTurn,     // it goes on then
+    OnceAnswered, // by an auth server
+    Done,         // it has run, in pieces
+}
 
 impl Engine {
     /// Run the whole commands in `bytes`, as many as the connection's quantum allows; gives how many bytes they took.
@@ -72,13 +80,10 @@ impl Engine {
             }
             self.work.note(1);
             if conn.phase == Phase::Magic {
-                let Some(magic) = bytes[at..].first_chunk::<4>() else { return at };
-                if magic != codec::MAGIC {
-                    self.refuse(key, WireError::new(errors::E_BAD_PROTOCOL, ""));
+                if !self.takes_magic(key, &bytes[at..]) {
                     return at;
                 }
-                conn.phase = Phase::Open;
-                at += 4;
+                at += codec::MAGIC.len();
                 continue;
             }
             if !self.has_looked_through(key, &bytes[at..], bound) {
@@ -86,74 +91,89 @@ impl Engine {
                 return at;
             }
             let Some(conn) = self.conns.get_mut(key) else { return at };
-            let context = Context {
-                state: conn.state,
-                heartbeats: conn.terms.heartbeats,
-                needs_tls: self.config.tls_required != TlsRequired::False && !conn.has_tls(),
-                asks_left: conn.terms.left,
-                checked: conn.sliced.is_some(),
-                seen: conn.seen,
-                config: &self.config,
-            };
-            match codec::parse(&bytes[at..], context) {
+            let (command, len) = match codec::parse(&bytes[at..], context_of(conn, &self.config)) {
+                Ok(Some(parsed)) => parsed,
                 Ok(None) => return at,
-                Ok(Some((command, len))) => {
-                    conn.last_command = now;
-                    let is_link = self.conns.get(key).is_some_and(|conn| conn.terms.linked); // it has shown its key
-                    if self.judges_clients() && !is_link {
-                        match self.may_run(key, &command, now) {
-                            Ok(true) => {}
-                            Ok(false) => return at, // it runs when the answer is there
-                            Err(error) => {
-                                self.refuse(key, error);
-                                return at;
-                            }
-                        }
-                    }
-                    match self.is_built(key, &command, bound) {
-                        Ok(true) => {}
-                        Ok(false) => {
-                            self.defer_to_next_turn(key);
-                            return at;
-                        }
-                        Err(error) => {
-                            self.refuse(key, error);
-                            return at;
-                        }
-                    }
-                    let publishes = self.turn.publishes.len();
-                    if let Command::Mpub { topic, bodies } = command {
-                        let batch = Batch { key, topic, stamp: stamps.at(at + len), bound, exchange: None };
-                        match self.run_slice(batch, bodies) {
-                            Ok(Sliced::Whole) => {}
-                            Ok(Sliced::Later) => {
-                                self.defer_to_next_turn(key);
-                                return at;
-                            }
-                            Ok(Sliced::Done) => {
-                                at += len;
-                                continue;
-                            }
-                            Err(why) => {
-                                self.refuse(key, Verb::Mpub.refused(&why));
-                                return at;
-                            }
-                        }
-                    }
+                Err(error) => {
+                    self.refuse_unparsed(key, error);
+                    continue;
+                }
+            };
+            conn.last_command = now;
+            let (stamp, publishes) = (stamps.at(at + len), self.turn.publishes.len());
+            match self.make_ready(key, &command, stamp, bound, now) {
+                Ok(Ready::Now) => {}
+                Ok(Ready::Done) => {
                     at += len;
-                    if let Err(error) = self.execute(key, command, stamps.at(at), now) {
-                        self.refuse(key, error);
-                    }
-                    self.turn.shares_stamp |= at < bytes.len() && self.turn.publishes.len() > publishes;
+                    continue;
                 }
-                Err(ParseError::Wire(error)) => self.refuse(key, error),
-                Err(ParseError::TooManyMessages(error)) => {
-                    self.note_limit(Limit::MpubMessages, key);
+                Ok(Ready::NextTurn) => {
+                    self.defer_to_next_turn(key);
+                    return at;
+                }
+                Ok(Ready::OnceAnswered) => return at,
+                Err(error) => {
                     self.refuse(key, error);
+                    return at;
                 }
-                Err(ParseError::LineTooLong) => self.close(key),
             }
+            at += len;
+            if let Err(error) = self.execute(key, command, stamp, now) {
+                self.refuse(key, error);
+            }
+            self.turn.shares_stamp |= at < bytes.len() && self.turn.publishes.len() > publishes;
         }
+    }
+
+    /// Whether the bytes begin with those that a connection begins with. Others are refused.
+    fn takes_magic(&mut self, key: ConnKey, bytes: &[u8]) -> bool {
+        let Some(magic) = bytes.first_chunk::<4>() else { return false };
+        if magic != codec::MAGIC {
+            self.refuse(key, WireError::new(errors::E_BAD_PROTOCOL, ""));
+            return false;
+        }
+        if let Some(conn) = self.conns.get_mut(key) {
+            conn.phase = Phase::Open;
+        }
+        true
+    }
+
+    #[cold]
+    fn refuse_unparsed(&mut self, key: ConnKey, error: ParseError) {
+        match error {
+            ParseError::Wire(error) => self.refuse(key, error),
+            ParseError::TooManyMessages(error) => {
+                self.note_limit(Limit::MpubMessages, key);
+                self.refuse(key, error);
+            }
+            ParseError::LineTooLong => self.close(key),
+        }
+    }
+
+    /// Whether a command may run now, as a whole; what goes in pieces goes on here. An error refuses it.
+    #[inline]
+    fn make_ready(
+        &mut self,
+        key: ConnKey,
+        command: &Command<'_>,
+        stamp: Nanos,
+        bound: u32,
+        now: Nanos,
+    ) -> Result<Ready, WireError> {
+        let is_link = self.conns.get(key).is_some_and(|conn| conn.terms.linked); // it has shown its key
+        if self.judges_clients() && !is_link && !self.may_run(key, command, now)? {
+            return Ok(Ready::OnceAnswered);
+        }
+        if !self.is_built(key, command, bound)? {
+            return Ok(Ready::NextTurn);
+        }
+        let Command::Mpub { topic, bodies } = *command else { return Ok(Ready::Now) };
+        let sliced = self.run_slice(Batch { key, topic, stamp, bound, exchange: None }, bodies);
+        Ok(match sliced.map_err(|why| Verb::Mpub.refused(&why))? {
+            Sliced::Whole => Ready::Now,
+            Sliced::Later => Ready::NextTurn,
+            Sliced::Done => Ready::Done,
+        })
     }
 
     /// Whether the message of a PUB or DPUB, if it is large, is whole; it is built until the turn's work has come to
@@ -456,6 +476,20 @@ impl Engine {
             self.mark_channel(channel_key);
         }
         Ok((channel_key, entry))
+    }
+}
+
+/// What a connection's commands are read by.
+#[inline]
+fn context_of<'a>(conn: &Connection, config: &'a Config) -> Context<'a> {
+    Context {
+        state: conn.state,
+        heartbeats: conn.terms.heartbeats,
+        needs_tls: config.tls_required != TlsRequired::False && !conn.has_tls(),
+        asks_left: conn.terms.left,
+        checked: conn.sliced.is_some(),
+        seen: conn.seen,
+        config,
     }
 }
 
