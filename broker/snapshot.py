@@ -242,6 +242,7 @@ class RawTopics(msgspec.Struct, frozen=True):
     topics: list[msgspec.Raw]
     connections: int
     mqtt: Mqtt | None = None
+    mqtt_topics: list[MqttTopic] = []
     links: list[LinkWay] = []
 
 

@@ -1,12 +1,14 @@
-"""``/v1/mqtt/...``: MQTT's sessions and retained messages, for operators."""
+"""``/v1/mqtt/...``: MQTT's sessions, retained messages, and what was lost, for operators."""
 
 from __future__ import annotations
 
 from functools import partial
 
+from broker import snapshot
 from broker.admin.context import AdminContext
+from broker.stats.mqtt_losses import losses_by_topic
 from srtm.errors import BadInput, NotFound
-from srtm.net.http_server import Request, Response, Router
+from srtm.net.http_server import Request, Response, Router, json_response
 
 MOST = 10_000  # sessions or retained messages of one answer
 _JSON = "application/json"
@@ -40,6 +42,10 @@ def add_mqtt_routes(router: Router, context: AdminContext) -> None:
             raise BadInput("filter", pattern, str(error)) from None
         return Response(body=body, content_type=_JSON)
 
+    async def losses(_request: Request) -> Response:
+        return json_response(await context.make_large(lambda: losses_by_topic(snapshot.take(engine))))
+
+    router.add("GET", "/v1/mqtt/losses", losses)
     router.add("GET", "/v1/mqtt/sessions", sessions)
     router.add("GET", "/v1/mqtt/session", session)
     router.add("DELETE", "/v1/mqtt/session", kick)

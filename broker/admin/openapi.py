@@ -81,6 +81,10 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         (400,),
         query="namespace",
     ),
+    ("GET", "/v1/mqtt/losses"): Operation(
+        "What MQTT's clients of each topic lost for excess or want of room, without topics that lost nothing.",
+        dict[str, control.MqttLosses],
+    ),
     ("GET", "/v1/mqtt/sessions"): Operation(
         "MQTT's sessions, at most `most`.", control.MqttSessions, None, (400,), query="most"
     ),

@@ -5,28 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from broker.snapshot import LinkWay
+from broker.sync.differences import Differences
 from broker.sync.reports import NS_PER_MS, topic_latency
 from srtm.control import LinkLatency
 
 
-class LinkReports:
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, str], LinkLatency] = {}  # to the distributor
-        self._sent: list[LinkLatency] = []
+class LinkReports(Differences[tuple[str, str], LinkLatency]):
+    """By the other broker and the topic."""
 
-    def unsent(self, ways: Iterable[LinkWay]) -> list[LinkLatency]:
-        """Those that differ from what the distributor knows; it knows them once ``answered``."""
-        self._sent = [each for each in map(_report, ways) if self._known.get((each.origin, each.topic)) != each]
-        return self._sent
-
-    def answered(self) -> None:
-        """The latest request was answered."""
-        self._known.update(((each.origin, each.topic), each) for each in self._sent)
-        self._sent = []
-
-    def send_again(self) -> None:
-        """The distributor lacks what was reported."""
-        self._known.clear()
+    def note_ways(self, ways: Iterable[LinkWay]) -> None:
+        self.note({(way.origin, way.topic): _report(way) for way in ways})
 
 
 def _report(way: LinkWay) -> LinkLatency:

@@ -24,7 +24,9 @@ from broker import snapshot
 from broker.leases.contract_holder import ContractHolder
 from broker.leases.lease_holder import LeaseHolder, held_over
 from broker.runtime.acceptance import Acceptance
+from broker.stats.mqtt_losses import full_by_topic
 from broker.sync.contract_counts import CountReports
+from broker.sync.differences import Differences
 from broker.sync.drain import Drain
 from broker.sync.link_reports import LinkReports
 from broker.sync.reports import Reports
@@ -110,6 +112,8 @@ class Synchronizer:
         self._reports = Reports()
         self._counts = CountReports()
         self._links = LinkReports()
+        self._full: Differences[str, dict[str, int]] = Differences(nothing={})  # {topic: as ``MqttLosses.full``}
+        self._by_key = (self._counts, self._links, self._full)
         self._reports_due_s = 0.0  # trio time
         self._reports_wanted = True  # before they are due
         self._unassigned = UnassignedPublishers()
@@ -241,11 +245,11 @@ class Synchronizer:
         )
         answer = read_answer(distributor.base_url, status, body)
         self._stayed = []
-        self._counts.answered()
-        self._links.answered()
+        for reports in self._by_key:
+            reports.answered()
         if not self._reports.answered(answer.reported):
-            self._counts.send_again()
-            self._links.send_again()
+            for reports in self._by_key:
+                reports.send_again()
             self._urgent = self._reports_wanted = True
             self._unassigned.send_again()
             self._listener.send_again()
@@ -303,11 +307,10 @@ class Synchronizer:
             self._connections = seen.connections
             self._mqtt_sessions = None if seen.mqtt is None else seen.mqtt.sessions
             if not self._broker.contracts.is_empty:
-                counts = self._counts.unsent(snapshot.take_contracts(self._engine))
-                request = msgspec.structs.replace(request, contract_counts=counts)
-            request = msgspec.structs.replace(
-                request, links=self._links.unsent(seen.links), wants_verdicts=self._wants_verdicts(seen.mqtt)
-            )
+                self._counts.note_contracts(snapshot.take_contracts(self._engine))
+            self._links.note_ways(seen.links)
+            self._full.note(full_by_topic(seen.mqtt_topics))
+            request = msgspec.structs.replace(request, wants_verdicts=self._wants_verdicts(seen.mqtt))
             self._reports.note(seen.topics, applied)
             self._changed.clear()
         else:
@@ -315,7 +318,12 @@ class Synchronizer:
                 self._reports.note_one(topic, snapshot.take_raw(self._engine, topic).topics, applied)
         self._applied = []
         return msgspec.structs.replace(
-            self._reports.add_to(request), connections=self._connections, mqtt_sessions=self._mqtt_sessions
+            self._reports.add_to(request),
+            connections=self._connections,
+            mqtt_sessions=self._mqtt_sessions,
+            contract_counts=list(self._counts.unsent.values()),
+            links=list(self._links.unsent.values()),
+            mqtt_full=self._full.unsent,
         )
 
     def _wants_verdicts(self, mqtt: snapshot.Mqtt | None) -> bool:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from broker.snapshot import Bucket, Channel, Latencies, LatencyNs, Topic, decode_topic
+from broker.stats.mqtt_losses import by_qos
 from broker.sync.remaining_messages import holds_messages
 from srtm.control import ChannelQueue, LatencyMs, SyncRequest, TopicLatency, TopicReport
 from srtm.protocol import RETAINED_TOPIC, is_link_channel
@@ -135,6 +136,8 @@ def topic_report(topic: Topic, share_version: int) -> TopicReport:
         recent=topic_latency(topic.latency.recent) if topic.latency.recent else None,
         depth=max(0, topic.depth - (topic.bucket.backlog if topic.bucket else 0)),
         network_ms=topic.network_ns / NS_PER_MS if topic.network_ns is not None else None,
+        mqtt_refused=by_qos(topic.mqtt_refused),
+        mqtt_dropped=by_qos(topic.mqtt_dropped),
         queues=[_queue(channel) for channel in topic.channels if channel.depth or channel.in_flight_count],
     )
 

@@ -79,12 +79,15 @@ def is_sound(report: TopicReport) -> bool:
         report.depth,
         report.network_ms or 0.0,
         *report.consumers,
+        *report.mqtt_refused,
+        *report.mqtt_dropped,
     ]
     periods = [report.last_60s, report.since_start, *([report.recent] if report.recent is not None else [])]
     return (
         all(map(is_name, (report.topic, *report.channels, *report.consumed)))
         and all(0 <= figure <= _LARGEST for figure in figures)
         and -_LARGEST <= report.largest_backlog <= _LARGEST
+        and all(len(by_qos) in (0, 3) for by_qos in (report.mqtt_refused, report.mqtt_dropped))
         and all(map(_is_sound_period, periods))
         and all(map(_is_sound_queue, report.queues))
     )
@@ -94,6 +97,11 @@ def is_sound_link(link: LinkLatency) -> bool:
     """The same of what came over a link."""
     periods = [link.last_60s, link.since_start, *([link.recent] if link.recent is not None else [])]
     return is_name(link.topic) and 0 <= (link.network_ms or 0.0) <= _LARGEST and all(map(_is_sound_period, periods))
+
+
+def is_sound_full(topic: str, full: Mapping[str, int]) -> bool:
+    """The same of deliveries that were dropped where MQTT's sessions and groups were full."""
+    return is_name(topic) and all(0 <= count <= _LARGEST for count in full.values())
 
 
 def _is_sound_queue(queue: ChannelQueue) -> bool:

@@ -11,13 +11,14 @@ from distributor.model.cluster import Topic
 from distributor.registry.registry import Registry
 from distributor.sync.misplaced_publishers import MisplacedPublishers
 from distributor.sync.release_rates import ReleaseWindow
-from distributor.sync.report_checks import BrokerReports, is_sound_link
+from distributor.sync.report_checks import BrokerReports, is_sound_full, is_sound_link
 from distributor.verdict.kept import PromiseVerdict, promise_verdict
 from srtm.control import (
     BrokerMachine,
     DrainProgress,
     LinkLatency,
     MeasurementRequest,
+    MqttLosses,
     MqttPorts,
     SyncRequest,
     Throttling,
@@ -27,6 +28,7 @@ from srtm.control import (
 
 _MOST_COUNTED = 10_000  # contracts that a broker reports
 _MOST_LINKS = 10_000  # likewise
+_MOST_FULL = 10_000  # topics, likewise
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ class BrokerSession:
     releases: ReleaseWindow = field(default_factory=ReleaseWindow)
     contract_counts: dict[tuple[str, str], list[tuple[int, int, int]]] = field(default_factory=dict)
     links: dict[str, dict[str, LinkLatency]] = field(default_factory=dict)  # {topic: {origin: over a link from there}}
+    mqtt_full: dict[str, dict[str, int]] = field(default_factory=dict)  # {topic: ``MqttLosses.full`` of it}
     ready_since_s: dict[str, float] = field(default_factory=dict)  # {topic: its share is in force, trio time}
 
     def reported_s_ago(self) -> float:
@@ -81,11 +84,13 @@ class BrokerSession:
         if not request.reports_since:
             self.contract_counts.clear()
             self.links.clear()
+            self.mqtt_full.clear()
         for counts in request.contract_counts[:_MOST_COUNTED]:
             self.contract_counts[counts.namespace, counts.subject] = counts.counts
         if len(self.contract_counts) > len(contracts):  # some are of contracts that are gone
             self.contract_counts = {key: each for key, each in self.contract_counts.items() if key in contracts}
         self._take_links(request.links[:_MOST_LINKS])
+        self._take_full(request.mqtt_full)
         self.mqtt_address = request.mqtt_address
         self.mqtt_ports = request.mqtt_ports
 
@@ -99,6 +104,14 @@ class BrokerSession:
             if not is_new or room > 0:
                 self.links.setdefault(link.topic, {})[link.origin] = link
                 room -= is_new
+
+    def _take_full(self, told: Mapping[str, Mapping[str, int]]) -> None:
+        """Likewise."""
+        for topic, full in told.items():
+            if not full:
+                self.mqtt_full.pop(topic, None)
+            elif is_sound_full(topic, full) and (topic in self.mqtt_full or len(self.mqtt_full) < _MOST_FULL):
+                self.mqtt_full[topic] = dict(full)
 
 
 class Sessions:
@@ -174,6 +187,16 @@ class Sessions:
 
     def _of_known_brokers(self, links: Mapping[str, LinkLatency]) -> list[LinkLatency]:
         return [link for origin, link in links.items() if origin in self._registry.brokers]
+
+    def mqtt_losses(self, topic: str) -> dict[str, MqttLosses]:
+        """{broker: what MQTT's clients of ``topic`` lost there}, of brokers that are alive and where they lost any."""
+        reports, found = self.heard(topic), {}
+        for name, session in self.by_broker.items():
+            report, full = reports.get(name), session.mqtt_full.get(topic)
+            refused, dropped = (report.mqtt_refused, report.mqtt_dropped) if report is not None else ([], [])
+            if (refused or dropped or full) and self._registry.is_alive(name):
+                found[name] = MqttLosses(refused=refused, dropped=dropped, full=full or {})
+        return found
 
     def promise(self, topic: Topic) -> PromiseVerdict:
         """Whether the promise of ``topic`` is kept."""

@@ -21,7 +21,7 @@ from distributor.sync.figures import MeasuredPenalty, utc
 from distributor.sync.service import SyncService
 from distributor.verdict.kept import Judged, Verdict
 from distributor.views.broker_view import BrokerWord, broker_word, is_away
-from srtm.control import Assignment, ProposedShare, Throttling, TopicReport
+from srtm.control import Assignment, MqttLosses, ProposedShare, Throttling, TopicReport
 from srtm.errors import NotLeader, Unavailable
 from srtm.text import figure
 from srtm.topics.adaptation import Adaptation
@@ -106,6 +106,7 @@ class TopicView(msgspec.Struct, kw_only=True):
     promise_last_60s: Judged
     promise_since_start: Judged
     layout: str | None  # what the layout loop is doing, and how its last search ended; null: nothing
+    mqtt_losses: dict[str, MqttLosses]  # {broker: what MQTT's clients lost there}, where they lost any
     pinned: int  # publishers that do not move when told
     changes: list[ChangeView]  # newest first
     channels: list[str]
@@ -169,6 +170,7 @@ def topic_view(topic: Topic, registry: Registry, syncing: SyncService) -> TopicV
         promise_last_60s=promise.last_60s,
         promise_since_start=promise.since_start,
         layout=syncing.layouts.states.get(topic.name),
+        mqtt_losses=syncing.sessions.mqtt_losses(topic.name),
         pinned=len(registry.pins.of(topic.name)),
         changes=_changes(registry.share_changes.get(topic.name, ())),
         channels=list(topic.channels),

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from srtm.control import ContractSubject, DrainProgress, MqttRetained, MqttSession, MqttSessions
+from srtm.control import ContractSubject, DrainProgress, MqttLosses, MqttRetained, MqttSession, MqttSessions
 from srtm.errors import BadInput, PeerError
 from srtm.net.address import parse_peer
 from srtm.net.decode_errors import UNREADABLE
@@ -48,6 +48,11 @@ class BrokerClient:
         """Return the subjects of a namespace that were checked most there, heaviest first."""
         target = f"/v1/contracts/subjects?namespace={quote(namespace, safe='')}"
         return await self._call("GET", target, list[ContractSubject])
+
+    async def mqtt_losses(self) -> dict[str, MqttLosses]:
+        """Return {topic: what MQTT's clients of it lost there}, without topics that lost nothing. Raises NotFound if it
+        is of an earlier version."""
+        return await self._call("GET", "/v1/mqtt/losses", dict[str, MqttLosses])
 
     async def mqtt_sessions(self, most: int) -> MqttSessions:
         """Return the MQTT sessions, at most ``most``."""

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from heapq import nlargest
 from typing import Any
 
+import msgspec
 from rich.console import Console
 
 from srtm.client.distributor import Json
 from srtm.console.conditions import conditions, remarks
 from srtm.console.output import table
 from srtm.console.plans import promise
+from srtm.control import MqttLosses
 from srtm.text import figure, plural
 
 _CHANGES_SHOWN = 3
+_FULL_SHOWN = 3
+_SESSIONS = "mqtt"  # the channel of all sessions
 _NOTHING: Json = {"count": 0}
 
 
@@ -253,12 +258,32 @@ def _remarks(view: Json) -> Iterator[str]:
         yield f"layout: {view['layout']}"
     if view.get("pinned"):
         yield f"{view['pinned']:,} {plural(view['pinned'], 'publisher')} did not move when told, and stay"
+    for broker, losses in view.get("mqtt_losses", {}).items():
+        for remark in loss_remarks(msgspec.convert(losses, MqttLosses)):
+            yield f"{broker}: {remark}"
     for place in view["brokers"]:
         if place.get("rate_astray"):
             astray = figure(place["rate_astray"])
             yield f"{place['broker']}: {astray} msg/s come from publishers that belong elsewhere"
         for remark in remarks(*conditions(place)):
             yield f"{place['broker']}: {remark}"
+
+
+def loss_remarks(losses: MqttLosses) -> Iterator[str]:
+    """Yield lines on what MQTT's clients of a topic lost at a broker."""
+    untaken = [
+        f"{sum(counts):,} {word} ({', '.join(f'QoS {qos}: {n:,}' for qos, n in enumerate(counts) if n)})"
+        for word, counts in (("refused", losses.refused), ("dropped", losses.dropped))
+        if counts
+    ]
+    if untaken:
+        yield f"publishes by MQTT that were not taken since its start: {', '.join(untaken)}"
+    if losses.full:
+        most = nlargest(_FULL_SHOWN, losses.full.items(), key=lambda one: one[1])
+        shown = [f"{'sessions' if channel == _SESSIONS else channel} {count:,}" for channel, count in most]
+        more = len(losses.full) - len(most)
+        shown += [f"{more:,} more {plural(more, 'group')}"] if more else []
+        yield f"deliveries dropped since its start where sessions or groups were full: {', '.join(shown)}"
 
 
 def _or(value: float | None, other: float) -> float:

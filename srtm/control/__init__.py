@@ -28,7 +28,7 @@ from srtm.control.histories import (
 from srtm.control.links import LinkAnswer, LinkRequest
 from srtm.control.measurements import MeasuredTrace, MeasurementAnswer, MeasurementReport, MeasurementRequest, Promise
 from srtm.control.message import Control, check_broker_name
-from srtm.control.mqtt_views import MqttRetained, MqttSession, MqttSessions
+from srtm.control.mqtt_views import MqttLosses, MqttRetained, MqttSession, MqttSessions
 from srtm.control.reports import (
     BrokerMachine,
     ChannelQueue,
@@ -95,6 +95,7 @@ __all__ = [
     "MeasurementRequest",
     "MessagesLeft",
     "Move",
+    "MqttLosses",
     "MqttPorts",
     "MqttRetained",
     "MqttSession",

@@ -1,4 +1,4 @@
-"""What a broker says of its MQTT sessions and retained messages. Made by the engine, read by ``srtm mqtt``."""
+"""What a broker says of MQTT: its sessions, retained messages, and what was lost. Read by ``srtm mqtt``."""
 
 from __future__ import annotations
 
@@ -37,3 +37,12 @@ class MqttRetained(Control, frozen=True):
     qos: int
     bytes: int  # of the payload
     expires_in_s: int | None = None  # None: never
+
+
+class MqttLosses(Control, frozen=True):
+    """What MQTT's clients of one topic lost at a broker since its start, for excess or want of room."""
+
+    refused: list[int] = []  # publishes, by QoS; their clients were told, or their connections ended; empty: none
+    dropped: list[int] = []  # the same, without a word
+    # {"mqtt", of sessions, or $share/GROUP/FILTER: deliveries dropped since as many messages waited as may}
+    full: dict[str, int] = {}

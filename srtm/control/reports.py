@@ -63,6 +63,8 @@ class TopicReport(Control, frozen=True):
     network_ms: float | None = (
         None  # publisher to broker and broker to consumer, medians; None: the broker does not say
     )
+    mqtt_refused: list[int] = []  # publishes by MQTT that were not taken, as in ``MqttLosses``
+    mqtt_dropped: list[int] = []
 
 
 class LinkLatency(Control, frozen=True):

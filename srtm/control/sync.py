@@ -78,6 +78,8 @@ class SyncRequest(Control, frozen=True):
     takes_contract_differences: bool = False  # whether the broker takes ``BrokerContracts.since``
     contract_counts: list[ContractCounts] = []  # without ``reports_since`` all, else those that may differ
     links: list[LinkLatency] = []  # without ``reports_since`` all, else those that may differ
+    # {topic: ``MqttLosses.full`` of it}, {}: nothing more; without ``reports_since`` all, else those that may differ
+    mqtt_full: dict[str, dict[str, int]] = {}
     names_peers: bool = False  # whether the broker knows what ``peers`` is
     peer_claims: dict[str, list[str]] = {}  # {broker of ``peers``: its ``claims``}, as told
     wants_verdicts: bool = False  # MQTT clients here may want to hear of promises

@@ -68,8 +68,8 @@ ARROWS = {
         "broker.runtime broker.snapshot srtm._native srtm.concurrency srtm.control srtm.net srtm.protocol srtm.topics"
     ),
     "broker.sync": (
-        "broker.config broker.leases broker.nsqd broker.runtime broker.snapshot srtm._native srtm.concurrency "
-        "srtm.control srtm.net srtm.protocol"
+        "broker.config broker.leases broker.nsqd broker.runtime broker.snapshot broker.stats srtm._native "
+        "srtm.concurrency srtm.control srtm.net srtm.protocol"
     ),
     "broker.admin": (
         "broker.config broker.leases broker.links broker.nsqd broker.runtime broker.snapshot broker.stats broker.sync "
@@ -299,6 +299,7 @@ PURE_MODULES = (
     "srtm.console.conditions",
     "srtm.operations.machine_checks",
     "broker.runtime.cpu_throttling",
+    "broker.sync.differences",
     "broker.sync.measurement_report",
     "broker.sync.reports",
     "broker.sync.told_publishers",

@@ -16,7 +16,8 @@ from srtm.client.distributor import DistributorClient
 from srtm.console.distributor_call import ask_distributor
 from srtm.console.output import DistributorOption, JsonOption, TokenOption, show, table
 from srtm.console.running import run_trio
-from srtm.control import MqttRetained, MqttSession
+from srtm.console.topic_tables import loss_remarks
+from srtm.control import MqttLosses, MqttRetained, MqttSession, MqttSessions
 from srtm.errors import NotFound, Unavailable
 
 app = typer.Typer(no_args_is_help=True, help="MQTT: list sessions and retained messages, end them.")
@@ -62,12 +63,20 @@ def sessions(
     token: TokenOption = None,
     json_file: JsonOption = None,
 ) -> None:
-    """List the sessions of all brokers, with what waits for each."""
-    answers = _ask(broker, distributor, token, lambda client: client.mqtt_sessions(most))
-    found = [(place.name, one) for place, answer in answers.given for one in answer.sessions]
+    """List the sessions of all brokers, with what waits for each, and what was lost by topic."""
+    answers = _ask(broker, distributor, token, partial(_sessions_and_losses, most))
+    found = [(place.name, one) for place, (answer, _) in answers.given for one in answer.sessions]
     found.sort(key=lambda one: (one[1].client_id, one[0]))
-    total = sum(answer.total for _, answer in answers.given)
-    show("mqtt sessions", [_row(name, one) for name, one in found], json_file, partial(_show_sessions, found, total))
+    total = sum(answer.total for _, (answer, _) in answers.given)
+    losses = [(place.name, topic, lost) for place, (_, by_topic) in answers.given for topic, lost in by_topic.items()]
+
+    def show_all(console: Console) -> None:
+        _show_sessions(found, total, console)
+        for name, topic, lost in sorted(losses, key=lambda one: one[:2]):
+            for remark in loss_remarks(lost):
+                console.print(f"{name}, topic {topic}: {remark}", soft_wrap=True)
+
+    show("mqtt sessions", [_row(name, one) for name, one in found], json_file, show_all)
     answers.check()
 
 
@@ -148,6 +157,10 @@ async def _ask_all(places: Sequence[Place], token: str | None, question: Questio
             except Unavailable as error:
                 answers.missing.append(f"{place.name}: {error}")
     return answers
+
+
+async def _sessions_and_losses(most: int, client: BrokerClient) -> tuple[MqttSessions, dict[str, MqttLosses]]:
+    return await client.mqtt_sessions(most), await _or_none(BrokerClient.mqtt_losses, client) or {}
 
 
 async def _or_none(question: Question[_T], client: BrokerClient) -> _T | None:

@@ -43,6 +43,14 @@ async def test_what_is_retained_is_listed_by_filter_and_cleared(admin: Admin) ->
         assert admin.engine.calls[-1] == ("mqtt_retained", "a/#", clear)
 
 
+async def test_what_was_lost_is_told_by_topic(admin: Admin) -> None:
+    assert await admin.json("GET", "/v1/mqtt/losses") == (200, {})
+    admin.engine.create_topic("heat").untaken = {"mqtt_refused": [0, 7, 2]}
+    assert (await admin.json("GET", "/v1/mqtt/losses"))[1] == {
+        "heat": {"refused": [0, 7, 2], "dropped": [], "full": {}}
+    }
+
+
 @pytest.mark.parametrize(
     ("method", "target", "status", "field"),
     [
@@ -62,5 +70,9 @@ async def test_a_refusal_names_the_field(admin: Admin, method: str, target: str,
 
 async def test_they_are_for_operators_where_tokens_are_required() -> None:
     admin = Admin(tokens=Tokens.of_one("s3cret"))
-    for method, target in (("GET", "/v1/mqtt/sessions"), ("DELETE", "/v1/mqtt/session?client=a")):
+    for method, target in (
+        ("GET", "/v1/mqtt/losses"),
+        ("GET", "/v1/mqtt/sessions"),
+        ("DELETE", "/v1/mqtt/session?client=a"),
+    ):
         assert (await admin.ask(method, target)).status == 401

@@ -12,7 +12,8 @@ def contract(namespace: str, allowed: int, refused: int = 0) -> Contract:
 
 
 def names(reports: CountReports, *contracts: Contract) -> list[str]:
-    return [each.namespace for each in reports.unsent(contracts)]
+    reports.note_contracts(contracts)
+    return [namespace for namespace, _ in reports.unsent]
 
 
 def test_only_changes_are_sent_once_they_are_known() -> None:

@@ -6,6 +6,7 @@ import msgspec
 
 from broker.snapshot import LinkWay
 from broker.sync.link_reports import LinkReports
+from srtm.control import LinkLatency
 
 
 def way(origin: str, count: int, network_ns: int | None = None) -> LinkWay:
@@ -15,20 +16,20 @@ def way(origin: str, count: int, network_ns: int | None = None) -> LinkWay:
     return msgspec.convert({"origin": origin, "topic": "t", "network_ns": network_ns, "latency": latency}, LinkWay)
 
 
+def told(reports: LinkReports, *ways: LinkWay) -> list[LinkLatency]:
+    reports.note_ways(ways)
+    return list(reports.unsent.values())
+
+
 def test_a_way_is_reported_in_ms_with_the_network_of_its_link():
-    (told,) = LinkReports().unsent([way("a", 7, network_ns=150_000)])
-    assert (told.origin, told.topic, told.network_ms) == ("a", "t", 0.15)
-    assert (told.last_60s.total.count, told.last_60s.total.p99_ms) == (7, 3.0)
-    assert told.recent == told.since_start
+    (one,) = told(LinkReports(), way("a", 7, network_ns=150_000))
+    assert (one.origin, one.topic, one.network_ms) == ("a", "t", 0.15)
+    assert (one.last_60s.total.count, one.last_60s.total.p99_ms) == (7, 3.0)
+    assert one.recent == one.since_start
 
 
-def test_what_the_distributor_has_is_not_sent_again_unless_it_lacks_it():
+def test_a_way_is_told_when_it_changes():
     reports = LinkReports()
-    both = [way("a", 1), way("b", 1)]
-    assert len(reports.unsent(both)) == 2
-    assert len(reports.unsent(both)) == 2, "nobody has answered"
+    assert [one.origin for one in told(reports, way("a", 1), way("b", 1))] == ["a", "b"]
     reports.answered()
-    assert [one.origin for one in reports.unsent([way("a", 2), way("b", 1)])] == ["a"]
-    reports.answered()
-    reports.send_again()
-    assert len(reports.unsent(both)) == 2
+    assert [one.origin for one in told(reports, way("a", 2), way("b", 1))] == ["a"]

@@ -592,3 +592,37 @@ async def test_what_was_asked_of_contracts_is_reported_as_it_changes(rig, nurser
         await settle()
     reported = [asked.contract_counts for _, asked in rig.requests if asked.contract_counts]
     assert [[each.counts for each in counts] for counts in reported] == [[[(2, 1, 5)]]]
+
+
+def full_sessions(topic, count):
+    return {"topic": topic, "depth": 0, "in_flight": 0, "messages": 9, "holders": 1, "dropped": count, "full": count}
+
+
+async def test_sessions_that_were_full_are_told_by_topic_as_it_changes(rig, nursery, mock_clock):
+    rig.distributors[0].takes_reports = True
+    nursery.start_soon(rig.sync.run)
+    await settle()
+    for held in ([full_sessions("t", 3)], [full_sessions("t", 3), full_sessions("elsewhere", 1)], []):
+        rig.engine.mqtt_topics = held
+        for _ in range(2):
+            mock_clock.jump(PERIOD_S)
+            await settle()
+    told = [asked.mqtt_full for _, asked in rig.requests if asked.mqtt_full]
+    assert told == [{"t": {"mqtt": 3}}, {"elsewhere": {"mqtt": 1}}, {"t": {}, "elsewhere": {}}]
+
+
+async def test_what_a_request_told_that_was_cut_short_is_told_by_the_next_one_of_single_topics_too(
+    rig, nursery, mock_clock
+):
+    rig.distributors[0].takes_reports = True
+    nursery.start_soon(rig.sync.run)
+    await settle()
+    rig.engine.mqtt_topics = [full_sessions("t", 3)]
+    mock_clock.jump(PERIOD_S)
+    await settle()
+    rig.engine.create_topic("new")
+    rig.sync.note_topic("new")
+    await settle()
+    cut_short, again = (asked for _, asked in rig.requests if asked.mqtt_full)
+    assert (cut_short.partial, again.partial) == (False, True)
+    assert cut_short.mqtt_full == again.mqtt_full == {"t": {"mqtt": 3}}

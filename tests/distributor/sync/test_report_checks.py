@@ -83,6 +83,8 @@ def test_a_report_that_cannot_be_is_counted_and_takes_the_one_before_with_it(kno
         {"consumed": ["c"], "consumers": [-1]},
         {"queues": [ChannelQueue(channel="c", in_flight=-1)]},
         {"queues": [ChannelQueue(channel="no name")]},
+        {"mqtt_refused": [0, -1, 0]},
+        {"mqtt_dropped": [1]},
     ],
 )
 def test_a_report_with_a_figure_that_no_broker_can_have_counted_is_ignored(known, wrong):

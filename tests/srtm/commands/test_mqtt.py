@@ -6,7 +6,7 @@ import pytest
 
 from srtm.cli import main
 from srtm.client.broker import BrokerClient
-from srtm.control import MqttSession, MqttSessions
+from srtm.control import MqttLosses, MqttSession, MqttSessions
 from srtm.errors import NotFound, Unavailable
 from tests.support.played_distributor import BROKER, Distributor
 
@@ -26,7 +26,15 @@ AWAY = MqttSession(
 
 
 @pytest.fixture
-def brokers(distributor: Distributor, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[MqttSession] | None]:
+def losses() -> dict[str, dict[str, MqttLosses]]:
+    """{address: {topic: what was lost at the broker there}}."""
+    return {}
+
+
+@pytest.fixture
+def brokers(
+    distributor: Distributor, losses: dict[str, dict[str, MqttLosses]], monkeypatch: pytest.MonkeyPatch
+) -> dict[str, list[MqttSession] | None]:
     """{address: sessions of the broker there, or None: it does not answer}."""
     played: dict[str, list[MqttSession] | None] = {"127.0.0.1:1": [AWAY], "127.0.0.1:2": []}
     views = [{**BROKER, "name": f"broker-{number}", "http_address": f"127.0.0.1:{number}"} for number in (1, 2)]
@@ -45,6 +53,11 @@ def brokers(distributor: Distributor, monkeypatch: pytest.MonkeyPatch) -> dict[s
 
         async def mqtt_sessions(self, most: int) -> MqttSessions:
             return MqttSessions(total=len(self._there()), sessions=self._there()[:most])
+
+        async def mqtt_losses(self) -> dict[str, MqttLosses]:
+            if self._address not in losses:
+                raise NotFound("path", "/v1/mqtt/losses")  # a broker of an earlier version
+            return losses[self._address]
 
         async def mqtt_session(self, client_id: str) -> MqttSession:
             for one in self._there():
@@ -111,3 +124,16 @@ def test_a_drained_broker_has_no_sessions_and_is_not_asked(
     brokers["127.0.0.1:2"] = None
     assert main(["mqtt", "sessions"]) == 0
     assert "s-1" in capsys.readouterr().out
+
+
+def test_what_was_lost_is_told_below_the_sessions_by_broker_and_topic(
+    brokers: object, losses: dict[str, dict[str, MqttLosses]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["mqtt", "sessions"]) == 0
+    assert "since its start" not in capsys.readouterr().out
+    losses["127.0.0.1:2"] = {"noise": MqttLosses(refused=[0, 1, 0]), "heat": MqttLosses(full={"mqtt": 3})}
+    assert main(["mqtt", "sessions"]) == 0
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "broker-2, topic heat: deliveries dropped since its start where sessions or groups were full: sessions 3",
+        "broker-2, topic noise: publishes by MQTT that were not taken since its start: 1 refused (QoS 1: 1)",
+    ]

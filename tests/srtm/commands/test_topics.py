@@ -268,6 +268,28 @@ def test_what_waits_in_a_topic_is_shown(distributor: Distributor, capsys: pytest
         assert figure in shown
 
 
+def test_what_clients_of_mqtt_lost_is_one_line_of_each_kind_and_broker_and_none_without_losses(
+    distributor: Distributor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    groups = {f"$share/g{number}/#": number for number in range(1, 5)}
+    losses = {
+        "broker-1": {"refused": [0, 7_000, 2], "dropped": [5, 0, 0], "full": {}},
+        "broker-2": {"refused": [], "dropped": [], "full": {**groups, "mqtt": 30}},
+    }
+    distributor.answers["GET", "/v1/topics/roads"] = (200, {**VIEW, "mqtt_losses": losses})
+    assert main(["topic", "show", "roads"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert [line for line in shown if "since its start" in line] == [
+        "broker-1: publishes by MQTT that were not taken since its start: "
+        "7,002 refused (QoS 1: 7,000, QoS 2: 2), 5 dropped (QoS 0: 5)",
+        "broker-2: deliveries dropped since its start where sessions or groups were full: "
+        "sessions 30, $share/g4/# 4, $share/g3/# 3, 2 more groups",
+    ]
+    distributor.answers["GET", "/v1/topics/roads"] = (200, {**VIEW, "mqtt_losses": {}})
+    assert main(["topic", "show", "roads"]) == 0
+    assert "since its start" not in capsys.readouterr().out
+
+
 def test_publishers_of_a_broker_that_is_away_are_told_of(
     distributor: Distributor, capsys: pytest.CaptureFixture[str]
 ) -> None:
