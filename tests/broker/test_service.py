@@ -231,7 +231,7 @@ async def test_a_restarted_member_limits_what_it_knew_before_it_accepts_anything
     nursery.cancel_scope.cancel()
 
 
-async def test_strangers_and_starved_topics_reach_the_distributor_at_once(tmp_path, engines, nursery):
+async def test_a_stranger_is_told_while_a_distributor_holds_its_answer_back(tmp_path, engines, nursery):
     strangers = []
 
     async def answer(request):
