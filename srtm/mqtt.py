@@ -293,7 +293,7 @@ class Publisher:
         with self._changed:
             pending = self._sent.pop(number)
             self._pending.remove(pending)
-        pending.settle(receipt, None if is_accepted else refusal_of(reason, said))
+        pending.settle(receipt, None if is_accepted else refusal_of(reason, properties, said))
 
 
 def _next(told: SimpleQueue[_Told], within_s: float, address: str) -> _Told:
@@ -312,12 +312,12 @@ def receipt_of(said: dict[str, str]) -> Receipt:
         raise PeerError(f"the broker sent a receipt that is none: {said}") from None
 
 
-def refusal_of(reason: Any, said: dict[str, str]) -> SrtmError:
-    """Why a message was not accepted."""
-    if reason.value == _QUOTA_EXCEEDED:
-        retry = said.get("srtm-retry-ms", "")
-        return PublishRefused(f"{reason}", float(retry) if retry.isascii() and retry.isdigit() else None)
-    return PublishRefused(f"{reason}")
+def refusal_of(reason: Any, properties: Any, said: dict[str, str]) -> SrtmError:
+    """Why a message was not accepted, in the broker's words."""
+    words = f"{reason}: {text}" if (text := getattr(properties, "ReasonString", "")) else f"{reason}"
+    retry = said.get("srtm-retry-ms", "")
+    is_number = reason.value == _QUOTA_EXCEEDED and retry.isascii() and retry.isdigit()
+    return PublishRefused(words, float(retry) if is_number else None)
 
 
 def reference_of(text: str) -> str | None:

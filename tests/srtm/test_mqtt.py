@@ -84,6 +84,11 @@ def said(name: str, value: str) -> bytes:
     return b"\x26" + b"".join(len(text).to_bytes(2, "big") + text.encode() for text in (name, value))
 
 
+def because(text: str) -> bytes:
+    """A Reason String."""
+    return b"\x1f" + len(text).to_bytes(2, "big") + text.encode()
+
+
 def go_to(address: str) -> bytes:
     """DISCONNECT 0x9C with a Server Reference."""
     reference = b"\x1c" + len(address).to_bytes(2, "big") + address.encode()
@@ -143,8 +148,8 @@ def test_it_says_that_it_follows_and_returns_receipts() -> None:
             publisher.publish("t", b"x")
 
 
-def test_a_refusal_says_when_to_try_again() -> None:
-    answers = {0: b"\x97" + said("srtm-retry-ms", "40"), 1: b"\x87", 2: b"\x10"}
+def test_a_refusal_says_why_and_when_to_try_again() -> None:
+    answers = {0: b"\x97" + because("retry after 40 ms") + said("srtm-retry-ms", "40"), 1: b"\x87", 2: b"\x10"}
     with (
         broker(lambda number: answers[number]) as there,
         distributor(there.address) as url,
@@ -153,6 +158,7 @@ def test_a_refusal_says_when_to_try_again() -> None:
         with pytest.raises(PublishRefused) as caught:
             publisher.publish("t", b"x", timeout_s=PATIENCE_S)
         assert caught.value.retry_after_ms == 40
+        assert str(caught.value) == "Quota exceeded: retry after 40 ms"
         with pytest.raises(PublishRefused, match="Not authorized"):
             publisher.publish("t", b"x", timeout_s=PATIENCE_S)
         assert publisher.publish("t", b"x", timeout_s=PATIENCE_S).wait_ms is None, "nobody wanted it: it was accepted"

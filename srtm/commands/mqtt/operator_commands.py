@@ -18,7 +18,7 @@ from srtm.console.output import DistributorOption, JsonOption, TokenOption, show
 from srtm.console.running import run_trio
 from srtm.console.topic_tables import loss_remarks
 from srtm.control import MqttLosses, MqttRetained, MqttSession, MqttSessions
-from srtm.errors import NotFound, Unavailable
+from srtm.errors import NotFound, PeerError, Unavailable
 
 app = typer.Typer(no_args_is_help=True, help="MQTT: list sessions and retained messages, end them.")
 BrokerOption = Annotated[
@@ -27,6 +27,7 @@ BrokerOption = Annotated[
 ]
 ClientArgument = Annotated[str, typer.Argument(metavar="NAME", help="A client identifier.")]
 
+_EXAMPLE = "127.0.0.1:4151"
 _T = TypeVar("_T")
 Question = Callable[[BrokerClient], Awaitable[_T]]
 
@@ -63,7 +64,10 @@ def sessions(
     token: TokenOption = None,
     json_file: JsonOption = None,
 ) -> None:
-    """List the sessions of all brokers, with what waits for each, and what was lost by topic."""
+    """List the sessions of all brokers, with what waits for each.
+
+    Below them stands what was lost of each topic since the brokers' start.
+    """
     answers = _ask(broker, distributor, token, partial(_sessions_and_losses, most))
     found = [(place.name, one) for place, (answer, _) in answers.given for one in answer.sessions]
     found.sort(key=lambda one: (one[1].client_id, one[0]))
@@ -128,15 +132,18 @@ def retained(
     answers = _ask(broker, distributor, token, lambda client: client.mqtt_retained(pattern, clear=clear))
     found = sorted((one.name, place.name, one) for place, answer in answers.given for one in answer)
     rows = [{"broker": at, **msgspec.to_builtins(one)} for _, at, one in found]
-    title = "Removed" if clear else "Retained"
+    title = f"{'Removed' if clear else 'Retained'} under {pattern}"
     show("mqtt retained", rows, json_file, partial(_show_retained, title, [(at, one) for _, at, one in found]))
     answers.check()
 
 
 def _ask(broker: str | None, distributor: list[str] | None, token: str | None, question: Question[_T]) -> Answers[_T]:
-    """Return each broker's answer."""
+    """Return each broker's answer. Raises Unavailable if there is none."""
     if broker is not None:
-        return run_trio(partial(_ask_all, [Place(broker, broker)], token, question))
+        try:
+            return Answers([(Place(broker, broker), run_trio(partial(_ask_one, broker, token, question)))], [])
+        except (Unavailable, PeerError) as error:
+            raise Unavailable(f"{error}; --broker is the address of a broker's HTTP, such as {_EXAMPLE}") from None
 
     async def ask_members(client: DistributorClient) -> Answers[_T]:
         views = await client.brokers()
@@ -145,17 +152,27 @@ def _ask(broker: str | None, distributor: list[str] | None, token: str | None, q
         given, silent = await _ask_all(places, token, question)
         return Answers(given, [*silent, *(f"{view['name']} is {view['state']}" for view in away)])
 
-    return ask_distributor(distributor, token, ask_members)
+    try:
+        answers = ask_distributor(distributor, token, ask_members)
+    except Unavailable as error:
+        raise Unavailable(f"{error}; --broker HOST:PORT asks a broker alone") from None
+    if not answers.given:
+        answers.check()
+    return answers
+
+
+async def _ask_one(address: str, token: str | None, question: Question[_T]) -> _T:
+    async with aclosing(BrokerClient(address, token)) as client:
+        return await question(client)
 
 
 async def _ask_all(places: Sequence[Place], token: str | None, question: Question[_T]) -> Answers[_T]:
     answers: Answers[_T] = Answers([], [])
     for place in places:
-        async with aclosing(BrokerClient(place.address, token)) as client:
-            try:
-                answers.given.append((place, await question(client)))
-            except Unavailable as error:
-                answers.missing.append(f"{place.name}: {error}")
+        try:
+            answers.given.append((place, await _ask_one(place.address, token, question)))
+        except (Unavailable, PeerError) as error:
+            answers.missing.append(f"{place.name}: {error}")
     return answers
 
 
@@ -175,6 +192,9 @@ def _row(broker: str, one: MqttSession) -> dict[str, object]:
 
 
 def _show_sessions(found: Sequence[tuple[str, MqttSession]], total: int, console: Console) -> None:
+    if not found:
+        console.print("no client has a session")
+        return
     columns = ["client", "broker", "state", "address", "subscriptions", "queued", "in flight", "dropped"]
     rows = [
         [
@@ -208,6 +228,9 @@ def _show_session(found: Sequence[tuple[str, MqttSession]], console: Console) ->
 
 
 def _show_retained(title: str, found: Sequence[tuple[str, MqttRetained]], console: Console) -> None:
+    if not found:
+        console.print(f"{title}: nothing", soft_wrap=True)
+        return
     columns = ["name", "broker", "QoS", "bytes", "expires in s"]
     rows = [[one.name, broker, one.qos, one.bytes, one.expires_in_s] for broker, one in found]
     console.print(table(title, columns, rows, left=2))

@@ -6,7 +6,7 @@ import pytest
 
 from srtm.cli import main
 from srtm.client.broker import BrokerClient
-from srtm.control import MqttLosses, MqttSession, MqttSessions
+from srtm.control import MqttLosses, MqttRetained, MqttSession, MqttSessions
 from srtm.errors import NotFound, Unavailable
 from tests.support.played_distributor import BROKER, Distributor
 
@@ -53,6 +53,10 @@ def brokers(
 
         async def mqtt_sessions(self, most: int) -> MqttSessions:
             return MqttSessions(total=len(self._there()), sessions=self._there()[:most])
+
+        async def mqtt_retained(self, pattern: str, *, clear: bool) -> list[MqttRetained]:  # noqa: ARG002
+            self._there()
+            return []
 
         async def mqtt_losses(self) -> dict[str, MqttLosses]:
             if self._address not in losses:
@@ -137,3 +141,38 @@ def test_what_was_lost_is_told_below_the_sessions_by_broker_and_topic(
         "broker-2, topic heat: deliveries dropped since its start where sessions or groups were full: sessions 3",
         "broker-2, topic noise: publishes by MQTT that were not taken since its start: 1 refused (QoS 1: 1)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["sessions"], "no client has a session"),
+        (["retained"], "Retained under #: nothing"),
+        (["retained", "a/+", "--clear"], "Removed under a/+: nothing"),
+    ],
+)
+def test_where_there_is_nothing_one_line_says_so_and_where_nobody_answers_none(
+    brokers: dict[str, list[MqttSession] | None], capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    brokers["127.0.0.1:1"] = []
+    assert main(["mqtt", *arguments]) == 0
+    assert capsys.readouterr().out == f"{said}\n"
+    brokers.update(dict.fromkeys(brokers))
+    assert main(["mqtt", *arguments]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "broker-1: cannot be reached; broker-2: cannot be reached" in shown.err
+
+
+def test_a_broker_alone_is_asked_at_its_http_as_a_refusal_says(
+    brokers: dict[str, list[MqttSession] | None], distributor: Distributor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    distributor.answers["GET", "/v1/brokers"] = (503, {"title": "unavailable", "detail": "no leader", "status": 503})
+    assert main(["mqtt", "sessions"]) == 1
+    assert "--broker HOST:PORT asks a broker alone" in capsys.readouterr().err
+    assert main(["mqtt", "sessions", "--broker", "127.0.0.1:1"]) == 0
+    assert "s-1" in capsys.readouterr().out
+    brokers["127.0.0.1:1"] = None
+    assert main(["mqtt", "sessions", "--broker", "127.0.0.1:1"]) == 1
+    told = "srtm: cannot be reached; --broker is the address of a broker's HTTP, such as 127.0.0.1:4151\n"
+    assert capsys.readouterr().err == told
