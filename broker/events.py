@@ -125,7 +125,7 @@ class Denied(msgspec.Struct, frozen=True, tag="denied"):
     ``client`` was the first, ``name`` that of its message or filter, or of its user.
     """
 
-    action: str  # "connect", "publish", "subscribe"
+    action: str  # "connect", "publish", "subscribe", "take over"; "publish to no topic", "subscribe to no topic"
     client: str
     name: str
     times: int

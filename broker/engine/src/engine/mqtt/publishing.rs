@@ -27,6 +27,9 @@ use crate::scheduling::client_limits::Limit;
 use crate::scheduling::work_budget::{COPIED_A_UNIT, NOTED_UNITS, message_units};
 use crate::time::{NS_PER_S, Nanos};
 
+/// What a client may not do, as the log names it, and the reason for the client.
+type Denial = (Action, &'static str);
+
 impl Engine {
     pub(crate) fn take_publish(
         &mut self,
@@ -43,9 +46,8 @@ impl Engine {
         }
         self.mqtt.counters.published += 1;
         self.mqtt.counters.bytes_in += publish.payload.len() as u64;
-        let may_write = self.mqtt.sessions.get(session).is_none_or(|session| session.may_write(self.object_of(&name)));
-        if !may_be_published(&name) || !may_write || self.is_foreign_name(&name) {
-            self.deny_publish(key, session, publish, &name);
+        if let Some(denial) = self.denial_of_publish(session, &name) {
+            self.deny_publish(key, session, publish, &name, denial);
             return Ok(());
         }
         if publish.qos == Qos::ExactlyOnce && !self.is_new(key, session, publish, &name)? {
@@ -72,10 +74,22 @@ impl Engine {
     /// A client of a version without refusals would send it again for ever: there it is acknowledged like any other, as
     /// at Mosquitto.
     #[cold]
-    fn deny_publish(&mut self, key: ConnKey, session: SessionKey, publish: PublishPacket<'_>, name: &str) {
+    fn deny_publish(
+        &mut self,
+        key: ConnKey,
+        session: SessionKey,
+        publish: PublishPacket<'_>,
+        name: &str,
+        denial: Denial,
+    ) {
+        let (action, why) = denial;
         let client = self.mqtt.sessions.get(session).map(|session| session.client_id.clone()).unwrap_or_default();
-        self.deny(Action::Publish, &client, name);
-        self.acknowledge_publish(key, publish.qos, publish.id, Reason::NOT_AUTHORIZED, Written::default());
+        self.deny(action, &client, name);
+        let mut properties = Written::default();
+        if self.mqtt_client(key).is_some_and(|mqtt| mqtt.explains) {
+            properties.text(property::REASON_STRING, why);
+        }
+        self.acknowledge_publish(key, publish.qos, publish.id, Reason::NOT_AUTHORIZED, properties);
     }
 
     /// Whether a PUBLISH of QoS 2 has not come before; it is noted then. One that has come is acknowledged again.
@@ -165,6 +179,20 @@ impl Engine {
     fn drops_excess(&mut self, key: ConnKey, topic: &str) -> bool {
         let is_old = self.mqtt_client(key).is_some_and(|mqtt| mqtt.version != Version::V5);
         is_old && self.mqtt.names.v3_excess(topic) == V3Excess::Drop
+    }
+
+    /// Why a client may not publish the name, whatever room there is.
+    fn denial_of_publish(&self, session: SessionKey, name: &str) -> Option<Denial> {
+        let may_write = self.mqtt.sessions.get(session).is_none_or(|session| session.may_write(self.object_of(name)));
+        if !may_be_published(name) {
+            Some((Action::Publish, "names that begin with $SYS or $share are not for clients to publish"))
+        } else if !may_write {
+            Some((Action::Publish, "the client may not publish this name"))
+        } else if self.is_foreign_name(name) {
+            Some((Action::PublishUnmanaged, "the name is no topic's (mqtt_unmanaged)"))
+        } else {
+            None
+        }
     }
 
     /// Counts something that a client was denied, and has it logged.

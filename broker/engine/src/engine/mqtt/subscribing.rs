@@ -54,7 +54,7 @@ impl Engine {
         }
         if !filter.pattern.contains(['+', '#']) && self.is_foreign_name(filter.pattern) {
             let client = self.mqtt.sessions.get(key).map(|session| session.client_id.clone()).unwrap_or_default();
-            self.deny(Action::Subscribe, &client, filter.pattern);
+            self.deny(Action::SubscribeUnmanaged, &client, filter.pattern);
             return Reason::NOT_AUTHORIZED;
         }
         if let Some(group) = filter.group {

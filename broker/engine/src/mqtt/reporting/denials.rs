@@ -12,10 +12,19 @@ pub enum Action {
     Publish,
     Subscribe,
     TakeOver,
+    PublishUnmanaged,   // a name that no topic has
+    SubscribeUnmanaged, // likewise
 }
 
 impl Action {
-    const ALL: [Self; 4] = [Self::Connect, Self::Publish, Self::Subscribe, Self::TakeOver];
+    const ALL: [Self; 6] = [
+        Self::Connect,
+        Self::Publish,
+        Self::Subscribe,
+        Self::TakeOver,
+        Self::PublishUnmanaged,
+        Self::SubscribeUnmanaged,
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -23,6 +32,8 @@ impl Action {
             Self::Publish => "publish",
             Self::Subscribe => "subscribe",
             Self::TakeOver => "take over",
+            Self::PublishUnmanaged => "publish to no topic",
+            Self::SubscribeUnmanaged => "subscribe to no topic",
         }
     }
 }
@@ -36,7 +47,7 @@ struct Kind {
 
 #[derive(Debug, Default)]
 pub struct Denials {
-    kinds: [Kind; 4],
+    kinds: [Kind; Action::ALL.len()],
     is_untold: bool,
 }
 

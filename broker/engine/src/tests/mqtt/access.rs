@@ -140,7 +140,7 @@ fn a_client_inside_tls_is_known_by_its_certificate() {
     let connack = ask(&connect(Version::V5, "any id", true, &[]));
     assert_eq!((connack[0], connack[3]), (0x20, 0));
     assert_eq!(ask(&publish_5("own", 1, 5, "x")), [0x40, 3, 0, 5, 0x10]);
-    assert_eq!(ask(&publish_5("other", 1, 6, "x")), [0x40, 3, 0, 6, 0x87]);
+    assert_eq!(ask(&publish_5("other", 1, 6, "x"))[2..5], [0, 6, 0x87]);
 }
 
 #[test]
@@ -274,7 +274,8 @@ fn a_will_that_the_auth_server_does_not_grant_is_refused() {
 
 #[test]
 fn after_its_time_an_authorization_is_asked_for_again_before_the_next_publish_or_subscribe() {
-    for bytes in [publish_5("open.1", 1, 5, "x"), subscribe("open.1", 0)] {
+    // With the place of the code in the answer.
+    for (bytes, at) in [(publish_5("open.1", 1, 5, "x"), 4), (subscribe("open.1", 0), 5)] {
         let mut pair = asking();
         let mut client = granted(&mut pair, "client");
         pair.advance(29 * S);
@@ -283,11 +284,11 @@ fn after_its_time_an_authorization_is_asked_for_again_before_the_next_publish_or
         assert_eq!(client.ask(&mut pair, &[0xc0, 0]), [0xd0, 0], "a PINGREQ needs no permission");
         assert!(asked(&mut pair).is_empty());
         let answers = ask_with(&mut pair, &mut client, &[&bytes[..], &bytes].concat(), Some(GRANT));
-        assert!(answers.len() == 2 && answers.iter().all(|answer| *answer.last().expect("a code") < 0x80));
+        assert!(answers.len() == 2 && answers.iter().all(|answer| answer[at] < 0x80));
         pair.advance(31 * S);
         let revoked = GRANT.replace("^open", "^other");
         let answers = ask_with(&mut pair, &mut client, &bytes, Some(&revoked));
-        assert!(*answers[0].last().expect("a code") >= 0x80 && !client.has_ended(&pair), "{answers:02x?}");
+        assert!(answers[0][at] >= 0x80 && !client.has_ended(&pair), "{answers:02x?}");
         pair.advance(31 * S);
         let answers = ask_with(&mut pair, &mut client, &bytes, None);
         assert_eq!((answers[0][0], answers[0][2]), (0xe0, 0x87), "nothing is acknowledged and dropped");

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::config::Config;
+use crate::config::{Config, Unmanaged};
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::harness::invariant;
@@ -93,6 +93,11 @@ fn what_a_client_is_denied_is_told() {
     };
     let told: Vec<_> = pair.engine.poll_events().iter().filter_map(denied).collect();
     assert_eq!(told, [("publish", "client".to_owned(), "$SYS/x".to_owned(), 1)]);
+    pair.engine.config.mqtt_unmanaged = Unmanaged::Refuse;
+    client.send(&mut pair, &publish_5("cold", 1, 2, "x"));
+    client.subscribe(&mut pair, "cold", 1);
+    let told: Vec<_> = pair.engine.poll_events().iter().filter_map(denied).map(|(action, ..)| action).collect();
+    assert_eq!(told, ["publish to no topic", "subscribe to no topic"]);
 }
 
 /// Depth, in flight, messages and holders of a topic, of sessions or of a group.
