@@ -91,9 +91,20 @@ function drawVerdict(place, view, why, since, plan) {
       ["Shares", `${view.mode}${view.lease === "keep" ? "" : `, lease ${view.lease}`}`],
       ["Publishers", `${whole(view.publishers)}, ${number(view.publishers_rate)} msg/s${view.pinned ? `, ${view.pinned} pinned` : ""}`],
       ["Layout loop", view.layout || "watching"],
+      ...Object.entries(view.mqtt_losses).map(([broker, lost]) => [`MQTT lost at ${broker}`, losses(lost)]),
       view.drl_penalty && ["DRL penalty", `${milliseconds(view.drl_penalty.mean_ms)} a message, p99 ${milliseconds(view.drl_penalty.p99_ms)}`],
     ]),
   );
+}
+
+// What MQTT's clients lost at one broker since its start.
+function losses({ refused, dropped, full }) {
+  const sum = (counts) => counts.reduce((all, count) => all + count, 0);
+  return [
+    [sum(refused), "publishes refused"],
+    [sum(dropped), "publishes dropped"],
+    [sum(Object.values(full)), "deliveries dropped where sessions or groups were full"],
+  ].filter(([count]) => count).map(([count, what]) => `${whole(count)} ${what}`).join(", ");
 }
 
 function drawCharts(place, view, history) {

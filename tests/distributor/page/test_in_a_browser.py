@@ -402,6 +402,25 @@ def test_sessions_of_mqtt_are_listed_found_shown_and_ended(browser: Browser, tmp
         assert said == []
 
 
+def test_a_topic_says_what_clients_of_mqtt_lost_and_nothing_of_them_before(browser: Browser, tmp_path: Path) -> None:
+    with up_with_mqtt(tmp_path) as (url, mqtt), page(browser) as (it, said):
+        strict = {**TOPIC, "rate": 0.001, "burst": 1, "on_excess": "reject", "publishers": []}
+        httpx.put(f"{url}/v1/topics/cars", json=strict, headers=operator(tmp_path)).raise_for_status()
+        it.goto(f"{url}/#/topics/cars")
+        it.get_by_label("Token").fill((tmp_path / "operator.token").read_text().strip())
+        it.get_by_role("button", name="Sign in").click()
+        expect(it.get_by_role("term").filter(has_text="Burst b")).to_be_visible(timeout=PATIENCE_MS)
+        lost = it.locator(".facts div").filter(has_text="MQTT lost at broker-1")
+        expect(lost).to_have_count(0)
+        client = connected(mqtt, "car", "nothing")
+        for _ in range(8):
+            client.publish("cars", b"x", qos=0)
+        expect(lost).to_contain_text("publishes dropped", timeout=PATIENCE_MS)
+        client.disconnect()
+        client.loop_stop()
+        assert said == []
+
+
 def test_a_topic_is_planned_changed_and_removed_there(browser: Browser, url: str) -> None:
     httpx.post(f"{url}/v1/brokers/b1/sync", json=BROKER).raise_for_status()  # it is not silent
     httpx.put(f"{url}/v1/topics/vans", json=TOPIC).raise_for_status()
