@@ -152,7 +152,10 @@ impl Engine {
         if !self.mqtt.sessions.get(key).is_some_and(|session| session.may_read(object)) {
             return;
         }
-        let Some(target) = self.target_of(key, &heading, topic) else { return };
+        // What other brokers send of a session may come before its subscriptions, and what is owed may be sent though its
+        // client has unsubscribed since (section 3.10.4).
+        let own = || Target { session: key, qos: heading.qos, retain: false, ids: Vec::new(), group: None, topic };
+        let target = self.target_of(key, &heading, topic).unwrap_or_else(own);
         if !self.may_have(key, self.topic_key(self.topic_of_name(heading.name)), now) {
             return self.put_first(key, message.clone(), topic);
         }

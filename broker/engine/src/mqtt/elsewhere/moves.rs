@@ -8,12 +8,13 @@
 //! out that nothing older is under way to it, says so (`Over`), and forgets the session once it is kept at the new one
 //! (`Taken`). Until then the old one has all of it: whoever is killed in between loses nothing. While some broker is
 //! away, the old one goes on to collect what that one has, and sends it on: it forgets the session when all have come.
+//! Each `Over` has a number, and its `Taken` the same: what was sent since is kept until the next one.
 //! If the client comes back to it before that, it leaves nothing out: what it was to collect nobody else has.
 //! What waits for groups of which the session is the last member goes last, before the last `Over`. If more has come
 //! for them until `Taken`, both are said again. Who starts anew tells since when it has its sessions (`Restored`): of
 //! two brokers, the later one gets all.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 
 use crate::id::MessageId;
@@ -53,7 +54,8 @@ pub struct News<'a> {
 pub enum Word<'a> {
     /// A client is here now. Answered by `Nothing` or `State`.
     Came { client: &'a str, wall_ns: i64, is_clean: bool },
-    /// A client's session is here since then, as the disk says after a start: what others have of it is older.
+    /// A client's session is here since then, as the disk says after a start: what others have of it is older, and what
+    /// they have sent before is to be sent again.
     Restored { client: &'a str, wall_ns: i64 },
     /// No session is to be had. `had_connection`: the client was connected until now.
     Nothing { client: &'a str, wall_ns: i64, had_connection: bool },
@@ -64,15 +66,33 @@ pub enum Word<'a> {
     /// All brokers know what the session wants; `is_final`: also such as were away.
     Known { client: &'a str, wall_ns: i64, is_final: bool },
     /// All has been sent; `is_final`: of all brokers, also of such as are away.
-    Over { client: &'a str, wall_ns: i64, is_final: bool },
-    /// The session is kept here, and may be forgotten there.
-    Taken { client: &'a str, wall_ns: i64 },
+    Over { client: &'a str, wall_ns: i64, is_final: bool, number: u64 },
+    /// What was sent before the `Over` of this number is kept here, and may be forgotten there.
+    Taken { client: &'a str, wall_ns: i64, number: u64 },
     /// Tell by each of your links here how far it has come.
     Flush { number: u64 },
     /// One of `count` marks, each in a link of its own.
     Flushed { number: u64, count: u32 },
     /// A broker that ends has this session: take it.
     Offer { client: &'a str },
+}
+
+impl Word<'_> {
+    /// Of whom it is, if of one client.
+    pub fn client(&self) -> Option<&str> {
+        match self {
+            Self::Came { client, .. }
+            | Self::Restored { client, .. }
+            | Self::Nothing { client, .. }
+            | Self::State { client, .. }
+            | Self::Owed { client, .. }
+            | Self::Known { client, .. }
+            | Self::Over { client, .. }
+            | Self::Taken { client, .. }
+            | Self::Offer { client } => Some(client),
+            Self::Flush { .. } | Self::Flushed { .. } => None,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,11 +175,15 @@ impl<'a> News<'a> {
                 begin(KNOWN, Some((client, *wall_ns)));
                 out.push(u8::from(*is_final));
             }
-            Word::Over { client, wall_ns, is_final } => {
+            Word::Over { client, wall_ns, is_final, number } => {
                 begin(OVER, Some((client, *wall_ns)));
                 out.push(u8::from(*is_final));
+                out.extend_from_slice(&number.to_be_bytes());
             }
-            Word::Taken { client, wall_ns } => begin(TAKEN, Some((client, *wall_ns))),
+            Word::Taken { client, wall_ns, number } => {
+                begin(TAKEN, Some((client, *wall_ns)));
+                out.extend_from_slice(&number.to_be_bytes());
+            }
             Word::Flush { number } => {
                 begin(FLUSH, None);
                 out.extend_from_slice(&number.to_be_bytes());
@@ -205,8 +229,8 @@ fn read<'a>(fields: &mut Fields<'a>) -> Result<Option<News<'a>>, Fault> {
         }
         OWED => Word::Owed { client, wall_ns, owed: read_owed(fields)? },
         KNOWN => Word::Known { client, wall_ns, is_final: fields.byte()? != 0 },
-        OVER => Word::Over { client, wall_ns, is_final: fields.byte()? != 0 },
-        TAKEN => Word::Taken { client, wall_ns },
+        OVER => Word::Over { client, wall_ns, is_final: fields.byte()? != 0, number: eight(fields)? },
+        TAKEN => Word::Taken { client, wall_ns, number: eight(fields)? },
         _ => return Ok(None),
     };
     Ok(Some(News { sender, word }))
@@ -237,7 +261,7 @@ pub struct Departure {
     pub shared: Vec<(GroupKey, Message)>, // likewise, of groups of which it is the last member
     pub flushed: Option<bool>,            // nothing is under way to it from brokers that are there; true: from any
     pub is_told: Option<bool>,            // that the other broker has been told
-    pub unanswered: u32,                  // of the times that it was told so: the last answer is for all
+    pub over: Option<Over>,               // as it was told last, and has not answered
     pub is_taken: bool,                   // what was sent is kept there; only what is late goes on
     pub shares_again: bool,               // more has come for its groups since they were sent
 }
@@ -245,8 +269,38 @@ pub struct Departure {
 impl Departure {
     pub fn new(epoch: Epoch) -> Self {
         let (sent, shared) = Default::default();
-        Self { epoch, sent, shared, flushed: None, is_told: None, unanswered: 0, is_taken: false, shares_again: false }
+        Self { epoch, sent, shared, flushed: None, is_told: None, over: None, is_taken: false, shares_again: false }
     }
+
+    /// Whether the other broker is to be told that all has been sent, and of which brokers.
+    pub fn says_over(&self) -> Option<bool> {
+        let is_more = self.shares_again || self.over.is_none() && !self.sent.is_empty();
+        self.flushed.filter(|_| self.flushed != self.is_told || is_more)
+    }
+
+    /// All has been sent, and the other broker is told so.
+    pub fn tell_over(&mut self, is_final: bool, number: u64) {
+        (self.is_told, self.shares_again) = (Some(is_final), false);
+        self.over = Some(Over { number, sent: self.sent.len(), shared: self.shared.len() });
+    }
+
+    /// The other broker keeps what was sent before the `Over` of this number. False: more was to be sent since, or it
+    /// answers an earlier incarnation.
+    pub fn note_taken(&mut self, number: u64) -> bool {
+        let Some(over) = self.over.take_if(|over| over.number == number) else { return false };
+        self.sent.drain(..over.sent.min(self.sent.len()));
+        self.shared.drain(..over.shared.min(self.shared.len()));
+        self.is_taken = true;
+        true
+    }
+}
+
+/// An `Over`, and how much of what the departure keeps was sent before it.
+#[derive(Debug, Clone, Copy)]
+pub struct Over {
+    pub number: u64,
+    pub sent: usize,
+    pub shared: usize,
 }
 
 /// A client's session that is to come here.
@@ -258,6 +312,8 @@ pub struct Arrival {
     pub until: Nanos,                     // it waits no longer
     /// {broker that has the session, or had it once: what it sent last is here, the flag of `Over`}
     pub givers: BTreeMap<Box<str>, Option<bool>>,
+    /// Brokers that have only what is late, and began to send it before there was a session: they are asked to do so again.
+    pub early: BTreeSet<Box<str>>,
     pub session: Option<SessionKey>, // as it collects here
     pub is_own: bool,                // it was here before
     pub is_forgotten: bool,          // and another broker has had it since
@@ -280,6 +336,7 @@ impl Arrival {
             asked,
             until,
             givers: BTreeMap::new(),
+            early: BTreeSet::new(),
             session: None,
             is_own: false,
             is_forgotten: false,
@@ -352,10 +409,10 @@ pub struct Moves {
     pub to_flush: Vec<Flushing>,
     pub flushes: Vec<Flush>, // ascending: one that waits for brokers that are away, one that is asked
     pub to_thank: Vec<Thanks>,
-    pub heard: Vec<(Rc<str>, Message)>, // words of other brokers in this turn, with their links
-    pub marked: HashMap<Rc<str>, u64>,  // {link, or the address of a broker for all of them: its latest flush}
-    pub link: Option<Rc<str>>,          // that a message comes by just now
-    pub to_resume: Vec<ConnKey>,        // whose CONNECT has waited
+    pub heard: VecDeque<(Rc<str>, Message)>, // words of other brokers that are not followed yet, with their links
+    pub marked: HashMap<Rc<str>, u64>,       // {link, or the address of a broker for all of them: its latest flush}
+    pub link: Option<Rc<str>>,               // that a message comes by just now
+    pub to_resume: BTreeMap<Rc<str>, Vec<ConnKey>>, // {client that was let in: whose CONNECT has waited}
     pub offered: HashSet<SessionKey>,
     pub returned: Vec<Box<str>>, // brokers that hear again: what they were told may be lost
 }
@@ -366,6 +423,7 @@ pub struct Thanks {
     pub to: Box<str>,
     pub client: Rc<str>,
     pub wall_ns: i64,
+    pub number: u64, // of its `Over`
 }
 
 impl Moves {
@@ -434,6 +492,8 @@ fn address_of(link: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::Meter;
+    use crate::queueing::message::{Alone, Builder};
 
     #[test]
     fn what_brokers_say_comes_back_as_it_was_and_no_part_of_it_is_news() {
@@ -448,8 +508,8 @@ mod tests {
             Word::Owed { client, wall_ns, owed },
             Word::Owed { client, wall_ns, owed: Owed { message: Some(carried), ..owed } },
             Word::Known { client, wall_ns, is_final: true },
-            Word::Over { client, wall_ns, is_final: true },
-            Word::Taken { client, wall_ns },
+            Word::Over { client, wall_ns, is_final: true, number: 7 },
+            Word::Taken { client, wall_ns, number: u64::MAX },
             Word::Flush { number: u64::MAX },
             Word::Flushed { number: 1, count: 2 },
             Word::Offer { client },
@@ -463,6 +523,25 @@ mod tests {
             }
         }
         assert_eq!(News::decode(b"\xff\0\x01a"), None, "of a later version");
+    }
+
+    #[test]
+    fn what_was_sent_since_all_was_said_to_be_sent_is_kept_until_that_is_said_again_and_answered() {
+        let alone = Alone { id: MessageId(1), wall_ns: 1, attributes: b"", body: b"" };
+        let message = Builder::default().alone(&Meter::default(), alone, 0, 0);
+        let mut departure = Departure::new(Epoch { wall_ns: 1, channel: "a".into() });
+        (departure.flushed, departure.is_told) = (Some(false), Some(false));
+        assert_eq!(departure.says_over(), None);
+        departure.sent.push_back(message.clone());
+        assert_eq!(departure.says_over(), Some(false));
+        departure.tell_over(false, 7);
+        departure.sent.push_back(message);
+        assert_eq!(departure.says_over(), None, "one is not answered yet");
+        assert!(!departure.note_taken(6), "an earlier incarnation's");
+        assert!(departure.note_taken(7) && !departure.note_taken(7));
+        assert_eq!((departure.sent.len(), departure.says_over()), (1, Some(false)));
+        departure.tell_over(false, 8);
+        assert!(departure.note_taken(8) && departure.sent.is_empty());
     }
 
     #[test]

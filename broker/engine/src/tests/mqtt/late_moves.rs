@@ -1,8 +1,9 @@
 //! Sessions that move while a broker is away, and what that broker has for them: each case of `random_moves` by itself.
 
 use crate::harness::pair::S;
+use crate::mqtt::elsewhere::moves::{Arrival, Departure};
 use crate::tests::mqtt::client::Client;
-use crate::tests::mqtt::linked_brokers::{Cluster, Link};
+use crate::tests::mqtt::linked_brokers::{Cluster, Link, channel};
 
 const A: usize = 0;
 const B: usize = 1;
@@ -40,6 +41,36 @@ fn carry_in_one_read(cluster: &mut Cluster, from: usize, to: usize) {
         cluster.brokers[to].send(*at_to, bytes);
         cluster.brokers[to].turn();
     }
+}
+
+fn departures(cluster: &Cluster, broker: usize) -> impl Iterator<Item = &Departure> {
+    cluster.brokers[broker].engine.mqtt.moves.departures.values()
+}
+
+fn arrivals(cluster: &Cluster, broker: usize) -> impl Iterator<Item = &Arrival> {
+    cluster.brokers[broker].engine.mqtt.moves.arrivals.values()
+}
+
+/// Carries what is under way from and to these brokers until something is so.
+fn carry_until(cluster: &mut Cluster, ways: &[[usize; 2]], is_so: impl Fn(&Cluster) -> bool) {
+    for _ in 0..100 {
+        if is_so(cluster) {
+            return;
+        }
+        ways.iter().for_each(|[from, to]| carry_from(cluster, *from, *to));
+    }
+    panic!("it is never so");
+}
+
+/// What brokers say of sessions, and no message.
+fn carry_words(cluster: &mut Cluster, from: usize, to: usize) {
+    let words = cluster.links.iter().position(|link| (link.from, link.to) == (from, to));
+    words.into_iter().for_each(|link| _ = cluster.carry_one(link));
+}
+
+/// Clocks go on: who comes now comes later.
+fn tick(cluster: &mut Cluster) {
+    cluster.brokers.iter_mut().for_each(|broker| broker.advance(1));
 }
 
 #[test]
@@ -142,5 +173,130 @@ fn a_session_that_comes_back_has_also_the_subscriptions_of_an_older_one_that_is_
     assert_eq!(cluster.said(B, &mut client), ["1"]);
     cluster.advance(S);
     assert_eq!(cluster.sessions(), [B]);
+    cluster.check();
+}
+
+#[test]
+fn what_comes_in_one_read_with_the_answer_that_lets_a_client_in_is_heard_behind_its_connect() {
+    let (mut cluster, _) = Cluster::subscribed(3);
+    cluster.carry();
+    cluster.cut(B);
+    come(&mut cluster, C); // what the second broker has is left to the first
+    cluster.join(B);
+    cluster.kill(C);
+    carry_from(&mut cluster, B, A); // the second broker can ask the first one, and no other
+    tick(&mut cluster);
+    cluster.begin(B, false);
+    let goes_on = |cluster: &Cluster| departures(cluster, A).any(|one| *one.epoch.channel == *channel(B));
+    carry_until(&mut cluster, &[[B, A]], goes_on);
+    carry_in_one_read(&mut cluster, A, B); // it has no session any more, and all that comes late is there
+    cluster.join(C);
+    cluster.advance(2 * S);
+    assert_eq!(cluster.sessions(), [B]);
+    cluster.check();
+}
+
+#[test]
+fn a_session_that_was_sent_twice_is_forgotten_though_that_is_answered_once() {
+    let (mut cluster, _) = Cluster::subscribed(3);
+    cluster.carry();
+    cluster.advance(20 * S);
+    cluster.begin(B, false);
+    cluster.cut(A); // with the word on its way that the client is at the second broker, which finds none
+    cluster.advance(20 * S);
+    cluster.begin(C, false);
+    carry_until(&mut cluster, &[[B, C], [C, B]], |cluster| departures(cluster, B).any(|one| one.is_told.is_some()));
+    cluster.join(A);
+    (0..10).for_each(|_| [[A, B], [B, A]].into_iter().for_each(|[from, to]| carry_from(&mut cluster, from, to)));
+    carry_in_one_read(&mut cluster, B, C); // that all was sent, the older one of the first broker, and that again
+    let mut client = come(&mut cluster, C);
+    say(&mut cluster, B, "1");
+    assert_eq!(cluster.said(C, &mut client), ["1"], "it has the older one's subscription");
+    cluster.advance(2 * S);
+    assert_eq!(cluster.sessions(), [C]);
+    cluster.check();
+}
+
+#[test]
+fn what_came_late_is_not_lost_with_the_broker_that_it_was_sent_to() {
+    let (mut cluster, _) = Cluster::subscribed(3);
+    cluster.carry();
+    say(&mut cluster, B, "1");
+    carry_from(&mut cluster, B, C); // which wants nothing of it: only the first broker is to have it
+    cluster.cut(B);
+    come(&mut cluster, C); // what the second broker has is left to the first
+    cluster.join(B);
+    for [from, to] in [[A, B], [B, A], [B, C], [C, B]] {
+        carry_words(&mut cluster, from, to);
+    }
+    tick(&mut cluster);
+    cluster.begin(B, false); // which waits for the session, of the third broker
+    (0..10).for_each(|_| carry_words(&mut cluster, B, A));
+    (0..10).for_each(|_| [[B, A], [A, B]].into_iter().for_each(|[from, to]| carry_from(&mut cluster, from, to)));
+    cluster.kill(B); // it had heard of the message, and had no session for it yet
+    let mut client = come(&mut cluster, C);
+    cluster.join(B);
+    assert_eq!(cluster.said(C, &mut client), ["1"]);
+    cluster.advance(2 * S);
+    assert_eq!(cluster.sessions(), [C]);
+    cluster.check();
+}
+
+#[test]
+fn a_broker_that_was_killed_does_not_say_that_it_keeps_what_came_before() {
+    let (mut cluster, _) = Cluster::subscribed(3);
+    cluster.carry();
+    cluster.cut(C); // the first broker keeps what it gives up, to collect what that one has
+    come(&mut cluster, B);
+    say(&mut cluster, B, "1");
+    cluster.advance(20 * S);
+    cluster.begin(A, false);
+    carry_until(&mut cluster, &[[B, A], [A, B]], |cluster| departures(cluster, B).any(|one| one.is_told.is_some()));
+    assert!(arrivals(&cluster, A).any(|one| !one.is_open && one.in_flight.len() + one.owed.len() > 0));
+    cluster.kill(A); // which has an older one on disk
+    cluster.join(A);
+    (0..10).for_each(|_| carry_from(&mut cluster, B, A)); // that all was sent: not to this incarnation
+    let mut client = come(&mut cluster, A);
+    cluster.join(C);
+    assert!(cluster.said(A, &mut client).contains(&"1".into()));
+    cluster.advance(2 * S);
+    assert_eq!(cluster.sessions(), [A]);
+    cluster.check();
+}
+
+#[test]
+fn what_is_late_comes_also_where_it_begins_to_come_before_the_session() {
+    let (mut cluster, _) = Cluster::subscribed(3);
+    cluster.carry();
+    cluster.cut(C);
+    come(&mut cluster, B); // what the third broker has is left to the first
+    cluster.join(C);
+    for [from, to] in [[A, C], [C, A], [B, C], [C, B]] {
+        carry_words(&mut cluster, from, to);
+    }
+    tick(&mut cluster);
+    let mut client = cluster.begin(C, false); // the second broker has not answered when the first one does
+    say(&mut cluster, A, "1");
+    carry_until(&mut cluster, &[[C, A], [A, C]], |cluster| arrivals(cluster, C).any(|one| !one.early.is_empty()));
+    assert_eq!(cluster.said(C, &mut client), ["1"]);
+    cluster.advance(2 * S);
+    assert_eq!(cluster.sessions(), [C]);
+    cluster.check();
+}
+
+#[test]
+fn what_is_late_comes_to_a_client_whose_subscriptions_are_at_a_broker_that_is_away() {
+    let (mut cluster, _) = Cluster::subscribed(3);
+    cluster.carry();
+    cluster.cut(C);
+    come(&mut cluster, B); // what the third broker has is left to the first
+    cluster.join(C);
+    cluster.cut(B);
+    let mut client = come(&mut cluster, C); // which finds no session
+    say(&mut cluster, A, "1");
+    assert_eq!(cluster.said(C, &mut client), ["1"]);
+    cluster.join(B);
+    cluster.advance(2 * S);
+    assert_eq!(cluster.sessions(), [C]);
     cluster.check();
 }

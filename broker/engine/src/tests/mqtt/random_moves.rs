@@ -7,8 +7,8 @@ use crate::tests::mqtt::linked_brokers::{Cluster, Dice};
 /// Of each kind: as many as take some seconds.
 const SEEDS: u64 = 100;
 
-/// One client moves, sensors publish, and one broker at a time is cut off, or killed, and comes back. The seed draws
-/// what happens; the links carry only some of what is under way.
+/// One client moves, sensors publish, and one broker at a time is cut off, or killed, that of the client too, and comes
+/// back. The seed draws what happens; the links carry only some of what is under way.
 fn shake(seed: u64, with_kills: bool) {
     let mut dice = Dice(seed * 7_919 + 1);
     let (mut cluster, mut client) = Cluster::subscribed(3);
@@ -18,9 +18,17 @@ fn shake(seed: u64, with_kills: bool) {
     for step in 0..20 + dice.below(60) {
         match (dice.below(10), away) {
             (0, None) => {
-                let other = (home + 1 + dice.below(2)) % 3;
+                let mut other = (home + 1 + dice.below(2)) % 3;
                 if with_kills && dice.below(2) == 0 {
+                    let is_home = dice.below(2) == 0;
+                    if is_home {
+                        std::mem::swap(&mut other, &mut home); // its client begins at another one
+                    }
                     cluster.kill(other);
+                    if is_home {
+                        cluster.advance(20 * S);
+                        client = cluster.begin(home, false);
+                    }
                 } else {
                     cluster.cut(other);
                 }

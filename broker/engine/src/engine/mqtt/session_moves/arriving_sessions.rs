@@ -29,14 +29,10 @@ impl Engine {
         if is_clean && self.mqtt.moves.arrivals.get(client).is_some_and(|arrival| !arrival.is_open) {
             self.abandon(client);
         }
-        match self.mqtt.moves.arrivals.get_mut(client).filter(|_| !is_clean) {
-            Some(arrival) if arrival.is_open => return Some(arrival.wall_ns),
-            Some(arrival) => {
-                arrival.waiting.push((conn, version));
-                self.defer(conn, WaitFor::Brokers);
-                return None;
-            }
-            None => {}
+        if let Some(arrival) = self.mqtt.moves.arrivals.get_mut(client).filter(|arrival| !arrival.is_open) {
+            arrival.waiting.push((conn, version));
+            self.defer(conn, WaitFor::Brokers);
+            return None;
         }
         let wall_ns = self.mqtt.moves.next_epoch(self.clock.wall(now));
         // The others are told once they hear; all are where this one has no link by which they could answer.
@@ -45,7 +41,8 @@ impl Engine {
             self.linked_brokers().into_iter().partition(|broker| can_ask && self.is_hearing(broker));
         for broker in &asked {
             self.tell_broker(broker, Word::Came { client, wall_ns, is_clean }, now);
-            self.mqtt.moves.told.insert(broker.clone(), wall_ns);
+            // Who has just returned is told of all that came before, too.
+            self.mqtt.moves.told.get_mut(broker).into_iter().for_each(|told| *told = wall_ns);
         }
         if now < self.mqtt.moves.starts_until {
             asked.extend(silent); // they make their links anew just now
@@ -55,6 +52,12 @@ impl Engine {
         if is_clean || known.is_some() && !departs || asked.is_empty() {
             if !is_clean && known.is_none() {
                 self.note_absent(now);
+            }
+            if let Some(arrival) = self.mqtt.moves.arrivals.get_mut(client) {
+                // It is open. Who has something still says so anew: the client may have been at another broker.
+                arrival.wall_ns = wall_ns;
+                arrival.givers.clear();
+                self.mqtt.moves.to_flush.push(Flushing::End(client.into(), wall_ns));
             }
             return Some(wall_ns);
         }
@@ -138,19 +141,22 @@ impl Engine {
 
     pub(super) fn take_state(&mut self, client: &str, wall_ns: i64, sender: &str, saved: &SavedSession, now: Nanos) {
         let known = self.mqtt.session_of(client);
-        if let Some(departure) = known.and_then(|key| self.mqtt.moves.departures.get_mut(&key)) {
-            departure.is_told = None; // what follows goes on to where the session is, and it is not over there before
+        let departure = known.and_then(|key| Some((key, self.mqtt.moves.departures.get_mut(&key)?)));
+        if let Some((key, departure)) = departure {
+            // This and what follows goes on to where the session is. Until that one has it all, it is here.
+            (departure.is_told, departure.over, departure.is_taken) = (None, None, false);
             let (to, wall_ns) = (departure.epoch.channel.clone(), departure.epoch.wall_ns);
+            self.subscribe_as(key, saved);
+            self.note_session(key);
             let saved = Saved::Lives(saved.clone()).encode();
             return self.tell_broker(&to, Word::State { client, wall_ns, had_connection: false, saved: &saved }, now);
         }
         self.expect_late(client, wall_ns, now);
-        // What it had sent before a kill comes again: until then it must not forget anything.
-        self.mqtt.moves.to_thank.retain(|thanks| *thanks.to != *sender || *thanks.client != *client);
         let Some(arrival) = self.mqtt.moves.arrivals.get_mut(client) else { return };
         arrival.asked.remove(sender);
         let is_first = arrival.givers.is_empty();
         arrival.givers.insert(sender.into(), None);
+        arrival.early.remove(sender);
         let (session, is_forgotten, is_open) = (arrival.session, arrival.is_forgotten, arrival.is_open);
         if is_first && !is_open {
             if let Some(key) = session {
@@ -179,7 +185,11 @@ impl Engine {
         let mut arrival = Arrival::new(wall_ns, HashSet::new(), now);
         (arrival.session, arrival.is_open, arrival.flush) = (Some(key), true, Some(0));
         self.mqtt.moves.arrivals.insert(client.into(), arrival);
-        self.mqtt.sessions.get_mut(key).into_iter().for_each(|session| session.arrives = true);
+        if let Some(session) = self.mqtt.sessions.get_mut(key) {
+            session.arrives = true;
+            session.since_wall_ns = session.since_wall_ns.max(wall_ns); // later than it knew, if it was killed since
+        }
+        self.note_session(key);
     }
 
     /// Finds out how far the links have come, once all brokers know what the session wants.
@@ -202,7 +212,22 @@ impl Engine {
         }
     }
 
-    pub(super) fn take_owed(&mut self, client: &str, owed: Owed<'_>, now: Nanos) {
+    /// Whether what a broker sends of a session is too early. It has all of it until it is told that it is kept here.
+    fn is_early(&mut self, client: &str, sender: &str) -> bool {
+        let arrival = self.mqtt.moves.arrivals.get_mut(client);
+        let Some(arrival) = arrival.filter(|one| !one.is_open && !one.givers.contains_key(sender)) else {
+            return false;
+        };
+        if arrival.session.is_none() {
+            arrival.early.insert(sender.into());
+        }
+        arrival.early.contains(sender)
+    }
+
+    pub(super) fn take_owed(&mut self, client: &str, sender: &str, owed: Owed<'_>, now: Nanos) {
+        if self.is_early(client, sender) {
+            return;
+        }
         let message = owed.message.map(|Carried { id, wall_ns, attributes, body }| {
             let alone = Alone { id, wall_ns, attributes, body };
             let mut message = self.builder.alone(&self.memory.messages, alone, now, 0);
@@ -211,12 +236,11 @@ impl Engine {
         });
         if !owed.group.is_empty() {
             let group = self.mqtt.by_group.get(owed.group).copied();
-            if let (Some(group), Some(message)) = (group, message) {
-                let mut forms = std::mem::take(&mut self.fan.forms);
-                let topic = self.tally_key_of(&message);
-                self.give_to_group(&mut forms, group, message, topic, now);
-                self.fan.forms = forms;
-            }
+            let (Some(group), Some(message)) = (group, message) else { return };
+            let mut forms = std::mem::take(&mut self.fan.forms);
+            let topic = self.tally_key_of(&message);
+            self.give_to_group(&mut forms, group, message, topic, now);
+            self.fan.forms = forms;
             return;
         }
         let topic = message.as_ref().map(|message| self.tally_key_of(message)).unwrap_or_default();
@@ -282,6 +306,7 @@ impl Engine {
         let (waiting, came) = (std::mem::take(&mut arrival.waiting), arrival.wall_ns);
         let (in_flight, owed) = (std::mem::take(&mut arrival.in_flight), std::mem::take(&mut arrival.owed));
         let (session, held) = (arrival.session, std::mem::take(&mut arrival.held));
+        let early = std::mem::take(&mut arrival.early);
         if arrival.givers.is_empty() {
             self.mqtt.moves.arrivals.remove(client);
         }
@@ -293,8 +318,11 @@ impl Engine {
         for (conn, _) in waiting {
             if let Some(mqtt) = self.conns.get_mut(conn).and_then(|conn| conn.mqtt.as_mut()) {
                 mqtt.came = Some(came);
-                self.mqtt.moves.to_resume.push(conn);
+                self.mqtt.moves.to_resume.entry(client.into()).or_default().push(conn);
             }
+        }
+        for broker in early {
+            self.tell_broker(&broker, Word::Restored { client, wall_ns: came }, now);
         }
     }
 
@@ -339,12 +367,29 @@ impl Engine {
 
     /// Runs each CONNECT that has waited for its session.
     pub(crate) fn resume_arrived(&mut self, now: Nanos) {
-        for conn in std::mem::take(&mut self.mqtt.moves.to_resume) {
-            self.resume(conn, now);
+        for (client, mut conns) in std::mem::take(&mut self.mqtt.moves.to_resume) {
+            conns.iter().for_each(|conn| _ = self.resume(*conn, now));
+            conns.retain(|key| {
+                let conn = self.conns.get(*key).filter(|conn| conn.input_state.waits()); // its quantum is used up
+                conn.and_then(|conn| conn.mqtt.as_ref()).is_some_and(|mqtt| mqtt.came.is_some())
+            });
+            if !conns.is_empty() {
+                self.mqtt.moves.to_resume.insert(client, conns);
+            }
         }
     }
 
-    pub(super) fn end_arrival(&mut self, client: &str, wall_ns: i64, sender: &str, is_final: bool, now: Nanos) {
+    pub(super) fn end_arrival(
+        &mut self,
+        client: &str,
+        (wall_ns, number): (i64, u64),
+        sender: &str,
+        is_final: bool,
+        now: Nanos,
+    ) {
+        if self.is_early(client, sender) {
+            return;
+        }
         let Some(key) = self.mqtt.session_of(client) else { return };
         if !is_final && !self.mqtt.moves.departures.contains_key(&key) {
             self.expect_late(client, wall_ns, now);
@@ -357,7 +402,8 @@ impl Engine {
             }
             self.note_over(client, sender, is_final, now);
         }
-        self.mqtt.moves.to_thank.push(Thanks { to: sender.into(), client: client.into(), wall_ns });
+        self.mqtt.moves.to_thank.retain(|thanks| *thanks.to != *sender || *thanks.client != *client); // this is for all
+        self.mqtt.moves.to_thank.push(Thanks { to: sender.into(), client: client.into(), wall_ns, number });
     }
 
     /// A broker has sent all that it has of a session. The client is let in once all such brokers have.
@@ -386,12 +432,14 @@ impl Engine {
             let groups = session.into_iter().flat_map(|session| session.groups());
             let shared = groups.filter_map(|group| self.mqtt.groups.get(*group)).map(|group| &group.queue);
             let is_open = self.mqtt.moves.arrivals.get(&thanks.client).is_none_or(|arrival| arrival.is_open);
-            if !is_open || own.into_iter().chain(shared).any(Queue::has_unwritten) {
+            // Who asks a broker that was killed must hear of that first.
+            let is_told = self.mqtt.moves.told.contains_key(&thanks.to);
+            if !is_open || !is_told || own.into_iter().chain(shared).any(Queue::has_unwritten) {
                 self.mqtt.moves.to_thank.push(thanks);
                 continue;
             }
-            let Thanks { to, client, wall_ns } = thanks;
-            self.tell_broker(&to, Word::Taken { client: &client, wall_ns }, now);
+            let Thanks { to, client, wall_ns, number } = thanks;
+            self.tell_broker(&to, Word::Taken { client: &client, wall_ns, number }, now);
         }
     }
 

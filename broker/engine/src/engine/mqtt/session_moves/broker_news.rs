@@ -55,15 +55,19 @@ impl Engine {
 
     /// Follows what other brokers have said in this turn, and what has come of it.
     pub(crate) fn tend_moves(&mut self, now: Nanos) {
-        for (link, message) in std::mem::take(&mut self.mqtt.moves.heard) {
-            match News::decode(message.body()) {
-                Some(News { sender, word: Word::Flushed { number, count } }) => {
-                    self.mqtt.moves.note_mark(link, sender, number, count);
-                }
-                Some(News { sender, word }) => self.hear(sender, word, now),
-                None => {}
+        let mut heard = std::mem::take(&mut self.mqtt.moves.heard);
+        while let Some((link, message)) = heard.pop_front() {
+            let Some(News { sender, word }) = News::decode(message.body()) else { continue };
+            if word.client().is_some_and(|client| self.mqtt.moves.to_resume.contains_key(client)) {
+                heard.push_front((link, message)); // behind its CONNECT, which makes the session that this is for
+                break;
+            }
+            match word {
+                Word::Flushed { number, count } => self.mqtt.moves.note_mark(link, sender, number, count),
+                word => self.hear(sender, word, now),
             }
         }
+        self.mqtt.moves.heard = heard;
         for broker in std::mem::take(&mut self.mqtt.moves.returned) {
             self.tell_again(&broker, now);
         }
@@ -116,7 +120,7 @@ impl Engine {
     /// Keeps a word until the publishes of this turn are decided.
     pub(crate) fn hear_later(&mut self, conn: ConnKey, message: Message) {
         if let Some(link) = self.source_of(conn) {
-            self.mqtt.moves.heard.push((link, message));
+            self.mqtt.moves.heard.push_back((link, message));
         }
     }
 
@@ -138,17 +142,19 @@ impl Engine {
                     self.take_state(client, wall_ns, sender, &saved, now);
                 }
             }
-            Word::Owed { client, owed, .. } => self.take_owed(client, owed, now),
+            Word::Owed { client, owed, .. } => self.take_owed(client, sender, owed, now),
             Word::Known { client, wall_ns, is_final } => {
                 if let Some(key) = self.departing(client, wall_ns, sender) {
                     let epoch = Epoch { wall_ns, channel: sender.into() };
                     self.mqtt.moves.to_flush.push(Flushing::Departure(key, epoch, is_final));
                 }
             }
-            Word::Over { client, wall_ns, is_final } => self.end_arrival(client, wall_ns, sender, is_final, now),
-            Word::Taken { client, wall_ns } => {
+            Word::Over { client, wall_ns, is_final, number } => {
+                self.end_arrival(client, (wall_ns, number), sender, is_final, now);
+            }
+            Word::Taken { client, wall_ns, number } => {
                 if let Some(key) = self.departing(client, wall_ns, sender) {
-                    self.forget_departed(key, now);
+                    self.forget_departed(key, number, now);
                 }
             }
             Word::Flush { number } => self.mark_links(sender, number, now),

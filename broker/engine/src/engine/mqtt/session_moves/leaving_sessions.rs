@@ -42,8 +42,12 @@ impl Engine {
         if leaves_already.is_some_and(|departure| departure.epoch == epoch && !is_restored) {
             return; // it has asked again
         }
-        if leaves_already.is_some_and(|departure| departure.epoch > epoch) {
-            return self.tell_broker(&sender, answer(false), now);
+        if let Some(later) = leaves_already.map(|departure| departure.epoch.clone()).filter(|later| *later > epoch) {
+            let was_killed = is_restored && later.channel == sender; // with what it had got of this session
+            return match known.filter(|_| was_killed) {
+                Some(key) => self.depart(key, later, false, now),
+                None => self.tell_broker(&sender, answer(false), now),
+            };
         }
         let here = session.since_wall_ns;
         if (Epoch { wall_ns: here, channel: own }) > epoch {
@@ -119,7 +123,7 @@ impl Engine {
         if is_over && !departure.shares_again {
             return units;
         }
-        let (to, wall_ns, is_taken) = (departure.epoch.channel.clone(), departure.epoch.wall_ns, departure.is_taken);
+        let (to, wall_ns) = (departure.epoch.channel.clone(), departure.epoch.wall_ns);
         let Some(client) = self.mqtt.sessions.get(key).map(|session| Rc::clone(&session.client_id)) else {
             return units;
         };
@@ -134,13 +138,13 @@ impl Engine {
             let (qos, carried) = (Qos::AtMostOnce, Some(Carried::of(&message)));
             let owed = Owed { packet_id: 0, qos, retain: false, group: "", message: carried };
             self.tell_broker(&to, Word::Owed { client: &client, wall_ns, owed }, now);
-            if let Some(departure) = self.mqtt.moves.departures.get_mut(&key).filter(|_| !is_taken) {
+            if let Some(departure) = self.mqtt.moves.departures.get_mut(&key) {
                 departure.sent.push_back(message);
             }
         }
         let is_empty = is_over || self.outgoing_of(key).is_none_or(|outgoing| outgoing.queue.is_empty());
         let departure = self.mqtt.moves.departures.get(&key).filter(|_| is_empty);
-        let flushed = departure.and_then(|one| one.flushed.filter(|_| one.flushed != one.is_told || one.shares_again));
+        let flushed = departure.and_then(Departure::says_over);
         if flushed == Some(true) {
             units += self.send_off_shared(key, QUANTUM.saturating_sub(units), now);
         }
@@ -148,11 +152,10 @@ impl Engine {
             self.list_owing(key);
         }
         let Some(is_final) = flushed.filter(|is_final| !is_final || !self.leaves_shared(key)) else { return units };
-        if let Some(departure) = self.mqtt.moves.departures.get_mut(&key) {
-            (departure.is_told, departure.shares_again) = (Some(is_final), false);
-            departure.unanswered += 1;
-        }
-        self.tell_broker(&to, Word::Over { client: &client, wall_ns, is_final }, now);
+        let number = self.mqtt.moves.next_epoch(self.clock.wall(now)) as u64; // no earlier incarnation had it
+        let departure = self.mqtt.moves.departures.get_mut(&key);
+        departure.into_iter().for_each(|departure| departure.tell_over(is_final, number));
+        self.tell_broker(&to, Word::Over { client: &client, wall_ns, is_final, number }, now);
         units
     }
 
@@ -209,16 +212,11 @@ impl Engine {
     }
 
     /// A session is kept at another broker. What brokers that are away have for it still goes on to that one.
-    pub(super) fn forget_departed(&mut self, key: SessionKey, now: Nanos) {
+    pub(super) fn forget_departed(&mut self, key: SessionKey, number: u64, now: Nanos) {
         let Some(departure) = self.mqtt.moves.departures.get_mut(&key) else { return };
-        let is_last = departure.unanswered == 1; // else it answers an earlier incarnation, or more was sent since
-        departure.unanswered = departure.unanswered.saturating_sub(1);
-        if !is_last {
+        if !departure.note_taken(number) {
             return;
         }
-        departure.sent.clear();
-        departure.shared.clear();
-        departure.is_taken = true;
         let is_final = departure.is_told == Some(true);
         let Some(session) = self.mqtt.sessions.get_mut(key) else { return };
         session.will = None;
@@ -226,7 +224,7 @@ impl Engine {
             outgoing.in_flight.drain(..).for_each(|sent| self.mqtt.tally.end_flight(sent.topic));
         }
         if !is_final {
-            return;
+            return self.list_owing(key); // more may have been sent since, of which the other one is told now
         }
         let client = Rc::clone(&session.client_id);
         if self.leaves_shared(key) {
