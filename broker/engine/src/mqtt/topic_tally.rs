@@ -16,7 +16,7 @@ pub struct Held {
     pub in_flight: usize,        // went out, and are not acknowledged
     pub messages: u64,           // given to them since the start
     pub holders: usize,          // that were given some, until they end
-    pub dropped: u64,            // deliveries for which one of them, or a connection, had no room, since the start
+    pub dropped: u64,            // deliveries for which there was no room, or no group any more, since the start
     pub full: u64,               // of these, as many messages waited already as may
 }
 
@@ -96,7 +96,7 @@ impl TopicTally {
         self.held.get(key).map_or("", |held| &held.topic)
     }
 
-    /// Somebody had no room for a message.
+    /// Somebody had no room for a message, or its group has ended.
     pub fn drop(&mut self, key: TallyKey) {
         self.held.get_mut(key).into_iter().for_each(|held| held.dropped += 1);
     }

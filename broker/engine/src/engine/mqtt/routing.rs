@@ -130,7 +130,10 @@ impl Engine {
             fan.groups.clear();
             if !heading.group.is_empty() {
                 fan.targets.clear();
-                fan.groups.extend(self.mqtt.by_group.get(heading.group));
+                match self.mqtt.by_group.get(heading.group) {
+                    Some(group) => fan.groups.push(*group),
+                    None => self.share_on(heading.group, message, now),
+                }
             }
         } else if !self.mqtt.peers.groups.is_empty() {
             self.share_with_others(&mut fan.groups, topic, message, heading, now);

@@ -14,6 +14,7 @@ use crate::engine::Engine;
 use crate::event::Event;
 use crate::keys::{ChannelKey, GroupKey, TallyKey, TopicKey};
 use crate::mqtt::elsewhere::link_peers::{RemoteGroup, way_of};
+use crate::mqtt::elsewhere::moves::{Carried, Owed, Word};
 use crate::mqtt::forms::{Forms, Heading, Target};
 use crate::mqtt::group::{Group, Member};
 use crate::mqtt::session::Session;
@@ -224,6 +225,23 @@ impl Engine {
             self.put_shared(channel, &group.name, message, heading, now);
         }
         self.mqtt.peers.groups = remote;
+    }
+
+    /// A message that another broker has sent for a group that is not here any more goes on to a broker that has it now:
+    /// as one that moves, since it is of a topic that this one may not have. If the group has ended, nobody is owed it.
+    pub(super) fn share_on(&mut self, name: &str, message: &Message, now: Nanos) {
+        let linked = self.linked_brokers();
+        let group = self.mqtt.peers.groups.iter().find(|group| *group.name == *name);
+        let brokers = group.into_iter().flat_map(|group| group.with_members.iter().chain(&group.keepers));
+        let to =
+            brokers.filter(|broker| linked.contains(broker)).min_by_key(|broker| !self.is_hearing(broker)).cloned();
+        let Some(to) = to else {
+            let topic = self.tally_key_of(message);
+            return self.mqtt.count_drop(topic);
+        };
+        let message = Some(Carried::of(message));
+        let owed = Owed { packet_id: 0, qos: Qos::AtMostOnce, retain: false, group: name, message };
+        self.tell_broker(&to, Word::Owed { client: "", wall_ns: 0, owed }, now);
     }
 
     /// What waits for declared groups may go to members at other brokers, where none is connected here.

@@ -61,7 +61,7 @@ pub enum Word<'a> {
     Nothing { client: &'a str, wall_ns: i64, had_connection: bool },
     /// The state of a session, as on disk; what it is owed follows.
     State { client: &'a str, wall_ns: i64, had_connection: bool, saved: &'a [u8] },
-    /// A message that a session, or a group of which it is the last member, is owed.
+    /// A message that a session, or a group of which it is the last member, is owed. `client` "": the group was here.
     Owed { client: &'a str, wall_ns: i64, owed: Owed<'a> },
     /// All brokers know what the session wants; `is_final`: also such as were away.
     Known { client: &'a str, wall_ns: i64, is_final: bool },

@@ -16,6 +16,7 @@ mod linked_brokers;
 mod links;
 mod links_of_retained;
 mod managed_topics;
+mod moved_groups;
 mod moves;
 mod random_moves;
 mod retained;

@@ -235,8 +235,13 @@ impl Engine {
             message
         });
         if !owed.group.is_empty() {
-            let group = self.mqtt.by_group.get(owed.group).copied();
-            let (Some(group), Some(message)) = (group, message) else { return };
+            let Some(message) = message else { return };
+            let Some(group) = self.mqtt.by_group.get(owed.group).copied() else {
+                if client.is_empty() {
+                    self.share_on(owed.group, &message, now); // else it is still where the session comes from
+                }
+                return;
+            };
             let mut forms = std::mem::take(&mut self.fan.forms);
             let topic = self.tally_key_of(&message);
             self.give_to_group(&mut forms, group, message, topic, now);

@@ -16,7 +16,7 @@ use crate::time::Nanos;
 
 impl Engine {
     /// Puts a word for another broker behind all that goes to it.
-    pub(super) fn tell_broker(&mut self, broker: &str, word: Word<'_>, now: Nanos) {
+    pub(crate) fn tell_broker(&mut self, broker: &str, word: Word<'_>, now: Nanos) {
         let topic = self.topic_key(RETAINED_TOPIC);
         if let Some(channel) = topic.and_then(|topic| self.find_channel(topic, broker)) {
             self.tell_by(channel, word, now);
@@ -47,7 +47,7 @@ impl Engine {
     }
 
     /// Whether a broker hears what it is told.
-    pub(super) fn is_hearing(&self, broker: &str) -> bool {
+    pub(crate) fn is_hearing(&self, broker: &str) -> bool {
         let topic = self.topic_key(RETAINED_TOPIC);
         let channel = topic.and_then(|topic| self.find_channel(topic, broker)).and_then(|key| self.channels.get(key));
         channel.is_some_and(|channel| !channel.consumers.is_empty())
