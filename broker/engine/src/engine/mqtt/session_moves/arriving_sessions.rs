@@ -148,6 +148,7 @@ impl Engine {
             let (to, wall_ns) = (departure.epoch.channel.clone(), departure.epoch.wall_ns);
             self.subscribe_as(key, saved);
             self.note_session(key);
+            self.list_owing(key);
             let saved = Saved::Lives(saved.clone()).encode();
             return self.tell_broker(&to, Word::State { client, wall_ns, had_connection: false, saved: &saved }, now);
         }
