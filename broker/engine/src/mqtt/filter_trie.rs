@@ -12,7 +12,7 @@ use hashbrown::HashTable;
 
 use crate::keys::{GroupKey, SessionKey};
 use crate::protocol::mqtt::packet::Options;
-use crate::protocol::mqtt::topic_filter::{is_reserved, levels};
+use crate::protocol::mqtt::topic_filter::{is_reserved, levels, matches};
 
 /// Who wants messages of a pattern, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -230,10 +230,38 @@ impl<T: Copy> FilterTrie<T> {
     /// session may be there once for each.
     pub fn matching(&self, name: &str, found: &mut Vec<T>) -> usize {
         let mut patterns = 0;
+        self.visit(name, |_, subscribers| {
+            patterns += 1;
+            found.extend_from_slice(subscribers);
+        });
+        patterns
+    }
+
+    /// Gives `take` one subscriber's subscriptions to the patterns that match a name. `own`: where all of them are, which
+    /// `is_own` tells from those of others; at each pattern the shorter list is searched.
+    pub fn matching_of(&self, name: &str, own: &[Place], is_own: impl Fn(&T) -> bool, mut take: impl FnMut(&T)) {
+        if let [only] = own {
+            let it = self.get(*only).filter(|_| matches(&self.pattern(only.node), name));
+            return it.into_iter().for_each(take); // the way through the trie is longer
+        }
+        self.visit(name, |node, subscribers| {
+            let found = if own.len() < subscribers.len() {
+                let place = own.iter().find(|place| place.node == node);
+                place.and_then(|place| subscribers.get(place.position as usize))
+            } else {
+                subscribers.iter().find(|subscriber| is_own(subscriber))
+            };
+            found.into_iter().for_each(&mut take);
+        });
+    }
+
+    /// Visits the nodes whose patterns match a name, with their subscribers, if there are any.
+    fn visit(&self, name: &str, mut each: impl FnMut(u32, &[T])) {
         let mut take = |node: u32| {
             let subscribers = &self.nodes[node as usize].subscribers;
-            patterns += usize::from(!subscribers.is_empty());
-            found.extend_from_slice(subscribers);
+            if !subscribers.is_empty() {
+                each(node, subscribers);
+            }
         };
         let wild = !is_reserved(name);
         let mut open: Vec<(u32, Option<&str>)> = vec![(ROOT, Some(name))];
@@ -255,7 +283,6 @@ impl<T: Copy> FilterTrie<T> {
                 open.push((own, behind));
             }
         }
-        patterns
     }
 }
 
@@ -333,7 +360,7 @@ mod tests {
     use slotmap::SlotMap;
 
     use super::*;
-    use crate::protocol::mqtt::topic_filter::{Filter, matches};
+    use crate::protocol::mqtt::topic_filter::Filter;
 
     fn subscriber(session: SessionKey) -> Subscriber {
         Subscriber { who: Who::Session(session), slot: 0, id: 0, options: Options::default() }
@@ -345,6 +372,27 @@ mod tests {
         let all: BTreeSet<Who> = found.iter().map(|subscriber| subscriber.who).collect();
         assert_eq!(all.len(), found.len(), "one subscription is found once");
         all
+    }
+
+    #[test]
+    fn the_subscriptions_of_one_are_found_by_the_shorter_list() {
+        let mut keys: SlotMap<SessionKey, ()> = SlotMap::with_key();
+        let mut trie = FilterTrie::default();
+        let (busy, plain) = (keys.insert(()), keys.insert(()));
+        let mut of_busy: Vec<Place> = (0..1_000).map(|n| trie.insert(&format!("a/{n}"), subscriber(busy))).collect();
+        of_busy.push(trie.insert("a/+", subscriber(busy)));
+        (0..1_000).for_each(|_| _ = trie.insert("crowd/#", subscriber(keys.insert(()))));
+        let of_plain = ["crowd/#", "b"].map(|pattern| trie.insert(pattern, subscriber(plain)));
+        for (key, name, own, found, most) in [(busy, "a/7", &of_busy[..], 2, 2), (plain, "crowd/7", &of_plain, 1, 0)] {
+            let (looked, mut taken) = (std::cell::Cell::new(0), 0);
+            let is_own = |subscriber: &Subscriber| {
+                looked.set(looked.get() + 1);
+                subscriber.who == Who::Session(key)
+            };
+            trie.matching_of(name, own, is_own, |_| taken += 1);
+            assert_eq!(taken, found);
+            assert_eq!(looked.get(), most, "{name}");
+        }
     }
 
     const LEVEL: &str = "(a|b|[$]x||[+])";
@@ -379,6 +427,15 @@ mod tests {
                             .map(|(_, session, _)| Who::Session(*session))
                             .collect();
                     prop_assert_eq!(sessions(&trie, &name), wanted, "{}", name);
+                    // As if they were two sessions', one after the other.
+                    for own in there.chunks(there.len() / 2 + 1) {
+                        let places: Vec<Place> = own.iter().map(|(_, _, place)| *place).collect();
+                        let is_own = |one: &Subscriber| own.iter().any(|(_, session, _)| one.who == Who::Session(*session));
+                        let patterns: BTreeSet<&str> = own.iter().map(|(pattern, ..)| pattern.as_str()).filter(|pattern| matches(pattern, &name)).collect();
+                        let mut found = 0;
+                        trie.matching_of(&name, &places, is_own, |_| found += 1);
+                        prop_assert_eq!(found, patterns.len(), "{}", name);
+                    }
                 }
                 prop_assert_eq!(trie.len(), there.len());
                 let mut at = 0;

@@ -88,6 +88,7 @@ impl Engine {
         if heard {
             *tally = self.mqtt.tally.key_of(topic);
         }
+        let subscriptions = found.len();
         for subscriber in found.drain(..) {
             let key = match subscriber.who {
                 Who::Session(key) => key,
@@ -113,6 +114,7 @@ impl Engine {
             let ids = if subscriber.id > 0 { vec![subscriber.id] } else { Vec::new() };
             targets.push(Target { session: key, qos, retain, ids, group: None, topic: *tally });
         }
+        self.work.note((subscriptions - targets.len() - groups.len()) as u32); // each of those is charged for itself
         heard
     }
 

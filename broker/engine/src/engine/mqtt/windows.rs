@@ -4,13 +4,13 @@
 use crate::clients::reply::Reply;
 use crate::engine::Engine;
 use crate::keys::{ConnKey, SessionKey, TallyKey};
+use crate::mqtt::filter_trie::{Subscriber, Who};
 use crate::mqtt::forms::{Forms, Heading, Once, Target};
 use crate::mqtt::outgoing::{InFlight, Step};
 use crate::mqtt::retained::Found;
 use crate::protocol::mqtt::encode::{self, Written};
 use crate::protocol::mqtt::packet::{Ack, AckKind, Qos};
 use crate::protocol::mqtt::reason::{Fault, Reason};
-use crate::protocol::mqtt::topic_filter::matches;
 use crate::protocol::mqtt::version::Version;
 use crate::queueing::message::Message;
 use crate::scheduling::work_budget::{QUANTUM, TURN_UNITS, message_units};
@@ -111,7 +111,7 @@ impl Engine {
             let Some(message) = outgoing.pop_front() else { continue };
             units += message_units(message.body_len());
             let topic = self.tally_taken(key, &message);
-            self.send_one(&mut forms, key, message, topic, now);
+            units += self.send_one(&mut forms, key, message, topic, now);
         }
         units += self.send_retained(&mut forms, key, now);
         let groups = self.mqtt.sessions.get(key).map_or(Vec::new(), |session| session.groups().to_vec());
@@ -141,28 +141,32 @@ impl Engine {
         self.mqtt.tally.take(&mut outgoing.owed, topic, outgoing.queue.len())
     }
 
-    fn send_one(&mut self, forms: &mut Forms, key: SessionKey, message: Message, topic: TallyKey, now: Nanos) {
+    /// Gives the units that it takes besides those of its bytes.
+    fn send_one(&mut self, forms: &mut Forms, key: SessionKey, message: Message, topic: TallyKey, now: Nanos) -> u32 {
         let body = message.clone();
         let Some(heading) = Heading::of(&body, "", self.clock.wall(now)) else {
             self.mqtt.counters.expired += 1;
-            return;
+            return 0;
         };
         // It may have waited since a restart, when nobody knew what its client may read, or since before a change.
         let object = self.object_of(heading.name);
         if !self.mqtt.sessions.get(key).is_some_and(|session| session.may_read(object)) {
-            return;
+            return 0;
         }
         // What other brokers send of a session may come before its subscriptions, and what is owed may be sent though its
         // client has unsubscribed since (section 3.10.4).
         let own = || Target { session: key, qos: heading.qos, retain: false, ids: Vec::new(), group: None, topic };
-        let target = self.target_of(key, &heading, topic).unwrap_or_else(own);
+        let (found, units) = self.target_of(key, &heading, topic);
+        let target = found.unwrap_or_else(own);
         if !self.may_have(key, self.topic_key(self.topic_of_name(heading.name)), now) {
-            return self.put_first(key, message.clone(), topic);
+            self.put_first(key, message.clone(), topic);
+            return units;
         }
         let mark = self.mark_of_name(heading.name, &body, now);
         let kept = (target.qos != Qos::AtMostOnce).then_some(message);
         forms.clear();
         self.deliver_mqtt(forms, &target, &heading, body.body(), kept, mark);
+        units
     }
 
     /// Goes on with what is retained for new subscriptions, all of it, in portions. Gives the units.
@@ -214,24 +218,26 @@ impl Engine {
         units
     }
 
-    /// What the subscriptions of a session say of a message that waited for it. `None`: it has none any more.
-    fn target_of(&self, key: SessionKey, heading: &Heading<'_>, topic: TallyKey) -> Option<Target> {
-        let session = self.mqtt.sessions.get(key)?;
-        let mut target: Option<Target> = None;
-        for subscriber in session.subscriptions.iter().filter_map(|place| self.mqtt.filters.get(*place)) {
-            let place = session.subscriptions[subscriber.slot as usize];
-            if !matches(&self.mqtt.filters.pattern(place.node), heading.name) {
-                continue;
-            }
+    /// What the subscriptions of a session say of a message that waited for it, and the units that those beyond the first
+    /// take. `None`: it has none any more.
+    fn target_of(&self, key: SessionKey, heading: &Heading<'_>, topic: TallyKey) -> (Option<Target>, u32) {
+        let (mut target, mut count): (Option<Target>, u32) = (None, 0);
+        let Some(session) = self.mqtt.sessions.get(key) else { return (target, count) };
+        let is_own = |subscriber: &Subscriber| subscriber.who == Who::Session(key);
+        self.mqtt.filters.matching_of(heading.name, &session.subscriptions, is_own, |subscriber| {
+            count += 1;
             let options = subscriber.options;
+            if options.no_local && session.origin == heading.origin {
+                return;
+            }
             let qos = options.qos.min(heading.qos);
             let retain = options.retain_as_published && heading.retain;
             let new = || Target { session: key, qos, retain, ids: Vec::new(), group: None, topic };
             let target = target.get_or_insert_with(new);
             (target.qos, target.retain) = (target.qos.max(qos), target.retain || retain);
             target.ids.extend(Some(subscriber.id).filter(|id| *id > 0));
-        }
-        target
+        });
+        (target, count.saturating_sub(1))
     }
 
     /// Sends again what is in flight, in its order: a PUBLISH with DUP, or its PUBREL. Gives the units.
@@ -251,7 +257,9 @@ impl Engine {
             units += message_units(message.body_len());
             // What was sent once is sent again, though it has expired since (section 3.3.2.3.3 speaks of the first).
             let Some(heading) = Heading::of(&message, "", wall_ns.min(message.wall_ns())) else { continue };
-            let ids = self.target_of(key, &heading, topic).map(|target| target.ids).unwrap_or_default();
+            let (target, more) = self.target_of(key, &heading, topic);
+            units += more;
+            let ids = target.map(|target| target.ids).unwrap_or_default();
             let target = Target { session: key, qos, retain, ids, group: None, topic };
             forms.clear();
             let form = forms.make(version, &heading, &target, message.body(), Once { dup: true, alias: None });

@@ -6,7 +6,7 @@ use crate::harness::invariant;
 use crate::harness::pair::{MS, Pair, ok, pub_};
 use crate::protocol::mqtt::version::Version;
 use crate::scheduling::work_budget::{NOTED_UNITS, QUANTUM, TURN_UNITS};
-use crate::tests::mqtt::client::{Client, message_5, packet, publish_5, subscribe, text};
+use crate::tests::mqtt::client::{Client, connect, message_5, packet, publish_5, subscribe, text};
 
 fn said(messages: &[(String, String)]) -> Vec<&str> {
     messages.iter().map(|(_, payload)| payload.as_str()).collect()
@@ -87,6 +87,50 @@ fn overlapping_subscriptions_give_one_copy_of_the_highest_qos_with_all_their_ide
     let mut ids = packets[0][9 + 1..9 + 1 + 6].to_vec();
     ids.sort_unstable();
     assert_eq!((packets[0][9], ids), (6, vec![3, 4, 5, 0x0b, 0x0b, 0x0b]));
+}
+
+#[test]
+fn a_message_that_has_waited_goes_by_the_same_subscriptions_as_one_that_has_not() {
+    let mut pair = Pair::new();
+    let (mut client, _) = Client::with(&mut pair, "client", true, &[0x21, 0, 1]); // one may be in flight
+    let no_local = 4;
+    for (filter, options, id) in [("a/#", 2 | no_local, 1), ("a/b", 1, 2), ("a/+", 2 | no_local, 3), ("b", 2, 4)] {
+        let subscribe = packet(0x82, &[&[0, 9, 2, 0x0b, id][..], &text(filter), &[options]].concat());
+        client.ask(&mut pair, &subscribe);
+    }
+    let mut sent = Vec::new();
+    for number in 1..=3 {
+        client.send(&mut pair, &publish_5("a/b", 2, number, "own"));
+    }
+    for id in 1..=3 {
+        let of_others = |packet: &Vec<u8>| packet[0] >> 4 == 3;
+        sent.extend(client.take(&mut pair).into_iter().filter(of_others));
+        client.send(&mut pair, &[0x40, 2, 0, id]);
+    }
+    assert_eq!(sent.len(), 3);
+    for publish in sent {
+        assert_eq!((publish[0], &publish[9..12]), (0x32, &[2, 0x0b, 2][..]), "No Local holds for what has waited, too");
+    }
+}
+
+#[test]
+fn what_waits_is_charged_for_each_subscription_that_it_matches() {
+    let mut pair = Pair::new();
+    let (mut client, _) = Client::with(&mut pair, "client", true, &[0x11, 0, 0, 0, 60]);
+    for number in 0..256 {
+        let levels: Vec<&str> = (0..8).map(|level| if number >> level & 1 == 0 { "a" } else { "+" }).collect();
+        client.subscribe(&mut pair, &levels.join("/"), 1);
+    }
+    pair.close(client.key);
+    let mut other = Client::new(&mut pair, "other");
+    (1..=20).for_each(|number| other.publish_5(&mut pair, "a/a/a/a/a/a/a/a", 1, number, "x"));
+    let mut again = Client::accept(&mut pair);
+    pair.send(again.key, &connect(Version::V5, "client", false, &[0x11, 0, 0, 0, 60]));
+    pair.turn();
+    let first = again.messages(&mut pair).len();
+    assert!((1..=QUANTUM as usize / 256 + 1).contains(&first), "{first} in a turn");
+    (0..20).for_each(|_| pair.turn());
+    assert_eq!(again.messages(&mut pair).len() + first, 20);
 }
 
 #[test]
@@ -180,7 +224,7 @@ fn what_was_not_acknowledged_comes_again_first_on_a_new_connection() {
     client.send(&mut pair, &[0x50, 2, 0, 3]);
     assert_eq!(client.take(&mut pair), [[0x62, 2, 0, 3]]);
     let mut again = Client::accept(&mut pair);
-    again.send(&mut pair, &super::client::connect(Version::V5, "client", false, &[0x11, 0, 0, 0, 60]));
+    again.send(&mut pair, &connect(Version::V5, "client", false, &[0x11, 0, 0, 0, 60]));
     let packets = again.take(&mut pair);
     assert_eq!(packets.iter().map(|packet| packet[0]).collect::<Vec<_>>(), [0x20, 0x3a, 0x3c, 0x62], "DUP is set");
     assert_eq!(message_5(&packets[1]).1, "once");
