@@ -228,7 +228,6 @@ impl Engine {
         if let Some(outgoing) = &mut session.outgoing {
             outgoing.window = window;
         }
-        session.forget_repeats();
         (session.expiry_s != asked).then_some(session.expiry_s)
     }
 
