@@ -81,9 +81,8 @@ impl Outgoing {
     }
 
     /// Messages of the queue that are not in flight already.
-    #[cfg(any(test, feature = "harness"))]
     pub fn waiting(&self) -> usize {
-        self.queue.len() - self.twins.len()
+        self.queue.len().saturating_sub(self.twins.len()) // the disk may have refused some
     }
 
     /// The next message of the queue that is not in flight already.

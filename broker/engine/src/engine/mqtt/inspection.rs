@@ -130,7 +130,8 @@ impl Engine {
             Owner::Session(key) => {
                 let outgoing = self.mqtt.sessions.get_mut(key).and_then(|session| session.outgoing.as_mut());
                 let Some(outgoing) = outgoing else { return };
-                self.mqtt.tally.trim(&mut outgoing.owed, outgoing.queue.len());
+                let waiting = outgoing.waiting();
+                self.mqtt.tally.trim(&mut outgoing.owed, waiting);
             }
             Owner::Group(key) => {
                 let Some(group) = self.mqtt.groups.get_mut(key) else { return };
@@ -172,7 +173,7 @@ impl Engine {
             version,
             subscriptions: session.subscriptions.len() + groups().count(),
             filters: shown,
-            queued: session.outgoing.as_ref().map_or(0, |outgoing| outgoing.queue.len()),
+            queued: session.outgoing.as_ref().map_or(0, |outgoing| outgoing.waiting()),
             in_flight: session.outgoing.as_ref().map_or(0, |outgoing| outgoing.in_flight.len()),
             unreleased: session.received().count(),
             dropped: session.dropped(),

@@ -144,7 +144,7 @@ impl Engine {
         let connected = hub.sessions.values().filter(|session| session.conn.is_some()).count();
         let total = hub.sessions.len();
         hub.most_clients = hub.most_clients.max(total);
-        let waiting = hub.sessions.values().filter_map(|session| session.outgoing.as_ref()).map(|out| out.queue.len());
+        let waiting = hub.sessions.values().filter_map(|session| session.outgoing.as_ref()).map(|out| out.waiting());
         let stored = waiting.sum::<usize>() + hub.retained.len();
         let uptime_s = (now - hub.began.unwrap_or(now)) / NS_PER_S;
         let counters = hub.counters;

@@ -138,7 +138,8 @@ impl Engine {
         let topic = self.tally_of(message);
         let outgoing = self.mqtt.sessions.get_mut(key).and_then(|session| session.outgoing.as_mut());
         let Some(outgoing) = outgoing else { return topic };
-        self.mqtt.tally.take(&mut outgoing.owed, topic, outgoing.queue.len())
+        let waiting = outgoing.waiting();
+        self.mqtt.tally.take(&mut outgoing.owed, topic, waiting)
     }
 
     /// Gives the units that it takes besides those of its bytes.

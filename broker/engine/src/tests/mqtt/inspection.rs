@@ -14,7 +14,7 @@ use crate::tests::mqtt::client::{Client, packet, publish_5, text};
 
 const ONE_MINUTE: [u8; 5] = [0x11, 0, 0, 0, 60]; // Session Expiry Interval
 
-fn view(pair: &Pair, client_id: &str) -> Value {
+pub fn view(pair: &Pair, client_id: &str) -> Value {
     let key = pair.engine.mqtt_session_key(client_id).expect("a session");
     let views = pair.engine.mqtt_session_views(&[key], true, pair.now);
     serde_json::to_value(&views[0]).expect("JSON")

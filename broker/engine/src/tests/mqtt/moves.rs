@@ -5,6 +5,7 @@ use crate::harness::pair::{Pair, S};
 use crate::protocol::link_frames::RETAINED_TOPIC;
 use crate::protocol::mqtt::version::Version;
 use crate::tests::mqtt::client::{Client, connect, packet, publish_5, text};
+use crate::tests::mqtt::inspection::view;
 use crate::tests::mqtt::linked_brokers::{Cluster, Dice, KEPT, packet_id};
 
 fn has_been_told(client: &mut Client, pair: &mut Pair, reason: u8) -> bool {
@@ -31,6 +32,8 @@ fn a_session_follows_its_client_with_what_is_in_flight_and_what_waits_in_order()
     assert!(has_been_told(&mut before, &mut cluster.brokers[0], 0x8e) && before.has_ended(&cluster.brokers[0]));
     let first = after.packets[0].clone();
     assert_eq!((first[0], packet_id(&first)), (0x3a, packet_id(&in_flight)), "it comes again as itself");
+    let shown = view(&cluster.brokers[1], "client");
+    assert_eq!((&shown["queued"], &shown["in_flight"]), (&136.into(), &64.into()), "what is in flight waits no more");
     after.packets.clear();
     after.send(&mut cluster.brokers[1], &packet(0x40, &packet_id(&first)));
     cluster.brokers[1].close(after.key);
