@@ -13,6 +13,7 @@ _LIMITS = {
     "slow_reader": "a client that reads nothing was cut off",
     "silent_client": "a client that said nothing for two heartbeats was cut off",
     "mqtt_max_queued": "a session of MQTT or a shared group is full: what comes for it is dropped, or refused",
+    "mqtt_queued_bytes": "a session or shared group of MQTT has its part of memory: what comes is dropped, or refused",
 }
 
 

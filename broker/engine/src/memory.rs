@@ -49,19 +49,17 @@ impl Drop for Charge {
 
 /// Bytes of messages that a backlog or a queue keeps in memory, where no disk relieves it.
 ///
-/// One may have an eighth of the memory, and all together half: so none of them refuses the publishes of others.
+/// One may have an eighth of the memory, and all together half: so none of them refuses the publishes of others. What
+/// several hold counts for each of them, but together they hold no more than there is of messages.
 #[derive(Debug, Default)]
 pub struct Stock {
     all: Meter,
+    messages: Meter,
     max_memory: u64,
     bytes: u64,
 }
 
 impl Stock {
-    pub fn new(all: &Meter, max_memory: u64) -> Self {
-        Self { all: all.clone(), max_memory, bytes: 0 }
-    }
-
     pub fn used(&self) -> u64 {
         self.bytes
     }
@@ -69,7 +67,7 @@ impl Stock {
     /// Whether it may have `cost` bytes more. An empty one may have any message.
     pub fn has_room_for(&self, cost: u64) -> bool {
         let is_small = self.bytes == 0 || self.bytes + cost <= self.max_memory / 8;
-        is_small && self.all.used() + cost <= self.max_memory / 2
+        is_small && self.all.used().min(self.messages.used()) + cost <= self.max_memory / 2
     }
 
     pub fn add(&mut self, bytes: u64) {
@@ -102,4 +100,11 @@ pub struct Memory {
     pub(crate) partial: Meter,  // large messages that are being built
     pub(crate) reserved: Meter, // what is still to come of MPUBs that are kept whole
     pub(crate) names: Meter,    // names of publishers in traces
+}
+
+impl Memory {
+    /// A stock of `messages`, empty.
+    pub fn stock(&self, max_memory: u64) -> Stock {
+        Stock { all: self.stocks.clone(), messages: self.messages.clone(), max_memory, bytes: 0 }
+    }
 }

@@ -92,7 +92,11 @@ pub fn check(engine: &Engine, now: Nanos) {
     held.note(engine.mqtt.retained.messages());
     held.note(engine.mqtt.moves.messages());
     held.note(engine.mqtt.groups.values().flat_map(|group| group.queue.memory().iter().chain(group.queue.unwritten())));
+    let groups = engine.mqtt.groups.values().filter(|group| !group.is_on_disk).map(|group| &group.queue);
+    stocks += groups.flat_map(Queue::memory).map(Message::cost).sum::<u64>();
     for outgoing in engine.mqtt.sessions.values().filter_map(|session| session.outgoing.as_ref()) {
+        let in_stock = outgoing.queue.memory().iter().filter(|_| !outgoing.is_on_disk);
+        stocks += in_stock.map(Message::cost).sum::<u64>();
         held.note(outgoing.queue.memory().iter().chain(outgoing.queue.unwritten()));
         held.note(outgoing.in_flight.iter().filter_map(|entry| entry.message.as_ref()));
     }

@@ -237,8 +237,8 @@ impl<T: Copy> FilterTrie<T> {
         patterns
     }
 
-    /// Gives `take` one subscriber's subscriptions to the patterns that match a name. `own`: where all of them are, which
-    /// `is_own` tells from those of others; at each pattern the shorter list is searched.
+    /// Gives `take` one subscriber's subscriptions to the patterns that match a name. `own`: where all of them are,
+    /// which `is_own` tells from those of others; at each pattern the shorter list is searched.
     pub fn matching_of(&self, name: &str, own: &[Place], is_own: impl Fn(&T) -> bool, mut take: impl FnMut(&T)) {
         if let [only] = own {
             let it = self.get(*only).filter(|_| matches(&self.pattern(only.node), name));
@@ -430,8 +430,9 @@ mod tests {
                     // As if they were two sessions', one after the other.
                     for own in there.chunks(there.len() / 2 + 1) {
                         let places: Vec<Place> = own.iter().map(|(_, _, place)| *place).collect();
-                        let is_own = |one: &Subscriber| own.iter().any(|(_, session, _)| one.who == Who::Session(*session));
-                        let patterns: BTreeSet<&str> = own.iter().map(|(pattern, ..)| pattern.as_str()).filter(|pattern| matches(pattern, &name)).collect();
+                        let is_own = |one: &Subscriber| own.iter().any(|(_, key, _)| one.who == Who::Session(*key));
+                        let patterns = own.iter().map(|(pattern, ..)| pattern.as_str());
+                        let patterns: BTreeSet<&str> = patterns.filter(|pattern| matches(pattern, &name)).collect();
                         let mut found = 0;
                         trie.matching_of(&name, &places, is_own, |_| found += 1);
                         prop_assert_eq!(found, patterns.len(), "{}", name);

@@ -65,9 +65,9 @@ const DIGEST_BYTES: usize = 16;
 
 impl Group {
     /// Without members.
-    pub fn new(name: &str) -> Self {
+    pub fn new(name: &str, queue: Queue) -> Self {
         let (members, owed, counts) = Default::default();
-        let (place, queue) = (Place { node: 0, position: 0 }, Queue::in_memory());
+        let place = Place { node: 0, position: 0 };
         Self { name: name.into(), place, members, queue, is_declared: false, is_on_disk: false, owed, counts }
     }
 

@@ -1,9 +1,9 @@
 //! MQTT's sessions and subscriptions, without connections: who wants which names, and what a session is still owed.
 //!
-//! Imports `protocol`, `queueing`, `storage`, `telemetry`, `limiter`, `event`, `id`, `keys`, `time` and `timer`. Begin
-//! with `Hub`; `filter_trie` finds subscribers, `managed_names` topics, `forms` has the bytes that they share, and
-//! `session` what one client has, also while it is away, `elsewhere` what concerns other brokers, and `reporting` what
-//! operators are told.
+//! Imports `protocol`, `queueing`, `storage`, `telemetry`, `limiter`, `event`, `id`, `keys`, `memory`, `time` and
+//! `timer`. Begin with `Hub`; `filter_trie` finds subscribers, `managed_names` topics, `forms` has the bytes that they
+//! share, and `session` what one client has, also while it is away, `elsewhere` what concerns other brokers, and
+//! `reporting` what operators are told.
 
 pub mod elsewhere;
 pub mod filter_trie;
@@ -27,6 +27,7 @@ use hashbrown::HashTable;
 use slotmap::SlotMap;
 
 use crate::keys::{GroupKey, SessionKey, TallyKey};
+use crate::memory::Stock;
 use crate::mqtt::elsewhere::interest::Interest;
 use crate::mqtt::elsewhere::link_peers::{LinkPeers, LinkWays};
 use crate::mqtt::elsewhere::moves::Moves;
@@ -42,6 +43,7 @@ use crate::mqtt::topic_news::TopicNews;
 use crate::mqtt::topic_tally::TopicTally;
 use crate::protocol::mqtt::packet::Options;
 use crate::queueing::disk_ticket::Owner;
+use crate::queueing::queue::Queue;
 use crate::time::Nanos;
 use crate::timer::Armed;
 
@@ -106,9 +108,9 @@ impl Hub {
         outgoing.queue.clear();
     }
 
-    /// Adds a group without members: `name` is `$share/NAME/PATTERN`.
-    pub fn add_group(&mut self, name: &str, pattern: &str) -> GroupKey {
-        let key = self.groups.insert(Group::new(name));
+    /// Adds a group without members: `name` is `$share/NAME/PATTERN`; `stock` is of what waits in memory.
+    pub fn add_group(&mut self, name: &str, pattern: &str, stock: Stock) -> GroupKey {
+        let key = self.groups.insert(Group::new(name, Queue::in_stock(stock)));
         let subscriber = Subscriber { who: Who::Group(key), slot: 0, id: 0, options: Options::default() };
         self.groups[key].place = self.filters.insert(pattern, subscriber);
         self.by_group.insert(name.into(), key);

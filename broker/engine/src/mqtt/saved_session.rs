@@ -1,8 +1,8 @@
 //! A session as it stands on disk.
 //!
 //! `version(1) kind(1) client_id queue(8) since(8) expiry(4) ends(8) will subscriptions received`; strings and lists
-//! have their length in front. Integers are big-endian. Version 1 has no `since`. Behind each identifier of `received` are
-//! eight bytes that mean nothing.
+//! have their length in front. Integers are big-endian. Version 1 has no `since`. Behind each identifier of `received`
+//! are eight bytes that mean nothing.
 
 use crate::keys::SessionKey;
 use crate::mqtt::will::Will;

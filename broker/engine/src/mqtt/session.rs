@@ -4,6 +4,7 @@ use std::collections::{HashSet, VecDeque};
 use std::rc::Rc;
 
 use crate::keys::{ConnKey, GroupKey};
+use crate::memory::Stock;
 use crate::mqtt::filter_trie::Place;
 use crate::mqtt::outgoing::Outgoing;
 use crate::mqtt::retained::Replay;
@@ -13,6 +14,7 @@ use crate::protocol::grants::{Grant, MQTT_CHANNEL};
 use crate::protocol::mqtt::attributes::origin_of;
 use crate::protocol::mqtt::topic_filter::Filter;
 use crate::queueing::journal::Entry;
+use crate::queueing::queue::Queue;
 use crate::time::Nanos;
 use crate::timer::Armed;
 
@@ -140,6 +142,12 @@ impl Session {
     pub fn is_owed(&self) -> bool {
         let waits = self.outgoing.as_ref().is_some_and(|outgoing| !outgoing.queue.is_empty());
         waits || self.resends || self.seldom.as_ref().is_some_and(|seldom| !seldom.replays.is_empty())
+    }
+
+    /// What it is owed, from the first time on; `stock` is of what waits in memory.
+    pub fn outgoing_in(&mut self, stock: impl FnOnce() -> Stock) -> &mut Outgoing {
+        let window = self.window;
+        self.outgoing.get_or_insert_with(|| Box::new(Outgoing::new(Queue::in_stock(stock()), window)))
     }
 
     /// To write what few sessions have.

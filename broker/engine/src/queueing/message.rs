@@ -158,7 +158,8 @@ impl Message {
 
     /// What it takes in one queue, in bytes.
     pub fn cost(&self) -> u64 {
-        cost_of(1, self.body_len() as u64, 1)
+        let attributes = if self.attributed { self.frame.prefix().len() } else { 0 };
+        cost_of(1, (attributes + self.body_len()) as u64, 1)
     }
 
     /// Wall-clock instant of its publish.
@@ -339,6 +340,7 @@ mod tests {
         let meter = Meter::default();
         let plain = alone(&meter, b"");
         let message = alone(&meter, b"name");
+        assert_eq!(message.cost(), plain.cost() + 4 + ATTRIBUTES_LEN as u64);
         assert_eq!((message.attributes(), message.body()), (&b"name"[..], &b"body"[..]));
         assert_eq!((&*message.frame, plain.attributes()), (&*plain.frame, &b""[..]));
         let (mut builder, mut messages) = (Builder::default(), Vec::new());

@@ -32,7 +32,12 @@ pub struct Queue {
 /// Destination of messages beyond the memory bound.
 #[derive(Debug)]
 enum Beyond {
-    Nowhere { dropped: u64, stock: Option<Stock> },
+    /// `keeps`: memory takes what its stock has no room for, too.
+    Nowhere {
+        dropped: u64,
+        stock: Option<Stock>,
+        keeps: bool,
+    },
     Disk(Box<Spill>),
 }
 
@@ -125,7 +130,14 @@ impl Spill {
 impl Queue {
     /// A queue bounded only by the engine's memory limit.
     pub fn in_memory() -> Self {
-        Self { memory: VecDeque::new(), room: usize::MAX, beyond: Beyond::Nowhere { dropped: 0, stock: None } }
+        let beyond = Beyond::Nowhere { dropped: 0, stock: None, keeps: true };
+        Self { memory: VecDeque::new(), room: usize::MAX, beyond }
+    }
+
+    /// A queue that `stock` bounds by the word of `has_room_for`: who has not asked, or has to, may add all the same.
+    pub fn in_stock(stock: Stock) -> Self {
+        let beyond = Beyond::Nowhere { dropped: 0, stock: Some(stock), keeps: true };
+        Self { memory: VecDeque::new(), room: usize::MAX, beyond }
     }
 
     /// A queue that drops messages beyond `room`, or beyond what `stock` takes.
@@ -133,7 +145,8 @@ impl Queue {
         // An ephemeral queue without any memory would be none: a turn may bring a portion before a consumer gets the
         // first.
         let room = if room == 0 { PORTION.messages as usize } else { room };
-        Self { memory: VecDeque::new(), room, beyond: Beyond::Nowhere { dropped: 0, stock: Some(stock) } }
+        let beyond = Beyond::Nowhere { dropped: 0, stock: Some(stock), keeps: false };
+        Self { memory: VecDeque::new(), room, beyond }
     }
 
     pub(crate) fn on_disk(disk: Rc<Disk>, owner: Owner, name: String, room: usize) -> Self {
@@ -196,7 +209,11 @@ impl Queue {
     }
 
     pub fn push_back(&mut self, message: Message) {
-        if self.memory.len() < self.room && self.stocks_room_for(&message) {
+        let fits = match &self.beyond {
+            Beyond::Nowhere { stock: Some(stock), keeps: false, .. } => stock.has_room_for(message.cost()),
+            _ => true,
+        };
+        if self.memory.len() < self.room && fits {
             self.stock_up(&message);
             self.memory.push_back(message);
         } else {
@@ -208,8 +225,10 @@ impl Queue {
         if let Beyond::Nowhere { stock, .. } = &mut self.beyond { stock.as_mut() } else { None }
     }
 
-    fn stocks_room_for(&mut self, message: &Message) -> bool {
-        self.stock().is_none_or(|stock| stock.has_room_for(message.cost()))
+    /// Whether a message of this cost has room beside the others: on disk, or in the memory that the queue may have.
+    pub fn has_room_for(&self, cost: u64) -> bool {
+        let stock = if let Beyond::Nowhere { stock, .. } = &self.beyond { stock.as_ref() } else { None };
+        stock.is_none_or(|stock| stock.has_room_for(cost))
     }
 
     fn stock_up(&mut self, message: &Message) {

@@ -173,7 +173,7 @@ impl Limiter {
         let version = self.limit.version;
         message.times.trace =
             self.trace.push(Entry { publisher, wait_us: 0, arrival, due: arrival, released: 0, sent: 0, version });
-        let bytes = message.body_len() as u64;
+        let (bytes, cost) = (message.body_len() as u64, message.cost());
         let trace = message.times.trace;
         match self.backlog.arrive(1, arrival, message) {
             Take::Now(mut message) => {
@@ -184,7 +184,7 @@ impl Limiter {
             }
             Take::Waits(due) => {
                 self.backlog_bytes += bytes;
-                self.stock.add(cost_of(1, bytes, 1));
+                self.stock.add(cost);
                 self.trace.released(trace, due.unwrap_or(0), 0, version);
                 (None, due)
             }
@@ -240,9 +240,8 @@ impl Limiter {
             self.turn_history(due);
         }
         let (due, mut message) = self.backlog.pop_due(until)?;
-        let bytes = message.body_len() as u64;
-        self.backlog_bytes -= bytes;
-        self.stock.subtract(cost_of(1, bytes, 1));
+        self.backlog_bytes -= message.body_len() as u64;
+        self.stock.subtract(message.cost());
         message.times.due = due;
         self.note_release(&message, due, now);
         Some(message)

@@ -34,6 +34,8 @@ pub enum Limit {
     UnreadBytes,
     /// Of a session of MQTT or a shared group, whose further messages are dropped.
     QueuedMessages,
+    /// The same, for their bytes in memory.
+    QueuedBytes,
     /// Took nothing of what it was sent for as long as it may.
     SlowReader,
     /// Said nothing for two heartbeats.
@@ -41,7 +43,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Connections,
         Self::ConnectionsPerAddress,
         Self::Topics,
@@ -50,6 +52,7 @@ impl Limit {
         Self::UnfinishedBytes,
         Self::UnreadBytes,
         Self::QueuedMessages,
+        Self::QueuedBytes,
         Self::SlowReader,
         Self::SilentClient,
     ];
@@ -64,6 +67,7 @@ impl Limit {
             Self::UnfinishedBytes => "max_unfinished_bytes",
             Self::UnreadBytes => "max_unread_bytes",
             Self::QueuedMessages => "mqtt_max_queued",
+            Self::QueuedBytes => "mqtt_queued_bytes",
             Self::SlowReader => "slow_reader",
             Self::SilentClient => "silent_client",
         }

@@ -35,7 +35,7 @@ impl Engine {
     }
 
     pub(crate) fn new_stock(&self) -> Stock {
-        Stock::new(&self.memory.stocks, self.config.max_memory_bytes)
+        self.memory.stock(self.config.max_memory_bytes)
     }
 
     /// Why a topic takes no `count` messages to be deferred, of `bytes` together, if so: these stay in memory.

@@ -6,6 +6,7 @@ use crate::clients::mqtt_client::FanOut;
 use crate::clients::reply::Reply;
 use crate::config::{FullSession, Unmanaged};
 use crate::engine::Engine;
+use crate::engine::mqtt::routing::met_limit;
 use crate::keys::{ConnKey, SessionKey, TopicKey};
 use crate::mqtt::filter_trie::{Subscriber, Who};
 use crate::mqtt::managed_names::V3Excess;
@@ -22,6 +23,7 @@ use crate::protocol::mqtt::reason::{Fault, Reason};
 use crate::protocol::mqtt::topic_filter::matches;
 use crate::protocol::mqtt::version::Version;
 use crate::protocol::verb::Verb;
+use crate::queueing::message::cost_of;
 use crate::queueing::publish::{Asked, Outcome, Publish};
 use crate::scheduling::client_limits::Limit;
 use crate::scheduling::work_budget::{COPIED_A_UNIT, NOTED_UNITS, message_units};
@@ -123,29 +125,38 @@ impl Engine {
         let mut found = std::mem::take(&mut self.fan.found);
         found.clear();
         self.mqtt.filters.matching(name, &mut found);
-        let full = found.iter().find_map(|subscriber| self.full_one(subscriber, publisher, name));
+        let cost = cost_of(1, (name.len() + publish.properties.size() + publish.payload.len()) as u64, 1);
+        let full = found.iter().find_map(|subscriber| self.full_one(subscriber, publisher, name, cost));
         self.fan.found = found;
-        let Some(who) = full else { return false };
-        self.limits.note(Limit::QueuedMessages, &who);
+        let Some((who, limit)) = full else { return false };
+        self.limits.note(limit, &who);
         let topic = self.topic_of_name(name).to_owned();
         self.mqtt.excess.note_full(&topic, &who, true);
         true
     }
 
-    /// The subscriber, by name, if it is to get a PUBLISH of this name with QoS 1 or 2 and has no room for it.
-    fn full_one(&self, subscriber: &Subscriber, publisher: SessionKey, name: &str) -> Option<Rc<str>> {
+    /// The subscriber, by name, if it is to get a PUBLISH of this name with QoS 1 or 2 and has no room for it, and why.
+    fn full_one(
+        &self,
+        subscriber: &Subscriber,
+        publisher: SessionKey,
+        name: &str,
+        cost: u64,
+    ) -> Option<(Rc<str>, Limit)> {
         let most = self.config.mqtt_max_queued;
         match subscriber.who {
             Who::Session(key) => {
                 let session = self.mqtt.sessions.get(key).filter(|session| session.is_durable())?;
-                session.outgoing.as_ref().filter(|outgoing| outgoing.queue.len() >= most)?;
+                let outgoing = session.outgoing.as_ref()?;
+                let limit = met_limit(&outgoing.queue, outgoing.waiting(), most, cost)?;
                 let options = subscriber.options;
                 let is_owed = options.qos != Qos::AtMostOnce && !(options.no_local && key == publisher);
-                (is_owed && session.may_read(self.object_of(name))).then(|| Rc::clone(&session.client_id))
+                (is_owed && session.may_read(self.object_of(name))).then(|| (Rc::clone(&session.client_id), limit))
             }
             Who::Group(key) => {
                 let group = self.mqtt.groups.get(key).filter(|group| group.is_on_disk)?;
-                (group.queue.len() >= most).then(|| (&*group.name).into())
+                let limit = met_limit(&group.queue, group.queue.len(), most, cost)?;
+                Some(((&*group.name).into(), limit))
             }
         }
     }

@@ -229,17 +229,18 @@ impl Engine {
 
     /// Puts a message behind all that a session is owed, if it has room for it.
     pub(crate) fn owe(&mut self, key: SessionKey, message: Message, topic: TallyKey) {
-        let most = self.config.mqtt_max_queued;
-        let Some(is_full) = self.outgoing_of(key).map(|outgoing| outgoing.queue.len() >= most) else { return };
+        let (most, cost) = (self.config.mqtt_max_queued, message.cost());
+        let outgoing = self.outgoing_of(key);
+        let full = outgoing.and_then(|outgoing| met_limit(&outgoing.queue, outgoing.waiting(), most, cost));
         let is_kept = || self.mqtt.sessions.get(key).is_some_and(Session::is_durable) && self.was_admitted(&message);
-        if !is_full || is_kept() {
+        let Some(limit) = full.filter(|_| !is_kept()) else {
             self.put_last(key, message, topic);
             return self.list_owing(key);
-        }
+        };
         let Some(session) = self.mqtt.sessions.get_mut(key) else { return };
         session.seldom().dropped += 1;
         let client = Rc::clone(&session.client_id);
-        self.limits.note(Limit::QueuedMessages, &client);
+        self.limits.note(limit, &client);
         self.mqtt.drop_for_full(topic, &client);
     }
 
@@ -273,16 +274,14 @@ impl Engine {
     /// A session is given a message of QoS 1 or 2.
     pub(crate) fn tally_given(&mut self, key: SessionKey, topic: TallyKey) {
         let Some(session) = self.mqtt.sessions.get_mut(key) else { return };
-        let window = session.window;
-        let outgoing = session.outgoing.get_or_insert_with(|| Box::new(Outgoing::new(Queue::in_memory(), window)));
+        let outgoing = session.outgoing_in(|| self.memory.stock(self.config.max_memory_bytes));
         self.mqtt.tally.give(&mut outgoing.owed, topic);
     }
 
     /// What a session is owed, from the first time on.
     pub(crate) fn outgoing_of(&mut self, key: SessionKey) -> Option<&mut Outgoing> {
         let session = self.mqtt.sessions.get_mut(key)?;
-        let window = session.window;
-        Some(session.outgoing.get_or_insert_with(|| Box::new(Outgoing::new(Queue::in_memory(), window))))
+        Some(session.outgoing_in(|| self.memory.stock(self.config.max_memory_bytes)))
     }
 
     /// Whether a session has a connection that has room for more.
@@ -323,9 +322,8 @@ impl Engine {
             self.mqtt.count_drop(target.topic);
             return;
         }
-        let window = session.window;
         let id = kept.map(|message| {
-            let outgoing = session.outgoing.get_or_insert_with(|| Box::new(Outgoing::new(Queue::in_memory(), window)));
+            let outgoing = session.outgoing_in(|| self.memory.stock(self.config.max_memory_bytes));
             self.mqtt.tally.begin_flight(target.topic);
             (id_at, outgoing.begin(message, target))
         });
@@ -358,4 +356,12 @@ impl Engine {
         let topic = self.topic_key(self.topic_of_name(name)).filter(|_| !message.foreign)?;
         Some(Mark::of(topic, message, now))
     }
+}
+
+/// Why a message of this cost has no room in the queue of a session or a group, of which so many wait and `most` may.
+pub(crate) fn met_limit(queue: &Queue, waiting: usize, most: usize, cost: u64) -> Option<Limit> {
+    if waiting >= most {
+        return Some(Limit::QueuedMessages);
+    }
+    (!queue.has_room_for(cost)).then_some(Limit::QueuedBytes)
 }

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use crate::engine::Engine;
 use crate::id::MessageId;
 use crate::keys::{GroupKey, SessionKey};
+use crate::memory::Stock;
 use crate::mqtt::group;
 use crate::mqtt::outgoing::Outgoing;
 use crate::mqtt::saved_session::{Renewal, Saved, SavedSession, SavedSubscription};
@@ -177,8 +178,7 @@ impl Engine {
         }
         let queue = self.session_queue(key, now);
         let Some(session) = self.mqtt.sessions.get_mut(key) else { return };
-        let window = session.window;
-        let outgoing = session.outgoing.get_or_insert_with(|| Box::new(Outgoing::new(Queue::in_memory(), window)));
+        let outgoing = session.outgoing_in(Stock::default);
         let mut old = std::mem::replace(&mut outgoing.queue, queue);
         outgoing.is_on_disk = true;
         while let Some(message) = old.pop_front() {
@@ -222,10 +222,10 @@ impl Engine {
 
     /// The queue of what a session is owed.
     pub(crate) fn session_queue(&mut self, key: SessionKey, now: Nanos) -> Queue {
-        let Some(disk) = self.shared_disk() else { return Queue::in_memory() };
+        let Some(disk) = self.shared_disk() else { return Queue::in_stock(self.new_stock()) };
         let number = self.ids.next(self.clock.wall(now)).0;
         let Some(session) = self.mqtt.sessions.get_mut(key).filter(|session| session.is_durable()) else {
-            return Queue::in_memory();
+            return Queue::in_stock(self.new_stock());
         };
         session.seldom().queue_number = number;
         self.note_session(key);

@@ -11,6 +11,7 @@ use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 use crate::engine::Engine;
+use crate::engine::mqtt::routing::met_limit;
 use crate::event::Event;
 use crate::keys::{ChannelKey, GroupKey, TallyKey, TopicKey};
 use crate::mqtt::elsewhere::link_peers::{RemoteGroup, way_of};
@@ -24,7 +25,6 @@ use crate::protocol::mqtt::topic_filter::{Filter, matches};
 use crate::queueing::disk_ticket::Owner;
 use crate::queueing::message::{Alone, Message};
 use crate::queueing::queue::Queue;
-use crate::scheduling::client_limits::Limit;
 use crate::scheduling::work_budget::message_units;
 use crate::time::Nanos;
 
@@ -40,13 +40,16 @@ impl Engine {
         topic: TallyKey,
         now: Nanos,
     ) {
-        let is_full = self.mqtt.groups.get(key).is_some_and(|group| group.queue.len() >= self.room_of(group, &message));
-        let was_admitted = is_full && self.was_admitted(&message);
+        let Some(group) = self.mqtt.groups.get(key) else { return };
+        let full = met_limit(&group.queue, group.queue.len(), self.room_of(group, &message), message.cost());
+        let waits = || !group.queue.is_empty() || self.ready_member(key).is_none();
+        let full = full.filter(|_| waits());
+        let was_admitted = full.is_some() && self.was_admitted(&message);
         let Some(group) = self.mqtt.groups.get_mut(key) else { return };
         let topic = self.mqtt.tally.key_of_shared(key, &mut group.counts, topic);
-        if is_full && !(group.is_on_disk && was_admitted) {
+        if let Some(limit) = full.filter(|_| !(group.is_on_disk && was_admitted)) {
             let name = group.name.clone();
-            self.limits.note(Limit::QueuedMessages, &name);
+            self.limits.note(limit, &name);
             self.mqtt.drop_for_full(topic, &name);
             return;
         }
@@ -138,7 +141,8 @@ impl Engine {
         let before = self.mqtt.declared.set(topic, groups);
         for (name, filter) in groups.iter().zip(parsed) {
             let known = self.mqtt.by_group.get(&**name).copied();
-            let key = known.unwrap_or_else(|| self.mqtt.add_group(name, filter.pattern));
+            let stock = self.new_stock();
+            let key = known.unwrap_or_else(|| self.mqtt.add_group(name, filter.pattern, stock));
             self.mqtt.groups.get_mut(key).into_iter().for_each(|group| group.is_declared = true);
             self.keep_group_on_disk(key);
             self.claim_left(key, now);

@@ -93,7 +93,8 @@ impl Engine {
         if session.subscriptions.len() + session.groups().len() >= most {
             return Reason::QUOTA_EXCEEDED;
         }
-        let group = known.unwrap_or_else(|| self.mqtt.add_group(&name, pattern));
+        let stock = self.new_stock();
+        let group = known.unwrap_or_else(|| self.mqtt.add_group(&name, pattern, stock));
         let (session, of_group) = (self.mqtt.sessions.get_mut(key), self.mqtt.groups.get_mut(group));
         session.into_iter().for_each(|session| session.seldom().groups.push(group));
         of_group.into_iter().for_each(|of_group| of_group.members.push_back(member));

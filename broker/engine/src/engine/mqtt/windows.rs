@@ -219,8 +219,8 @@ impl Engine {
         units
     }
 
-    /// What the subscriptions of a session say of a message that waited for it, and the units that those beyond the first
-    /// take. `None`: it has none any more.
+    /// What the subscriptions of a session say of a message that waited for it, and the units that those beyond the
+    /// first take. `None`: it has none any more.
     fn target_of(&self, key: SessionKey, heading: &Heading<'_>, topic: TallyKey) -> (Option<Target>, u32) {
         let (mut target, mut count): (Option<Target>, u32) = (None, 0);
         let Some(session) = self.mqtt.sessions.get(key) else { return (target, count) };

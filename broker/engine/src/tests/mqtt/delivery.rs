@@ -125,7 +125,7 @@ fn what_waits_is_charged_for_each_subscription_that_it_matches() {
     let mut other = Client::new(&mut pair, "other");
     (1..=20).for_each(|number| other.publish_5(&mut pair, "a/a/a/a/a/a/a/a", 1, number, "x"));
     let mut again = Client::accept(&mut pair);
-    pair.send(again.key, &connect(Version::V5, "client", false, &[0x11, 0, 0, 0, 60]));
+    pair.send(again.key, connect(Version::V5, "client", false, &[0x11, 0, 0, 0, 60]));
     pair.turn();
     let first = again.messages(&mut pair).len();
     assert!((1..=QUANTUM as usize / 256 + 1).contains(&first), "{first} in a turn");
@@ -257,7 +257,7 @@ fn a_publish_of_qos_2_that_comes_again_is_charged_with_its_bytes() {
     let mut client = Client::new(&mut pair, "client");
     let publish = publish_5("a", 2, 5, &"x".repeat(10_000));
     client.send(&mut pair, &publish);
-    pair.send(client.key, &publish.repeat(100));
+    pair.send(client.key, publish.repeat(100));
     pair.turn();
     let first = client.take(&mut pair).len() - 1;
     let units = NOTED_UNITS + message_units(10_000);

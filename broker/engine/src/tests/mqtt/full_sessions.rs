@@ -58,6 +58,70 @@ fn on_disk() -> Pair {
     Pair::on_disk(config, &store, 1, crate::harness::pair::START)
 }
 
+/// How many messages of 10,000 bytes wait for each.
+fn waiting(pair: &Pair) -> Vec<usize> {
+    let hub = &pair.engine.mqtt;
+    let sessions = hub.sessions.values().filter_map(|session| session.outgoing.as_ref()).map(|one| one.waiting());
+    sessions.chain(hub.groups.values().map(|group| group.queue.len())).filter(|count| *count > 0).collect()
+}
+
+/// Clients that have one message in flight and never acknowledge it.
+fn stuck(pair: &mut Pair, filters: impl IntoIterator<Item = String>) {
+    for filter in filters {
+        let (mut client, _) = Client::with(pair, &filter, true, &[0x21, 0, 1]);
+        assert_eq!(client.subscribe(pair, &filter, 1), 1);
+    }
+}
+
+#[test]
+fn what_waits_for_a_session_or_group_has_an_eighth_of_the_memory_and_all_of_it_half() {
+    for prefix in ["", "$share/g/"] {
+        let mut pair = Pair::with(Config { max_memory_bytes: 800_000, ..Config::default() });
+        stuck(&mut pair, (1..=6).map(|number| format!("{prefix}{number}")));
+        let mut sensor = Client::new(&mut pair, "sensor");
+        for topic in 1..=6 {
+            for number in 1..=20 {
+                let publish = publish_5(&topic.to_string(), 1, number, &"x".repeat(10_000));
+                assert_eq!(sensor.ask(&mut pair, &publish).len(), 4, "no refusal");
+            }
+        }
+        assert_eq!(waiting(&pair), [9, 9, 9, 9, 3], "{prefix}");
+        assert_eq!(pair.engine.mqtt.counters.dropped, 6 * 19 - 39, "{prefix}");
+        let first = format!("{prefix}1");
+        let mut events = pair.engine.poll_events().into_iter();
+        let told = events.find_map(|event| match event {
+            Event::LimitReached { limit, client, .. } => Some((limit, client.to_string())),
+            _ => None,
+        });
+        assert_eq!(told, Some(("mqtt_queued_bytes", first)), "{prefix}");
+        invariant::check(&pair.engine, pair.now);
+    }
+}
+
+#[test]
+fn what_many_sessions_wait_for_together_is_in_memory_once() {
+    let mut pair = Pair::with(Config { max_memory_bytes: 800_000, ..Config::default() });
+    stuck(&mut pair, (1..=20).map(|number| format!("{}#", "+/".repeat(number))));
+    let mut sensor = Client::new(&mut pair, "sensor");
+    let name = vec!["a"; 21].join("/");
+    (1..=9).for_each(|number| sensor.publish_5(&mut pair, &name, 1, number, &"x".repeat(10_000)));
+    assert_eq!(waiting(&pair), [8; 20]);
+    invariant::check(&pair.engine, pair.now);
+}
+
+#[test]
+fn a_kept_session_without_a_disk_refuses_publishers_when_its_memory_is_full() {
+    let full = FullSession::Refuse;
+    let mut pair = Pair::with(Config { max_memory_bytes: 800_000, mqtt_full_session: full, ..Config::default() });
+    away(&mut pair, "a/#");
+    let mut sensor = Client::new(&mut pair, "sensor");
+    let publish = |number| publish_5("a/b", 1, number, &"x".repeat(10_000));
+    let codes: Vec<u8> =
+        (1..=11).map(|number| sensor.ask(&mut pair, &publish(number)).get(4).copied().unwrap_or(0)).collect();
+    assert_eq!(codes, [[0; 9].as_slice(), &[QUOTA_EXCEEDED; 2]].concat());
+    assert_eq!(back(&mut pair).len(), 9);
+}
+
 #[test]
 fn the_answer_says_why_and_when_to_come_again_and_the_log_says_who_is_full() {
     let mut pair = pair();
