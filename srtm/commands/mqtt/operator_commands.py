@@ -28,6 +28,8 @@ BrokerOption = Annotated[
 ClientArgument = Annotated[str, typer.Argument(metavar="NAME", help="A client identifier.")]
 
 _EXAMPLE = "127.0.0.1:4151"
+_MOST_RETAINED = 10_000  # a broker's answer with fewer messages is whole
+
 _T = TypeVar("_T")
 Question = Callable[[BrokerClient], Awaitable[_T]]
 
@@ -128,12 +130,14 @@ def retained(
     token: TokenOption = None,
     json_file: JsonOption = None,
 ) -> None:
-    """List what is retained under a filter, up to 10,000 of each broker. Without one, all but `$SYS`."""
-    answers = _ask(broker, distributor, token, lambda client: client.mqtt_retained(pattern, clear=clear))
+    """List what is retained under a filter, some 10,000 of each broker. Without one, all but `$SYS`."""
+    answers = _ask(broker, distributor, token, partial(_retained, pattern, clear=clear))
     found = sorted((one.name, place.name, one) for place, answer in answers.given for one in answer)
     rows = [{"broker": at, **msgspec.to_builtins(one)} for _, at, one in found]
     title = f"{'Removed' if clear else 'Retained'} under {pattern}"
-    show("mqtt retained", rows, json_file, partial(_show_retained, title, [(at, one) for _, at, one in found]))
+    is_cut = not clear and any(len(answer) >= _MOST_RETAINED for _, answer in answers.given)
+    shown = partial(_show_retained, title, [(at, one) for _, at, one in found], clear, is_cut)
+    show("mqtt retained", rows, json_file, shown)
     answers.check()
 
 
@@ -178,6 +182,15 @@ async def _ask_all(places: Sequence[Place], token: str | None, question: Questio
 
 async def _sessions_and_losses(most: int, client: BrokerClient) -> tuple[MqttSessions, dict[str, MqttLosses]]:
     return await client.mqtt_sessions(most), await _or_none(BrokerClient.mqtt_losses, client) or {}
+
+
+async def _retained(pattern: str, client: BrokerClient, *, clear: bool) -> list[MqttRetained]:
+    """What is retained at a broker; ``clear``: all of it is removed, in as many requests as that takes."""
+    found = part = await client.mqtt_retained(pattern, clear=clear)
+    while clear and len(part) >= _MOST_RETAINED:  # else the answer went to the end
+        part = await client.mqtt_retained(pattern, clear=True)
+        found = [*found, *part]
+    return found
 
 
 async def _or_none(question: Question[_T], client: BrokerClient) -> _T | None:
@@ -227,10 +240,16 @@ def _show_session(found: Sequence[tuple[str, MqttSession]], console: Console) ->
             console.print(f"  subscribes to {text}", soft_wrap=True)
 
 
-def _show_retained(title: str, found: Sequence[tuple[str, MqttRetained]], console: Console) -> None:
+def _show_retained(
+    title: str, found: Sequence[tuple[str, MqttRetained]], cleared: bool, is_cut: bool, console: Console
+) -> None:
     if not found:
         console.print(f"{title}: nothing", soft_wrap=True)
         return
     columns = ["name", "broker", "QoS", "bytes", "expires in s"]
     rows = [[one.name, broker, one.qos, one.bytes, one.expires_in_s] for broker, one in found]
     console.print(table(title, columns, rows, left=2))
+    if cleared:
+        console.print(f"{len({one.name for _, one in found}):,} names are removed")
+    elif is_cut:
+        console.print("there may be more: a filter that matches less shows the rest")

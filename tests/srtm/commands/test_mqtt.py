@@ -32,8 +32,17 @@ def losses() -> dict[str, dict[str, MqttLosses]]:
 
 
 @pytest.fixture
+def retained() -> dict[str, list[str]]:
+    """{address: names of what is retained at the broker there}."""
+    return {}
+
+
+@pytest.fixture
 def brokers(
-    distributor: Distributor, losses: dict[str, dict[str, MqttLosses]], monkeypatch: pytest.MonkeyPatch
+    distributor: Distributor,
+    losses: dict[str, dict[str, MqttLosses]],
+    retained: dict[str, list[str]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> dict[str, list[MqttSession] | None]:
     """{address: sessions of the broker there, or None: it does not answer}."""
     played: dict[str, list[MqttSession] | None] = {"127.0.0.1:1": [AWAY], "127.0.0.1:2": []}
@@ -54,10 +63,6 @@ def brokers(
         async def mqtt_sessions(self, most: int) -> MqttSessions:
             return MqttSessions(total=len(self._there()), sessions=self._there()[:most])
 
-        async def mqtt_retained(self, pattern: str, *, clear: bool) -> list[MqttRetained]:  # noqa: ARG002
-            self._there()
-            return []
-
         async def mqtt_losses(self) -> dict[str, MqttLosses]:
             if self._address not in losses:
                 raise NotFound("path", "/v1/mqtt/losses")  # a broker of an earlier version
@@ -72,6 +77,14 @@ def brokers(
         async def kick_mqtt(self, client_id: str) -> bool:
             await self.mqtt_session(client_id)
             return True
+
+        async def mqtt_retained(self, pattern: str, *, clear: bool) -> list[MqttRetained]:  # noqa: ARG002
+            self._there()
+            names = retained.setdefault(self._address, [])
+            answer = [MqttRetained(name=name, qos=1, bytes=1, expires_in_s=None) for name in names[:10_112]]
+            if clear:
+                del names[:10_112]
+            return answer
 
     monkeypatch.setattr("srtm.commands.mqtt.operator_commands.BrokerClient", Played)
     return played
@@ -176,3 +189,24 @@ def test_a_broker_alone_is_asked_at_its_http_as_a_refusal_says(
     assert main(["mqtt", "sessions", "--broker", "127.0.0.1:1"]) == 1
     told = "srtm: cannot be reached; --broker is the address of a broker's HTTP, such as 127.0.0.1:4151\n"
     assert capsys.readouterr().err == told
+
+
+@pytest.mark.parametrize("count", [1, 12_000, 2 * 10_112])
+def test_all_that_is_retained_is_removed_however_much_it_is_and_its_number_is_told(
+    brokers: object, retained: dict[str, list[str]], count: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for address in ("127.0.0.1:1", "127.0.0.1:2"):
+        retained[address] = [f"r/{number}" for number in range(count)]
+    assert main(["mqtt", "retained", "--clear"]) == 0
+    assert f"{count:,} names are removed" in capsys.readouterr().out
+    assert retained == {"127.0.0.1:1": [], "127.0.0.1:2": []}
+
+
+@pytest.mark.parametrize(("count", "is_cut"), [(9_999, False), (12_000, True)])
+def test_a_list_of_what_is_retained_says_if_there_may_be_more(
+    brokers: object, retained: dict[str, list[str]], count: int, is_cut: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    retained["127.0.0.1:1"] = [f"r/{number}" for number in range(count)]
+    assert main(["mqtt", "retained"]) == 0
+    assert ("there may be more" in capsys.readouterr().out) == is_cut
+    assert len(retained["127.0.0.1:1"]) == count
