@@ -336,6 +336,7 @@ class Broker:
             patience_s=settings.mqtt_max_session_expiry_s,
             tls=settings.tls_required != "false",
             note_started=self._note_started,
+            note_left=self._note_left,
         )
 
     def _note_started(self, broker: str) -> None:
@@ -343,6 +344,10 @@ class Broker:
             self._keeper.note_started(broker)
         if self._synchronizer is not None:
             self._synchronizer.wake()  # where it is, if it was not one of the cluster for a while
+
+    def _note_left(self, broker: str) -> None:
+        if self._keeper is not None:
+            self._keeper.note_left(broker)
 
     def _make_keeper(self) -> LinkKeeper | None:
         if not (self._config.distributors and self._speaks_mqtt):

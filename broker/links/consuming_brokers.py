@@ -42,7 +42,7 @@ class ConsumingBrokers:
     ``names_of`` gives the filters of a managed topic's MQTT names, besides the topic's own; None: it is not managed.
     ``default_topic`` has all names that no topic owns. ``ready``: messages that may be unanswered on a link.
     ``tls``: NSQ clients are taken inside TLS alone. ``note_started`` is called with each broker that asks for the first
-    time since its start.
+    time since its start, ``note_left`` with each that says that it is not coming back.
     """
 
     def __init__(
@@ -57,6 +57,7 @@ class ConsumingBrokers:
         patience_s: float,
         tls: bool = False,
         note_started: Callable[[str], None] = lambda _: None,
+        note_left: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._engine = engine
         self._names_of = names_of
@@ -67,6 +68,7 @@ class ConsumingBrokers:
         self._patience_s = patience_s
         self._tls = tls
         self._note_started = note_started
+        self._note_left = note_left
         self._topics: set[str] = set()
         self._settled: dict[str, list[str]] = {}  # {topic: the names by which it was settled for all consumers}
         self._consumers: dict[str, _Consumer] = {}  # by broker
@@ -127,6 +129,7 @@ class ConsumingBrokers:
         if self._consumers.pop(broker, None) is not None:
             self._engine.forbid_links(broker)
         self._heard_s.pop(channel, None)
+        self._note_left(broker)
         return LinkAnswer(tcp_address=self._tcp_address, channel=channel, key="", ready=self._ready, topics=[])
 
     def _make_own_topics(self, *, wants_more: bool) -> None:

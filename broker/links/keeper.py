@@ -66,6 +66,11 @@ class LinkKeeper:
         if broker in self._brokers:
             self._brokers[broker][1].note_started()
 
+    def note_left(self, broker: str) -> None:
+        """``broker`` ends as it was asked to, and is not coming back."""
+        if broker in self._brokers:
+            self._brokers[broker][1].note_left()
+
     def note_mark(self, number: int, mark: str) -> None:
         self._numbers.note_mark(number, mark)
 

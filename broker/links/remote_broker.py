@@ -91,6 +91,7 @@ class RemoteBroker:
         self._leaves = False
         self.left = trio.Event()  # it knows that this broker leaves
         self.is_lost = False  # it did not answer last: nobody waits for it
+        self._has_left = False  # what it does not answer any more is no trouble
         self._has_started = False  # since it was asked last: its links have ended
         self._returned = trio.Event()  # it answers again
 
@@ -99,8 +100,12 @@ class RemoteBroker:
 
     def note_started(self) -> None:
         """That broker has started anew: it is asked at once, and its links are opened then."""
-        self._has_started = True
+        self._has_started, self._has_left = True, False
         self._woken.set()
+
+    def note_left(self) -> None:
+        """That broker has said that it is not coming back: its links end as planned."""
+        self._has_left = True
 
     def leave(self) -> None:
         """Nothing here wants anything any more: that broker is told so, and sets ``left``."""
@@ -203,7 +208,8 @@ class RemoteBroker:
                 async with self._conversation:  # its answer may be that the topic is not wanted any more
                     pass
                 if outage.is_news(reason):
-                    self._log.warning("a link has ended", broker=self._name, topic=topic, reason=reason)
+                    tell = self._log.info if self._has_left else self._log.warning
+                    tell("a link has ended", broker=self._name, topic=topic, reason=reason)
                 with trio.move_on_after(backoff.next_s()):
                     await self._returned.wait()
                     backoff.reset()
@@ -257,6 +263,7 @@ class RemoteBroker:
             self._returned = trio.Event()
         self.is_lost = trouble is not None
         if trouble is not None and trouble != self._trouble:
-            self._log.warning("another broker does not know what is wanted here", broker=self._name, reason=trouble)
+            tell = self._log.info if self._has_left else self._log.warning
+            tell("another broker does not know what is wanted here", broker=self._name, reason=trouble)
         self._trouble = trouble
         self._note_told()

@@ -23,7 +23,7 @@ def engine() -> FakeEngine:
 
 @pytest.fixture
 def make(engine: FakeEngine) -> Callable[..., ConsumingBrokers]:
-    def make(*, speaks_mqtt: bool = False, note_started: Callable[[str], None] = lambda _: None) -> ConsumingBrokers:
+    def make(*, speaks_mqtt: bool = False, **notes: Callable[[str], None]) -> ConsumingBrokers:
         consuming = ConsumingBrokers(
             engine,  # type: ignore[arg-type]
             FILTERS.get,
@@ -32,7 +32,7 @@ def make(engine: FakeEngine) -> Callable[..., ConsumingBrokers]:
             speaks_mqtt=speaks_mqtt,
             ready=100,
             patience_s=60.0,
-            note_started=note_started,
+            **notes,
         )
         for topic in list(engine.topics):
             consuming.note_topic(topic)
@@ -201,10 +201,12 @@ def test_the_channels_of_a_broker_that_leaves_go_at_once(
     engine: FakeEngine, make: Callable[..., ConsumingBrokers]
 ) -> None:
     engine.create_topic("rain")
-    consuming = make(speaks_mqtt=True)
+    left: list[str] = []
+    consuming = make(speaks_mqtt=True, note_left=left.append)
     consuming.register("b2", wanted("rain"), 0.0)
     assert linked(engine) != []
+    assert left == []
     answer = consuming.register("b2", LinkRequest(sender="b2", leaves=True), 1.0)
-    assert (answer.topics, linked(engine)) == ([], [])
+    assert (answer.topics, linked(engine), left) == ([], [], ["b2"])
     assert ("forbid_links", "b2") in engine.calls
     assert consuming.register("b2", LinkRequest(sender="b2", leaves=True), 2.0).topics == [], "it says so again"

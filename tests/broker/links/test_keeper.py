@@ -259,6 +259,30 @@ async def test_an_end_is_told_unless_the_answer_that_is_under_way_says_that_the_
         assert len([line for line in rig.log if "a link has ended" in line]) == logged
 
 
+@pytest.mark.parametrize(("has_left", "level"), [(False, "WARNING"), (True, "INFO")])
+async def test_the_end_of_a_link_to_a_broker_that_leaves_as_planned_is_no_warning(has_left: bool, level: str) -> None:
+    async with linked() as (rig, _):
+        number = await rig.opened.receive()
+        if has_left:
+            rig.keeper.note_left("b2")
+        del rig.engine.links[number]
+        rig.keeper.note_link_ended(number, "the connection is broken")
+        await trio.testing.wait_all_tasks_blocked()
+        [line] = [line for line in rig.log if "a link has ended" in line]
+        assert f" {level}: " in line
+
+
+async def test_a_broker_that_has_left_and_comes_back_is_one_as_any_other() -> None:
+    async with linked() as (rig, _):
+        number = await rig.opened.receive()
+        rig.keeper.note_left("b2")
+        rig.keeper.note_started("b2")
+        del rig.engine.links[number]
+        rig.keeper.note_link_ended(number, "the connection is broken")
+        await trio.testing.wait_all_tasks_blocked()
+        assert [line for line in rig.log if "a link has ended" in line and " WARNING: " in line]
+
+
 async def log_of_a_minute(connect: Callable[[str, int], Awaitable[None]], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What a broker logs whose links to b2 are opened by ``connect``."""
     monkeypatch.setattr(trio, "open_tcp_stream", connect)
