@@ -97,6 +97,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     mqtt_max_queued: int = 10_000  # messages that wait for a session
     mqtt_full_session: str = "drop"  # where a session that outlives its connection has no room; or refuse
     mqtt_max_retained: int = 100_000  # messages
+    mqtt_max_sessions: int = 100_000  # that outlive their connections
     mqtt_max_subscriptions: int = 10_000  # of a session
     mqtt_max_session_expiry_s: int = 604_800  # 7 days
     http_idle_timeout_ms: int = 0  # 0: for ever
@@ -231,6 +232,7 @@ _MQTT_ROWS = (
     _within("engine.mqtt_max_in_flight", 1, 65_535),
     _within("engine.mqtt_max_queued", 1, 10**9),
     _within("engine.mqtt_max_retained", 0, 10**9),
+    _within("engine.mqtt_max_sessions", 0, 10**9),
     _within("engine.mqtt_max_subscriptions", 1, 10**9),
     _within("engine.mqtt_max_session_expiry_s", 0, (1 << 32) - 1),
 )

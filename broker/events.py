@@ -14,6 +14,8 @@ _LIMITS = {
     "silent_client": "a client that said nothing for two heartbeats was cut off",
     "mqtt_max_queued": "a session of MQTT or a shared group is full: what comes for it is dropped, or refused",
     "mqtt_queued_bytes": "a session or shared group of MQTT has its part of memory: what comes is dropped, or refused",
+    "mqtt_max_sessions": "clients whose sessions are to be kept are refused: there are as many as may be",
+    "max_memory_bytes": "clients with a session to keep or a will are refused: these take an eighth of the memory",
 }
 
 

@@ -173,6 +173,7 @@ ROWS = (
     _number("mqtt_max_in_flight", "deliveries of QoS 1 and 2 that a client may leave unacknowledged", whole),
     _number("mqtt_max_queued", "messages that wait for a session whose client is away or slow", whole),
     _number("mqtt_max_retained", "messages that are retained", whole),
+    _number("mqtt_max_sessions", "sessions that outlive their connections", whole),
     _number("mqtt_max_subscriptions", "subscriptions of a session", whole),
     _number("mqtt_max_session_expiry_s", "seconds for which a session without a connection is kept", whole),
     Row("broadcast-address", "HOST", None, "what others are told to connect to"),

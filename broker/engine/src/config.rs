@@ -175,6 +175,7 @@ pub struct Config {
     pub mqtt_max_queued: usize,         // messages that wait for a session
     pub mqtt_full_session: FullSession, // where a session that outlives its connection has no room
     pub mqtt_max_retained: usize,       // messages
+    pub mqtt_max_sessions: usize,       // that outlive their connections
     pub mqtt_max_subscriptions: usize,  // of a session
     pub mqtt_max_session_expiry_s: u32,
     pub http_idle_timeout_ms: u64,
@@ -305,6 +306,7 @@ impl Default for Config {
             mqtt_max_queued: 10_000,
             mqtt_full_session: FullSession::Drop,
             mqtt_max_retained: 100_000,
+            mqtt_max_sessions: 100_000,
             mqtt_max_subscriptions: 10_000,
             mqtt_max_session_expiry_s: 604_800,
             http_idle_timeout_ms: 0,

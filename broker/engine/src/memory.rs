@@ -64,10 +64,19 @@ impl Stock {
         self.bytes
     }
 
+    /// Bytes that it may have.
+    pub fn most(&self) -> u64 {
+        self.max_memory / 8
+    }
+
     /// Whether it may have `cost` bytes more. An empty one may have any message.
     pub fn has_room_for(&self, cost: u64) -> bool {
-        let is_small = self.bytes == 0 || self.bytes + cost <= self.max_memory / 8;
-        is_small && self.all.used().min(self.messages.used()) + cost <= self.max_memory / 2
+        self.has_own_room_for(cost) && self.all.used().min(self.messages.used()) + cost <= self.max_memory / 2
+    }
+
+    /// The same whatever the others have.
+    pub fn has_own_room_for(&self, cost: u64) -> bool {
+        self.bytes == 0 || self.bytes + cost <= self.most()
     }
 
     pub fn add(&mut self, bytes: u64) {

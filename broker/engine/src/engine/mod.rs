@@ -127,7 +127,10 @@ pub struct Engine {
 impl Engine {
     pub fn new(config: Config) -> Self {
         let access = Access::new(config.access.clone());
+        let memory = Memory::default();
+        let new_stock = || memory.stock(config.max_memory_bytes);
         Self {
+            mqtt: Hub::new(new_stock),
             list_is_final: false,
             takes_limited: false,
             refusal: (!config.accepting).then(|| config.not_accepting_reason.clone()),
@@ -149,7 +152,7 @@ impl Engine {
             schedule: Schedule::default(),
             timers: Timers::default(),
             events: Vec::new(),
-            memory: Memory::default(),
+            memory,
             limits: Limits::default(),
             work: Work::default(),
             turn: Turn::default(),
@@ -163,7 +166,6 @@ impl Engine {
             network_delay: NetworkDelay::default(),
             sampler: 0x2545_f491_4f6c_dd1d,
             http: Service::default(),
-            mqtt: Hub::default(),
             journal: None,
             renewal: Renewal::default(),
             fan: Fan::default(),
@@ -387,10 +389,11 @@ impl Engine {
         self.memory_used() > self.config.max_memory_bytes
     }
 
-    /// Bytes of messages, waiting or under construction, of unfinished commands, of layers, and of requests that Python
-    /// answers.
+    /// Bytes of messages, waiting or under construction, of MQTT's sessions and wills, of unfinished commands, of layers,
+    /// and of requests that Python answers.
     pub fn memory_used(&self) -> u64 {
         self.memory.messages.used()
+            + self.mqtt.kept.used()
             + self.memory.layers.used()
             + self.memory.partial.used()
             + self.limits.unfinished.used()

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use crate::engine::Engine;
 use crate::keys::ConnKey;
+use crate::mqtt::session::Session;
 use crate::protocol::codec;
 use crate::queueing::disk_ticket::Owner;
 use crate::queueing::message::{ENTRY_OVERHEAD, Message};
@@ -90,6 +91,7 @@ pub fn check(engine: &Engine, now: Nanos) {
         assert!(channel.ready.iter().all(|consumer| channel.consumers.contains(consumer)));
     }
     held.note(engine.mqtt.retained.messages());
+    stocks += engine.mqtt.retained.used() + engine.mqtt.kept.used();
     held.note(engine.mqtt.moves.messages());
     held.note(engine.mqtt.groups.values().flat_map(|group| group.queue.memory().iter().chain(group.queue.unwritten())));
     let groups = engine.mqtt.groups.values().filter(|group| !group.is_on_disk).map(|group| &group.queue);
@@ -107,6 +109,9 @@ pub fn check(engine: &Engine, now: Nanos) {
             assert!(sub.deadlines.iter().is_sorted_by_key(|(deadline, _)| *deadline));
         }
     }
+    let sessions = || engine.mqtt.sessions.values();
+    assert_eq!(engine.mqtt.kept.used(), sessions().map(Session::cost).sum::<u64>());
+    assert_eq!(engine.mqtt.durable, sessions().filter(|session| session.is_durable()).count());
     check_tally(engine);
     assert_eq!(engine.memory.messages.used(), held.cost());
     assert_eq!(engine.memory.stocks.used(), stocks);

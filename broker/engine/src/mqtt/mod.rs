@@ -51,6 +51,8 @@ use crate::timer::Armed;
 #[derive(Debug, Default)]
 pub struct Hub {
     pub sessions: SlotMap<SessionKey, Session>,
+    pub kept: Stock,                  // of sessions that outlive their connections, and of wills
+    pub durable: usize,               // such sessions
     by_client: HashTable<SessionKey>, // by client id
     client_key: RandomState,
     pub filters: FilterTrie,
@@ -76,6 +78,11 @@ pub struct Hub {
 }
 
 impl Hub {
+    /// `new_stock`: makes one of the memory of all.
+    pub fn new(new_stock: impl Fn() -> Stock) -> Self {
+        Self { retained: Retained::new(new_stock()), kept: new_stock(), ..Self::default() }
+    }
+
     /// Makes room for so many clients with a subscription each: tables that grow would be copied while all wait.
     pub fn reserve(&mut self, clients: usize) {
         self.sessions.reserve(clients);
@@ -90,10 +97,22 @@ impl Hub {
 
     /// Adds the session of a client that has none.
     pub fn add_session(&mut self, session: Session) -> SessionKey {
+        self.kept.add(session.cost());
+        self.durable += usize::from(session.is_durable());
         let key = self.sessions.insert(session);
         let Self { by_client, client_key, sessions, .. } = self;
         by_client.insert_unique(hash_of(client_key, sessions, key), key, |key| hash_of(client_key, sessions, *key));
         key
+    }
+
+    /// Changes how long a session is kept, or its will.
+    pub fn amend(&mut self, key: SessionKey, change: impl FnOnce(&mut Session)) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let (cost, was_durable) = (session.cost(), session.is_durable());
+        change(session);
+        self.kept.subtract(cost);
+        self.kept.add(session.cost());
+        self.durable = self.durable + usize::from(session.is_durable()) - usize::from(was_durable);
     }
 
     /// Removes a session with all that it is owed, also on disk.
@@ -102,7 +121,10 @@ impl Hub {
         if let Ok(entry) = self.by_client.find_entry(hash, |other| *other == key) {
             entry.remove();
         }
-        let Some(mut outgoing) = self.sessions.remove(key).and_then(|session| session.outgoing) else { return };
+        let Some(session) = self.sessions.remove(key) else { return };
+        self.kept.subtract(session.cost());
+        self.durable -= usize::from(session.is_durable());
+        let Some(mut outgoing) = session.outgoing else { return };
         self.tally.end(&outgoing.owed);
         outgoing.in_flight.iter().for_each(|sent| self.tally.end_flight(sent.topic));
         outgoing.queue.clear();

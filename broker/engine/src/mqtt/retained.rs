@@ -4,14 +4,16 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Bound;
 
+use crate::memory::Stock;
 use crate::protocol::mqtt::packet::Options;
 use crate::protocol::mqtt::topic_filter::{is_reserved, levels, matches};
 use crate::queueing::journal::Entry;
-use crate::queueing::message::Message;
+use crate::queueing::message::{Message, cost_of};
 
 #[derive(Debug, Default)]
 pub struct Retained {
     kept: BTreeMap<Box<str>, Kept>,
+    stock: Stock, // of what they take
     removed: Removed,
 }
 
@@ -80,7 +82,67 @@ impl Replay {
     }
 }
 
+/// What a message takes that is retained, in bytes: its attributes hold the name once more.
+fn cost(name: &str, attributes: usize, body: usize) -> u64 {
+    cost_of(1, (name.len() + attributes + body) as u64, 1)
+}
+
+fn cost_of_kept(name: &str, message: &Message) -> u64 {
+    cost(name, message.attributes().len(), message.body_len())
+}
+
 impl Retained {
+    pub fn new(stock: Stock) -> Self {
+        Self { stock, ..Self::default() }
+    }
+
+    /// Bytes that they take.
+    pub fn used(&self) -> u64 {
+        self.stock.used()
+    }
+
+    /// Why no message of these lengths in bytes may be retained under a name, if so. `most`: names that there may be.
+    pub fn refusal(&self, name: &str, attributes: usize, body: usize, most: usize) -> Option<String> {
+        let known = self.kept.get(name).map(|kept| cost_of_kept(name, &kept.message));
+        if known.is_none() && self.kept.len() >= most {
+            return Some(format!("{most} messages are retained (mqtt_max_retained)"));
+        }
+        let more = cost(name, attributes, body).saturating_sub(known.unwrap_or(0));
+        (more > 0 && !self.stock.has_room_for(more)).then(|| self.fullness())
+    }
+
+    pub fn fullness(&self) -> String {
+        format!(
+            "what is retained may take {} bytes, an eighth of max_memory_bytes, and all together half",
+            self.stock.most()
+        )
+    }
+
+    /// Forgets the oldest messages that have no room, as if they had never been; returns how many.
+    pub(crate) fn trim(&mut self) -> u64 {
+        if self.stock.used() <= self.stock.most() {
+            return 0;
+        }
+        let mut by_age: Vec<(i64, Box<str>)> =
+            self.kept.iter().map(|(name, kept)| (kept.message.wall_ns(), name.clone())).collect();
+        by_age.sort_unstable();
+        let mut forgotten = 0;
+        for (_, name) in by_age {
+            if self.stock.used() <= self.stock.most() {
+                break;
+            }
+            self.take(&name);
+            forgotten += 1;
+        }
+        forgotten
+    }
+
+    fn take(&mut self, name: &str) {
+        if let Some(kept) = self.kept.remove(name) {
+            self.stock.subtract(cost_of_kept(name, &kept.message));
+        }
+    }
+
     pub fn len(&self) -> usize {
         self.kept.len()
     }
@@ -95,10 +157,11 @@ impl Retained {
 
     /// Keeps a message as the one of its name; one without a payload removes it [MQTT-3.3.1-6].
     pub(crate) fn keep(&mut self, name: &str, message: Message, entry: Option<Entry>) {
+        self.take(name);
         if message.body_len() == 0 {
-            self.kept.remove(name);
             self.removed.note(name, message.wall_ns());
         } else {
+            self.stock.add(cost_of_kept(name, &message));
             self.kept.insert(name.into(), Kept { message, entry });
         }
     }

@@ -33,9 +33,9 @@ pub struct Session {
     pub departs: bool,                   // to another broker (`Moves::departures`)
     pub arrives: bool,                   // part of it may still come from another broker (`Moves::arrivals`)
     pub(crate) grant: Option<Rc<Grant>>, // None: it may do everything
-    pub expiry_s: u32,
-    pub ends_at: Nanos, // while it has no connection
-    pub window: u16,    // deliveries that may be in flight to its client
+    pub expiry_s: u32,                   // `Hub::amend` changes it, and the will
+    pub ends_at: Nanos,                  // while it has no connection
+    pub window: u16,                     // deliveries that may be in flight to its client
     pub subscriptions: Vec<Place>,
     pub outgoing: Option<Box<Outgoing>>, // once it was owed something
     pub will: Option<Box<Will>>,
@@ -87,6 +87,11 @@ pub enum Arrival {
     TooMany,
 }
 
+/// Bytes that are kept without a client. `lasting`: the id of one whose session outlives its connection.
+pub fn cost_of(lasting: Option<&str>, will: u64) -> u64 {
+    lasting.map_or(0, |client_id| size_of::<Session>() + client_id.len()) as u64 + will
+}
+
 impl Session {
     pub fn new(client_id: &str, conn: ConnKey) -> Self {
         Self { conn: Some(conn), ..Self::away(client_id) }
@@ -136,6 +141,11 @@ impl Session {
     /// Whether it outlives its connection.
     pub fn is_durable(&self) -> bool {
         self.expiry_s != ENDS_WITH_CONNECTION
+    }
+
+    /// Bytes that are kept of it without its client: itself, if it outlives its connection, and its will.
+    pub fn cost(&self) -> u64 {
+        cost_of(self.is_durable().then_some(&*self.client_id), self.will.as_ref().map_or(0, |will| will.cost()))
     }
 
     /// Whether there is something to send, as far as its client lets it.

@@ -34,4 +34,14 @@ impl Will {
             due_at: Nanos::MAX,
         }
     }
+
+    /// Bytes that it takes.
+    pub fn cost(&self) -> u64 {
+        (size_of::<Self>() + self.topic.len() + self.payload.len() + self.properties.len()) as u64
+    }
+
+    /// Bytes that the will of a CONNECT will take, at most.
+    pub fn cost_of(packet: &WillPacket<'_>) -> u64 {
+        (size_of::<Self>() + packet.topic.len() + packet.payload.len() + packet.properties.size()) as u64
+    }
 }

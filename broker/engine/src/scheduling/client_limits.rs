@@ -36,6 +36,10 @@ pub enum Limit {
     QueuedMessages,
     /// The same, for their bytes in memory.
     QueuedBytes,
+    /// Sessions of MQTT that outlive their connections.
+    Sessions,
+    /// What these and wills take.
+    SessionBytes,
     /// Took nothing of what it was sent for as long as it may.
     SlowReader,
     /// Said nothing for two heartbeats.
@@ -43,7 +47,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Connections,
         Self::ConnectionsPerAddress,
         Self::Topics,
@@ -53,6 +57,8 @@ impl Limit {
         Self::UnreadBytes,
         Self::QueuedMessages,
         Self::QueuedBytes,
+        Self::Sessions,
+        Self::SessionBytes,
         Self::SlowReader,
         Self::SilentClient,
     ];
@@ -68,6 +74,8 @@ impl Limit {
             Self::UnreadBytes => "max_unread_bytes",
             Self::QueuedMessages => "mqtt_max_queued",
             Self::QueuedBytes => "mqtt_queued_bytes",
+            Self::Sessions => "mqtt_max_sessions",
+            Self::SessionBytes => "max_memory_bytes",
             Self::SlowReader => "slow_reader",
             Self::SilentClient => "silent_client",
         }

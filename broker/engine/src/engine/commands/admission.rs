@@ -30,8 +30,13 @@ impl Engine {
     ///
     /// Layers, requests and unfinished commands of clients have bounds of their own: they must not stop all publishers.
     pub(crate) fn has_room_for(&self, cost: u64) -> bool {
-        self.memory.messages.used() + self.memory.partial.used() + self.memory.reserved.used() + cost
+        self.lasting_bytes() + self.memory.partial.used() + self.memory.reserved.used() + cost
             <= self.config.max_memory_bytes
+    }
+
+    /// Bytes of messages present, and of what MQTT's clients leave here.
+    fn lasting_bytes(&self) -> u64 {
+        self.memory.messages.used() + self.mqtt.kept.used()
     }
 
     pub(crate) fn new_stock(&self) -> Stock {
@@ -101,7 +106,7 @@ impl Engine {
         {
             return refused; // no demand of the topic: its shares do not follow it
         }
-        let used = self.memory.messages.used(); // of messages alone, as `has_room_for` has it
+        let used = self.lasting_bytes(); // without what others build, as `has_room_for` has it
         let Some(topic) = self.topics.get_mut(key) else { return Outcome::Failed("exiting".into()) };
         topic.counters.received += u64::from(count);
         if let Some(limiter) = &mut topic.limiter {

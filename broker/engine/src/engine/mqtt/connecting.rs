@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::engine::mqtt::publishing::may_be_published;
 use crate::keys::{ConnKey, SessionKey};
 use crate::mqtt::reporting::denials::Action;
-use crate::mqtt::session::{Begun, ENDS_WITH_CONNECTION, NEVER_EXPIRES, Session};
+use crate::mqtt::session::{Begun, ENDS_WITH_CONNECTION, NEVER_EXPIRES, Session, cost_of};
 use crate::mqtt::will::Will;
 use crate::protocol::access::{Permission, Who};
 use crate::protocol::grants::Grant;
@@ -19,6 +19,7 @@ use crate::protocol::mqtt::packet::Connect;
 use crate::protocol::mqtt::property;
 use crate::protocol::mqtt::reason::{Fault, Reason};
 use crate::protocol::mqtt::version::Version;
+use crate::scheduling::client_limits::Limit;
 use crate::scheduling::work_budget::IDENTIFY_UNITS;
 use crate::time::{NS_PER_S, Nanos};
 use crate::timer::Timer;
@@ -47,9 +48,9 @@ impl Engine {
             session.grant = admitted.grant.clone();
             session.since_wall_ns = since_wall_ns;
             session.begun = if connect.clean_start { Begun::Clean } else { Begun::Resumed };
-            // A new will is not due, and the one before is gone: its client came back in time [MQTT-3.1.3-9].
-            session.will = connect.will.as_ref().map(|will| Box::new(Will::of(will)));
         }
+        // A new will is not due, and the one before is gone: its client came back in time [MQTT-3.1.3-9].
+        self.mqtt.amend(session, |session| session.will = connect.will.as_ref().map(|will| Box::new(Will::of(will))));
         self.keep_on_disk(session, now);
         self.note_session(session);
         let keep_alive_s = self.keep_alive_s(connect);
@@ -85,6 +86,9 @@ impl Engine {
         if self.mqtt.takeovers.must_wait(client_id, is_there, now) {
             self.deny(Action::TakeOver, client_id, "");
             return Err((Reason::SERVER_BUSY, "two clients use this client id: try again in 1 s".into()));
+        }
+        if let Some(text) = self.refusal_to_keep(client_id, known, connect) {
+            return Err((Reason::QUOTA_EXCEEDED, text));
         }
         Ok(Admitted { assigned, publisher, grant, known, is_there })
     }
@@ -213,22 +217,40 @@ impl Engine {
         (needs_id && connect.client_id.is_empty()).then(|| (Reason::CLIENT_ID_INVALID, text.into()))
     }
 
+    /// Why what a CONNECT leaves here without its client, a session and a will, has no room, if so.
+    fn refusal_to_keep(&mut self, client: &str, known: Option<SessionKey>, connect: &Connect<'_>) -> Option<String> {
+        let lasts = asked_expiry_s(connect).min(self.config.mqtt_max_session_expiry_s) != ENDS_WITH_CONNECTION;
+        let before = known.and_then(|key| self.mqtt.sessions.get(key));
+        let most = self.config.mqtt_max_sessions;
+        if lasts && self.mqtt.durable >= most && !before.is_some_and(Session::is_durable) {
+            self.limits.note(Limit::Sessions, client);
+            return Some(format!("{most} sessions are kept (mqtt_max_sessions)"));
+        }
+        let cost = cost_of(lasts.then_some(client), connect.will.as_ref().map_or(0, Will::cost_of));
+        let more = cost.saturating_sub(before.map_or(0, Session::cost));
+        // Messages that wait, of whatever topic, must not keep clients away.
+        if more == 0 || self.mqtt.kept.has_own_room_for(more) {
+            return None;
+        }
+        self.limits.note(Limit::SessionBytes, client);
+        let most = self.mqtt.kept.most();
+        Some(format!("sessions that are kept, and wills, may take {most} bytes, an eighth of max_memory_bytes"))
+    }
+
     /// The session's new terms; gives for how long it is kept, in seconds, if that is not what was asked for.
     fn agree_on_session(&mut self, key: SessionKey, conn: ConnKey, connect: &Connect<'_>) -> Option<u32> {
-        let asked = match connect.version {
-            Version::V5 => connect.properties.number(property::SESSION_EXPIRY).unwrap_or(ENDS_WITH_CONNECTION),
-            _ if connect.clean_start => ENDS_WITH_CONNECTION,
-            _ => NEVER_EXPIRES,
-        };
+        let asked = asked_expiry_s(connect);
         let window = connect.properties.number(property::RECEIVE_MAXIMUM).unwrap_or(u32::from(u16::MAX));
         let window = window.min(u32::from(self.config.mqtt_max_in_flight)).max(1) as u16;
+        let expiry_s = asked.min(self.config.mqtt_max_session_expiry_s);
+        self.mqtt.amend(key, |session| session.expiry_s = expiry_s);
         let session = self.mqtt.sessions.get_mut(key)?;
-        (session.conn, session.expiry_s) = (Some(conn), asked.min(self.config.mqtt_max_session_expiry_s));
+        session.conn = Some(conn);
         session.window = window;
         if let Some(outgoing) = &mut session.outgoing {
             outgoing.window = window;
         }
-        (session.expiry_s != asked).then_some(session.expiry_s)
+        (expiry_s != asked).then_some(expiry_s)
     }
 
     /// Keep alive in seconds. A client of 3.1.1 cannot be told another one: it gets its own.
@@ -293,8 +315,8 @@ impl Engine {
     pub(crate) fn leave(&mut self, key: ConnKey, with_will: bool, now: Nanos) {
         let session = self.conns.get_mut(key).and_then(|conn| conn.mqtt.as_mut()?.session.take());
         if let Some(session) = session {
-            if let Some(session) = self.mqtt.sessions.get_mut(session).filter(|_| !with_will) {
-                session.will = None;
+            if !with_will {
+                self.mqtt.amend(session, |session| session.will = None);
             }
             self.detach(session, now);
         }
@@ -362,6 +384,15 @@ impl Engine {
             self.mqtt.moves.arrivals.remove(&client);
         }
         self.mqtt.remove_session(key);
+    }
+}
+
+/// For how long a client wants its session to be kept, in seconds.
+fn asked_expiry_s(connect: &Connect<'_>) -> u32 {
+    match connect.version {
+        Version::V5 => connect.properties.number(property::SESSION_EXPIRY).unwrap_or(ENDS_WITH_CONNECTION),
+        _ if connect.clean_start => ENDS_WITH_CONNECTION,
+        _ => NEVER_EXPIRES,
     }
 }
 

@@ -188,11 +188,10 @@ impl Engine {
     ) -> Result<(), Fault> {
         if let Some(expiry_s) = disconnect.properties.number(property::SESSION_EXPIRY) {
             let most = self.config.mqtt_max_session_expiry_s;
-            let Some(session) = self.mqtt.sessions.get_mut(session) else { return Ok(()) };
-            if session.expiry_s == 0 && expiry_s > 0 {
+            if expiry_s > 0 && self.mqtt.sessions.get(session).is_some_and(|session| !session.is_durable()) {
                 return Err(Fault::protocol("a session that ends with its connection stays so [MQTT-3.14.2-2]"));
             }
-            session.expiry_s = expiry_s.min(most);
+            self.mqtt.amend(session, |session| session.expiry_s = expiry_s.min(most));
         }
         self.leave(key, disconnect.reason != Reason::SUCCESS, now);
         self.end_input_of(key);

@@ -232,11 +232,12 @@ impl Engine {
         if publish.payload.len() > self.config.max_msg_size as usize {
             return Err(format!("a payload of {} bytes is longer than max_msg_size", publish.payload.len()));
         }
-        let (is_kept, most) = (publish.retain && !publish.payload.is_empty(), self.config.mqtt_max_retained);
-        if is_kept && self.mqtt.retained.len() >= most && !self.mqtt.retained.contains(name) {
-            return Err(format!("{most} messages are retained (mqtt_max_retained)"));
-        }
         let (properties, expiry_s) = passed_on(publish);
+        if publish.retain && !publish.payload.is_empty() {
+            let (attributes, most) = (name.len() + properties.len(), self.config.mqtt_max_retained);
+            let refusal = self.mqtt.retained.refusal(name, attributes, publish.payload.len(), most);
+            refusal.map_or(Ok(()), Err)?;
+        }
         let attributes = Attributes {
             origin: self.mqtt.sessions.get(session).map_or(0, |session| session.origin),
             expires_wall_ns: expiry_s.map_or(0, |seconds| self.clock.wall(now) + i64::from(seconds) * NS_PER_S),
@@ -284,8 +285,9 @@ impl Engine {
 
     /// Publishes the will of a session, if it has one, as its client would have done at this instant.
     pub(crate) fn publish_will(&mut self, key: SessionKey, now: Nanos) {
-        let Some(session) = self.mqtt.sessions.get_mut(key) else { return };
-        let Some(will) = session.will.take() else { return };
+        let mut will = None;
+        self.mqtt.amend(key, |session| will = session.will.take());
+        let Some((will, session)) = will.zip(self.mqtt.sessions.get(key)) else { return };
         let attributes = Attributes {
             origin: session.origin,
             expires_wall_ns: will.expiry_s.map_or(0, |seconds| self.clock.wall(now) + i64::from(seconds) * NS_PER_S),

@@ -5,6 +5,7 @@ use crate::engine::Engine;
 use crate::event::Event;
 use crate::keys::ChannelKey;
 use crate::mqtt::elsewhere::link_peers::Seeding;
+use crate::mqtt::reporting::excess::Fate;
 use crate::protocol::link_frames::{MARK, RETAINED_TOPIC};
 use crate::protocol::mqtt::attributes::Attributes;
 use crate::protocol::mqtt::packet::Qos;
@@ -89,16 +90,22 @@ impl Engine {
             }
             return;
         }
-        let is_more = message.body_len() > 0 && !self.mqtt.retained.contains(name);
         if message.wall_ns() <= self.mqtt.retained.version(name) {
             return;
         }
-        if is_more && self.mqtt.retained.len() >= self.config.mqtt_max_retained {
-            self.mqtt.counters.dropped += 1;
-            return;
+        let (attributes, body, most) = (message.attributes().len(), message.body_len(), self.config.mqtt_max_retained);
+        let refusal = self.mqtt.retained.refusal(name, attributes, body, most).filter(|_| body > 0);
+        if let Some(why) = refusal {
+            return self.drop_retained("another broker", &why, 1);
         }
         let mut kept = message.clone().detached();
         kept.stored = None;
         self.keep_retained(name, kept);
+    }
+
+    /// Messages cannot be retained for want of room, and no client hears of it: they are counted, and logged.
+    pub(crate) fn drop_retained(&mut self, from: &str, why: &str, times: u64) {
+        self.mqtt.counters.refused += times;
+        self.mqtt.excess.note_many(from, RETAINED_TOPIC, why, Fate::Dropped, times);
     }
 }

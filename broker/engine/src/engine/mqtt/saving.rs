@@ -251,6 +251,11 @@ impl Engine {
         self.ids.stay_above(MessageId(files.highest_id()));
         self.journal = Some(Journal::new(Rc::clone(disk), files));
         let old: Vec<Message> = records.into_iter().map(|message| self.restore_record(message, now)).collect();
+        let forgotten = self.mqtt.retained.trim();
+        if forgotten > 0 {
+            let why = self.mqtt.retained.fullness();
+            self.drop_retained("this broker's earlier incarnation", &why, forgotten);
+        }
         self.restore_queues(disk, found, now)?;
         let keys: Vec<SessionKey> = self.mqtt.sessions.keys().collect();
         keys.into_iter().for_each(|key| self.keep_on_disk(key, now));

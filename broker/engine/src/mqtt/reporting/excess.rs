@@ -40,9 +40,13 @@ pub struct Excess {
 impl Excess {
     /// A PUBLISH was not taken. `topic`: "" if it is not known.
     pub fn note(&mut self, publisher: &str, topic: &str, why: &str, fate: Fate) {
+        self.note_many(publisher, topic, why, fate, 1);
+    }
+
+    pub fn note_many(&mut self, publisher: &str, topic: &str, why: &str, fate: Fate, times: u64) {
         let untaken = self.by_publisher.of(publisher);
         untaken.first.get_or_insert_with(|| (topic.into(), why.into()));
-        untaken.fates[fate as usize] += 1;
+        untaken.fates[fate as usize] += times;
     }
 
     /// A session or a group had no room for a message of the topic. `is_refused`: so its publisher was refused.

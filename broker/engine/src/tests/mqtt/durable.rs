@@ -1,6 +1,8 @@
 //! What of sessions and retained messages outlives the broker: a stop in good order, and a kill at any turn.
 
 use crate::config::Config;
+use crate::event::Event;
+use crate::harness::invariant;
 use crate::harness::memory_store::MemoryStore;
 use crate::harness::pair::{Pair, S, START};
 use crate::protocol::mqtt::version::Version;
@@ -232,4 +234,47 @@ fn what_the_disk_does_not_take_is_refused_in_the_order_in_which_it_came() {
         let (mut client, _) = present(&mut pair, "client");
         assert_eq!(said(&mut client, &mut pair), ["again"], "QoS {qos}");
     }
+}
+
+#[test]
+fn of_what_is_retained_on_disk_the_oldest_has_no_room_in_less_memory_and_the_log_says_so() {
+    let mut disk = Disk::new();
+    let mut pair = disk.start(START);
+    let mut sensor = Client::new(&mut pair, "sensor");
+    for number in 0..10 {
+        pair.now += S;
+        let retained = packet(0x33, &[&text(&format!("r/{number}"))[..], &[0, 1, 0], &[b'x'; 20_000]].concat());
+        assert_eq!(sensor.ask(&mut pair, &retained)[0], 0x40);
+    }
+    let (client, _) = Client::with(&mut pair, "client", true, KEPT);
+    pair.close(client.key);
+    pair.turn();
+    let now = pair.now + S;
+    drop(pair);
+    let small = Config { max_memory_bytes: 1 << 20, ..Config::default() };
+    let mut pair = Pair::on_disk(small.clone(), &disk.store, 2, now);
+    pair.turn();
+    let told = pair.engine.poll_events().into_iter().find_map(|event| match event {
+        Event::MqttExcess { why, dropped, .. } => Some((why, dropped)),
+        _ => None,
+    });
+    assert_eq!(
+        told,
+        Some((
+            "what is retained may take 131072 bytes, an eighth of max_memory_bytes, and all together half".into(),
+            4
+        ))
+    );
+    assert!(present(&mut pair, "client").1, "nothing else is harmed");
+    let names = |pair: &mut Pair| {
+        let mut reader = Client::new(pair, "reader");
+        reader.subscribe(pair, "r/#", 0);
+        reader.messages(pair).into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&mut pair), ["r/4", "r/5", "r/6", "r/7", "r/8", "r/9"]);
+    invariant::check(&pair.engine, pair.now);
+    let now = pair.now + S;
+    drop(pair);
+    let mut pair = Pair::on_disk(small, &disk.store, 3, now);
+    assert_eq!(names(&mut pair).len(), 6, "on disk as well");
 }

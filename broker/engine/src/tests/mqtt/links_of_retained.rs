@@ -101,3 +101,18 @@ fn a_new_subscription_gets_what_is_retained_once_the_others_know_of_it() {
     let late: Vec<String> = client.messages(&mut pair).into_iter().map(|(_, payload)| payload).collect();
     assert_eq!(late, ["after"], "the one that is retained now");
 }
+
+#[test]
+fn what_another_broker_retains_beyond_the_bound_here_is_counted_and_told() {
+    let mut brokers = Brokers::new();
+    brokers.b.engine.config.mqtt_max_retained = 2;
+    let mut sensor = Client::new(&mut brokers.a, "sensor");
+    for number in 0..5 {
+        retain(&mut brokers.a, &mut sensor, &format!("n/{number}"), "x");
+    }
+    open_retained(&mut brokers);
+    assert_eq!(retained_at(&mut brokers.b, "one").len(), 2);
+    let untold = |event: &Event| matches!(event, Event::MqttExcess { why, .. } if why.contains("mqtt_max_retained"));
+    assert!(brokers.b.engine.poll_events().iter().any(untold));
+    assert_eq!(brokers.b.engine.mqtt.counters.refused, 3);
+}

@@ -112,3 +112,31 @@ fn a_new_name_beyond_the_bound_is_refused_and_a_known_one_is_not() {
     assert_eq!(sensor.ask(&mut pair, &retained("b"))[4], 0x97);
     assert_ne!(sensor.ask(&mut pair, &retained("a")).get(4), Some(&0x97));
 }
+
+#[test]
+fn one_client_cannot_fill_the_memory_of_all_with_what_it_retains() {
+    let mut pair = Pair::with(Config { max_memory_bytes: 1 << 20, ..Config::default() });
+    let (mut hog, mut other) = (Client::new(&mut pair, "hog"), Client::new(&mut pair, "other"));
+    let retained = |name: &str, len: usize| packet(0x33, &[&text(name)[..], &[0, 1, 0], &vec![b'x'; len]].concat());
+    let code = |answer: Vec<u8>| answer.get(4).copied().unwrap_or(0);
+    let codes: Vec<u8> =
+        (0..8).map(|number| code(hog.ask(&mut pair, &retained(&format!("hog/{number}"), 20_000)))).collect();
+    assert_eq!(codes, [0x10, 0x10, 0x10, 0x10, 0x10, 0x10, 0x97, 0x97], "an eighth of the memory");
+    let answer = hog.ask(&mut pair, &retained("hog/6", 20_000));
+    let told = String::from_utf8_lossy(&answer).into_owned();
+    assert!(told.contains("what is retained may take 131072 bytes, an eighth of max_memory_bytes"), "{told}");
+    assert_eq!(pair.engine.mqtt.retained.len(), 6);
+    assert_eq!(code(hog.ask(&mut pair, &retained("hog/0", 60_000))), 0x97, "what takes its place is larger");
+    assert_eq!(code(hog.ask(&mut pair, &retained("hog/0", 19_000))), 0x10);
+    other.subscribe(&mut pair, "other/#", 0);
+    for _ in 0..50 {
+        let publish = packet(0x32, &[&text("other/1")[..], &[0, 1, 0], &[b'y'; 20_000]].concat());
+        assert_eq!(code(other.ask(&mut pair, &publish)), 0, "others do as before");
+        other.take(&mut pair);
+    }
+    hog.ask(&mut pair, &retained("hog/1", 0));
+    assert_eq!(code(hog.ask(&mut pair, &retained("hog/6", 20_000))), 0x10, "there is room again");
+    (0..8).for_each(|number| _ = hog.ask(&mut pair, &retained(&format!("hog/{number}"), 0)));
+    assert_eq!((pair.engine.mqtt.retained.len(), pair.engine.mqtt.retained.used()), (0, 0));
+    invariant::check(&pair.engine, pair.now);
+}

@@ -218,8 +218,8 @@ impl Engine {
             return;
         }
         let is_final = departure.is_told == Some(true);
+        self.mqtt.amend(key, |session| session.will = None);
         let Some(session) = self.mqtt.sessions.get_mut(key) else { return };
-        session.will = None;
         if let Some(outgoing) = &mut session.outgoing {
             outgoing.in_flight.drain(..).for_each(|sent| self.mqtt.tally.end_flight(sent.topic));
         }
