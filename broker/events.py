@@ -16,6 +16,8 @@ _LIMITS = {
     "mqtt_queued_bytes": "a session or shared group of MQTT has its part of memory: what comes is dropped, or refused",
     "mqtt_max_sessions": "clients whose sessions are to be kept are refused: there are as many as may be",
     "max_memory_bytes": "clients with a session to keep or a will are refused: these take an eighth of the memory",
+    "shared_groups": "more shared groups of MQTT than other brokers are told: further ones are refused, or get nothing "
+    "from there",
 }
 
 
@@ -113,7 +115,7 @@ class AcceptFailed(msgspec.Struct, frozen=True, tag="accept_failed"):
 class LimitReached(msgspec.Struct, frozen=True, tag="limit_reached"):
     """Clients met a limit, ``times`` since the last event (at most one in 10 s). ``client`` was the first."""
 
-    limit: str  # the setting, or "slow_reader" or "silent_client" if clients were cut off
+    limit: str  # the setting, or "shared_groups"; "slow_reader" or "silent_client" if clients were cut off
     client: str
     times: int
 

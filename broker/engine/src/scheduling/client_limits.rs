@@ -40,6 +40,8 @@ pub enum Limit {
     Sessions,
     /// What these and wills take.
     SessionBytes,
+    /// Of MQTT, of which other brokers are told.
+    SharedGroups,
     /// Took nothing of what it was sent for as long as it may.
     SlowReader,
     /// Said nothing for two heartbeats.
@@ -47,7 +49,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Connections,
         Self::ConnectionsPerAddress,
         Self::Topics,
@@ -59,6 +61,7 @@ impl Limit {
         Self::QueuedBytes,
         Self::Sessions,
         Self::SessionBytes,
+        Self::SharedGroups,
         Self::SlowReader,
         Self::SilentClient,
     ];
@@ -76,6 +79,7 @@ impl Limit {
             Self::QueuedBytes => "mqtt_queued_bytes",
             Self::Sessions => "mqtt_max_sessions",
             Self::SessionBytes => "max_memory_bytes",
+            Self::SharedGroups => "shared_groups",
             Self::SlowReader => "slow_reader",
             Self::SilentClient => "silent_client",
         }

@@ -21,7 +21,7 @@ use crate::mqtt::group::{Group, Member};
 use crate::mqtt::session::Session;
 use crate::protocol::mqtt::attributes::Attributes;
 use crate::protocol::mqtt::packet::Qos;
-use crate::protocol::mqtt::topic_filter::{Filter, matches};
+use crate::protocol::mqtt::topic_filter::Filter;
 use crate::queueing::disk_ticket::Owner;
 use crate::queueing::message::{Alone, Message};
 use crate::queueing::queue::Queue;
@@ -214,8 +214,12 @@ impl Engine {
         heading: &Heading<'_>,
         now: Nanos,
     ) {
+        let mut found = Vec::new();
+        self.mqtt.peers.by_pattern.matching(heading.name, &mut found);
+        found.sort_unstable();
         let mut remote = std::mem::take(&mut self.mqtt.peers.groups);
-        for group in remote.iter_mut().filter(|group| matches(&group.pattern, heading.name)) {
+        for at in found {
+            let Some(group) = remote.get_mut(at) else { continue };
             let local = self.mqtt.by_group.get(&group.name).copied();
             if local.is_some_and(|key| self.ready_member(key).is_some()) {
                 continue;
@@ -265,9 +269,8 @@ impl Engine {
         let mut remote = std::mem::take(&mut self.mqtt.peers.groups);
         for key in std::mem::take(&mut self.mqtt.peers.lending) {
             let there = self.mqtt.groups.get(key).filter(|group| !self.has_member_here(group));
-            let Some(to) = there.and_then(|group| remote.iter_mut().find(|one| one.name == group.name)) else {
-                continue;
-            };
+            let at = there.and_then(|group| remote.binary_search_by(|one| (*one.name).cmp(&group.name)).ok());
+            let Some(to) = at.and_then(|at| remote.get_mut(at)) else { continue };
             if (0..LENT_A_TURN).all(|_| self.lend_one(key, to, now)) {
                 self.mqtt.peers.lending.push(key);
             }

@@ -6,17 +6,15 @@ use serde::Serialize;
 use crate::clients::reply::Reply;
 use crate::engine::Engine;
 use crate::event::Event;
-use crate::keys::{SessionKey, VISITS_A_TURN};
-use crate::mqtt::elsewhere::interest::{MOST_FILTERS, Subscribed};
+use crate::keys::{GroupKey, SessionKey, VISITS_A_TURN};
+use crate::mqtt::elsewhere::interest::{MOST_FILTER_BYTES, MOST_FILTERS, Subscribed, told_groups};
 use crate::mqtt::filter_trie::Subscriber;
 use crate::mqtt::group::Group;
 use crate::mqtt::session::Session;
 use crate::protocol::mqtt::topic_filter::is_reserved;
+use crate::scheduling::client_limits::Limit;
 use crate::time::Nanos;
 use crate::timer::Timer;
-
-/// Bytes of filters that other brokers are told; with more they are asked for all messages.
-const MOST_FILTER_BYTES: usize = 64 << 10;
 
 /// What the subscribers here want of other brokers. `filters`: `None` for all messages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -45,12 +43,39 @@ impl Engine {
         let declares = self.mqtt.groups.values().any(|group| group.is_declared);
         let durable = declares || sessions.len() > VISITS_A_TURN || sessions.values().any(is_durable);
         let version = self.mqtt.interest.look(filters.is_none(), durable);
-        let groups = self.mqtt.groups.values().filter(|group| self.has_member_here(group));
-        let groups: Vec<String> = groups.take(MOST_FILTERS).map(|group| group.name.to_string()).collect();
-        let is_kept = |group: &&Group| !self.has_member_here(group) && self.is_kept_here(group);
-        let kept = self.mqtt.groups.values().filter(is_kept).take(MOST_FILTERS - groups.len());
-        let kept = kept.map(|group| group.name.to_string()).collect();
+        let (groups, kept, untold) = self.groups_to_tell();
+        untold.into_iter().for_each(|name| self.limits.note(Limit::SharedGroups, &name));
         InterestView { version, filters, groups, kept, durable }
+    }
+
+    /// Those with a member that is connected, others that last, and the first that is too many.
+    fn groups_to_tell(&self) -> (Vec<String>, Vec<String>, Option<String>) {
+        let groups = || self.mqtt.groups.values();
+        let with_members = groups().filter(|group| self.has_member_here(group));
+        let kept = groups().filter(|group| !self.has_member_here(group) && self.is_kept_here(group));
+        let (told, untold) = told_groups(with_members.chain(kept).map(|group| &*group.name));
+        let has_member = |name: &&str| self.mqtt.by_group.get(*name).is_some_and(|key| self.is_connected_group(*key));
+        let (groups, kept): (Vec<&str>, Vec<&str>) = told.into_iter().partition(has_member);
+        let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();
+        (owned(groups), owned(kept), untold.map(str::to_owned))
+    }
+
+    fn is_connected_group(&self, key: GroupKey) -> bool {
+        self.mqtt.groups.get(key).is_some_and(|group| self.has_member_here(group))
+    }
+
+    /// Whether a client may not make this group, since other brokers would not hear of it. The first such one is noted, to
+    /// be logged.
+    pub(crate) fn is_group_too_many(&mut self, name: &str) -> bool {
+        if !self.mqtt.interest.is_shared || self.mqtt.by_group.contains_key(name) {
+            return false;
+        }
+        let names = self.mqtt.groups.values().map(|group| &*group.name).chain([name]);
+        let is_too_many = told_groups(names).1.is_some();
+        if is_too_many {
+            self.limits.note(Limit::SharedGroups, name);
+        }
+        is_too_many
     }
 
     /// Whether a group lasts here without a member that is connected. A session that leaves takes what waits with it.

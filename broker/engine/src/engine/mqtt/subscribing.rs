@@ -58,6 +58,9 @@ impl Engine {
             return Reason::NOT_AUTHORIZED;
         }
         if let Some(group) = filter.group {
+            if self.is_group_too_many(&shared_name(group, filter.pattern)) {
+                return Reason::QUOTA_EXCEEDED;
+            }
             return self.join(key, group, filter.pattern, options, id);
         }
         let is_new = self.place_of(key, filter.pattern).is_none();

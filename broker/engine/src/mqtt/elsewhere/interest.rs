@@ -10,6 +10,27 @@ use crate::timer::Armed;
 /// Filters that other brokers are told; with more of them they are asked for all messages.
 pub const MOST_FILTERS: usize = 64;
 
+/// Bytes of filters that other brokers are told; with more they are asked for all messages.
+pub const MOST_FILTER_BYTES: usize = 64 << 10;
+
+/// Shared groups that other brokers are told, and bytes of their names. No message comes from there for further ones, so
+/// clients cannot make them. With the filters, and each byte escaped, all fit into the request of 1 MiB.
+pub const MOST_GROUPS: usize = 1_000;
+pub const MOST_GROUP_BYTES: usize = 64 << 10;
+
+/// The names that other brokers are told, and the first that they are not.
+pub fn told_groups<'a>(names: impl Iterator<Item = &'a str>) -> (Vec<&'a str>, Option<&'a str>) {
+    let (mut told, mut bytes) = (Vec::new(), 0);
+    for name in names {
+        bytes += name.len();
+        if told.len() == MOST_GROUPS || bytes > MOST_GROUP_BYTES {
+            return (told, Some(name));
+        }
+        told.push(name);
+    }
+    (told, None)
+}
+
 /// A subscription is answered after so long though some other broker does not know of it.
 const PATIENCE_NS: Nanos = NS_PER_S;
 

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use crate::id::MessageId;
 use crate::keys::{ChannelKey, GroupKey};
 use crate::limiter::trace::NO_TRACE;
+use crate::mqtt::filter_trie::FilterTrie;
 use crate::protocol::link_frames::SoFar;
 use crate::protocol::mqtt::topic_filter::Filter;
 use crate::queueing::link_interest::LinkInterest;
@@ -39,8 +40,9 @@ pub struct LinkPeers {
     pub by_broker: HashMap<Box<str>, Peer>,
     pub latest: HashMap<Rc<str>, Latest<MessageId>>, // {link: what came by it}
     pub seeding: Vec<Seeding>,
-    pub lending: Vec<GroupKey>, // what waits for them may go to other brokers
-    pub groups: Vec<RemoteGroup>,
+    pub lending: Vec<GroupKey>,        // what waits for them may go to other brokers
+    pub groups: Vec<RemoteGroup>,      // by name
+    pub by_pattern: FilterTrie<usize>, // where they stand
 }
 
 /// A shared subscription at other brokers, by the channels of their links; who is next comes first.
@@ -66,6 +68,10 @@ impl LinkPeers {
             Some(RemoteGroup { name: name.into(), pattern, with_members, keepers })
         };
         self.groups = groups.into_iter().filter_map(remote).collect();
+        self.by_pattern = FilterTrie::default();
+        for (at, group) in self.groups.iter().enumerate() {
+            self.by_pattern.insert(&group.pattern, at);
+        }
     }
 
     /// Whether this key shows that the client is that broker.

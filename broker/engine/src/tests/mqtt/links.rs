@@ -6,11 +6,12 @@ use crate::event::Event;
 use crate::harness::memory_store::MemoryStore;
 use crate::harness::pair::{Pair, S, START, contract, pub_};
 use crate::limiter::topic_contracts::Terms;
+use crate::mqtt::elsewhere::interest::MOST_GROUPS;
 use crate::mqtt::managed_names::V3Excess;
 use crate::protocol::mqtt::version::Version;
 use crate::queueing::link_interest::LinkInterest;
 use crate::tests::mqtt::access::granted;
-use crate::tests::mqtt::client::{Client, message_5, packet, publish_5, text};
+use crate::tests::mqtt::client::{Client, message_5, packet, publish_5, subscribe, text};
 use crate::tests::mqtt::two_brokers::{Brokers, CHANNEL, KEY, retain, say, say_once};
 use crate::tests::topic_access::{config, mqtt_connect};
 
@@ -444,4 +445,59 @@ fn a_message_of_qos_2_is_given_once_though_the_link_breaks_before_its_answer() {
         client.send(&mut brokers.b, &[0x70, 2, 0, id]);
     }
     assert!(client.take(&mut brokers.b).is_empty());
+}
+
+#[test]
+fn each_of_many_shared_groups_at_another_broker_gets_a_message() {
+    let mut brokers = Brokers::new();
+    brokers.b.engine.share_interest(true);
+    let mut member = Client::new(&mut brokers.b, "member");
+    for group in 0..70 {
+        assert_eq!(join(&mut brokers.b, &mut member, &format!("$share/{group}/plant/+")), Some(0));
+    }
+    assert_eq!(brokers.b.engine.interest().groups.len(), 70);
+    brokers.tell();
+    brokers.open("default");
+    say_once(&mut brokers.a, "elsewhere", b"nobody's");
+    say_once(&mut brokers.a, "plant/1", b"one");
+    assert_eq!(brokers.said(&mut member), ["one"; 70], "each group has one member");
+}
+
+#[test]
+fn a_shared_group_of_which_other_brokers_would_not_hear_is_refused_and_told() {
+    let mut pair = Pair::new();
+    pair.engine.share_interest(true);
+    let mut member = Client::new(&mut pair, "member");
+    let mut ask = |pair: &mut Pair, name: &str| (join(pair, &mut member, name), pair.engine.interest().groups.len());
+    for group in 0..MOST_GROUPS {
+        assert_eq!(ask(&mut pair, &format!("$share/{group}/a")), (Some(0), group + 1));
+    }
+    assert_eq!(ask(&mut pair, "$share/more/a"), (Some(0x97), MOST_GROUPS));
+    assert_eq!(ask(&mut pair, "$share/0/a"), (Some(0), MOST_GROUPS), "one that is there");
+    let told = |event: &Event| matches!(event, Event::LimitReached { limit: "shared_groups", client, .. } if client == "$share/more/a");
+    assert!(pair.engine.poll_events().iter().any(told));
+}
+
+#[test]
+fn groups_that_were_there_before_other_brokers_came_are_told_up_to_the_bound_and_the_log_says_so() {
+    let mut pair = Pair::new();
+    let mut member = Client::new(&mut pair, "member");
+    let long = "x".repeat(60_000);
+    for group in ["1", "2"] {
+        assert_eq!(member.subscribe(&mut pair, &format!("$share/{group}/{long}"), 1), 1, "alone it may");
+    }
+    pair.engine.share_interest(true);
+    assert_eq!(pair.engine.interest().groups.len(), 1);
+    pair.turn();
+    let told = |event: &Event| matches!(event, Event::LimitReached { limit: "shared_groups", times: 1, .. });
+    assert!(pair.engine.poll_events().iter().any(told));
+}
+
+/// Subscribes with QoS 0, and has all other brokers know it; gives the code of the answer.
+fn join(pair: &mut Pair, member: &mut Client, filter: &str) -> Option<u8> {
+    member.send(pair, &subscribe(filter, 0));
+    let wanted = pair.engine.interest();
+    pair.engine.settle_interest(wanted.version);
+    pair.turn();
+    member.take(pair).last().and_then(|answer| answer.last().copied())
 }
