@@ -125,9 +125,10 @@ class LimitReached(msgspec.Struct, frozen=True, tag="limit_reached"):
 
 
 class Denied(msgspec.Struct, frozen=True, tag="denied"):
-    """Clients were denied something, ``times`` since the last event (at most one in 10 s for each action).
+    """A client was denied something, ``times`` since the last event (at most one a minute for each client and action).
 
-    ``client`` was the first, ``name`` that of its message or filter, or of its user.
+    ``name`` is that of its first message or filter, or of its user. ``client`` is "" for all others if there are more
+    than 64.
     """
 
     action: str  # "connect", "publish", "subscribe", "take over"; "publish to no topic", "subscribe to no topic"

@@ -436,7 +436,7 @@ class Broker:
             case events.LimitReached(limit, client, times):
                 self._log.warning(event.in_words(), limit=limit, first=client, times=times)
             case events.Denied(action, client, name, times):
-                self._log.warning("clients are denied", action=action, first=client, name=name, times=times)
+                self._log.warning("a client is denied", action=action, client=client, name=name, times=times)
             case events.MqttExcess():
                 self._log.warning("messages of an MQTT publisher are not taken", **msgspec.structs.asdict(event))
             case events.MqttFull():

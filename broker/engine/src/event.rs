@@ -83,8 +83,8 @@ pub enum Event {
         client: String,
         times: u64,
     },
-    /// Clients were denied something by passwords, tokens or access rules, the first of them `client`, with the `name`
-    /// of a message, a filter or a user; at most once in 10 s for each action.
+    /// A client was denied something by passwords, tokens or access rules, first with the `name` of a message, a filter
+    /// or a user. At most once a minute for each client and action; of more than 64 clients, the others are one ("").
     Denied {
         action: &'static str,
         client: String,

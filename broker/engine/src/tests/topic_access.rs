@@ -374,7 +374,7 @@ fn who_is_denied_something_by_nsq_or_http_is_told_to_the_operator_by_name_or_add
             _ => None,
         });
         let told: Vec<String> = told.collect();
-        pair.advance(11 * NS_PER_S);
+        pair.advance(61 * NS_PER_S);
         told
     };
     let key = pair.connect();

@@ -1,10 +1,8 @@
-//! What clients were denied, as an operator's log is to have it: the first of each kind, and how many more.
+//! What clients were denied, as an operator's log is to have it: who, what first, and how many more.
 
 use crate::event::Event;
-use crate::time::{NS_PER_S, Nanos};
-
-/// At most one event of each kind in this time.
-const TELL_AGAIN_NS: Nanos = 10 * NS_PER_S;
+use crate::mqtt::reporting::once_a_minute::OnceAMinute;
+use crate::time::Nanos;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
@@ -38,42 +36,32 @@ impl Action {
     }
 }
 
+/// Of one client.
 #[derive(Debug, Default)]
-struct Kind {
-    first: Option<(Box<str>, Box<str>)>, // client and name
-    times: u64,                          // since the last event
-    told_at: Option<Nanos>,
+struct Denied {
+    first: Option<Box<str>>, // name
+    times: u64,
 }
 
 #[derive(Debug, Default)]
 pub struct Denials {
-    kinds: [Kind; Action::ALL.len()],
-    is_untold: bool,
+    by_client: [OnceAMinute<Denied>; Action::ALL.len()],
 }
 
 impl Denials {
     /// `name`: of a message or a filter, or of a user.
     pub fn note(&mut self, action: Action, client: &str, name: &str) {
-        let kind = &mut self.kinds[action as usize];
-        kind.first.get_or_insert_with(|| (client.into(), name.into()));
-        kind.times += 1;
-        self.is_untold = true;
+        let denied = self.by_client[action as usize].of(client);
+        denied.first.get_or_insert_with(|| name.into());
+        denied.times += 1;
     }
 
     pub fn tell(&mut self, now: Nanos, events: &mut Vec<Event>) {
-        if !std::mem::take(&mut self.is_untold) {
-            return;
-        }
         for action in Action::ALL {
-            let kind = &mut self.kinds[action as usize];
-            if kind.told_at.is_some_and(|at| now < at + TELL_AGAIN_NS) {
-                self.is_untold |= kind.times > 0;
-                continue;
+            for (client, Denied { first, times }) in self.by_client[action as usize].take(now) {
+                let (client, name) = (client.into(), first.unwrap_or_default().into());
+                events.push(Event::Denied { action: action.name(), client, name, times });
             }
-            let Some((client, name)) = kind.first.take() else { continue };
-            let times = std::mem::take(&mut kind.times);
-            kind.told_at = Some(now);
-            events.push(Event::Denied { action: action.name(), client: client.into(), name: name.into(), times });
         }
     }
 }
@@ -81,27 +69,41 @@ impl Denials {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mqtt::reporting::once_a_minute::MOST_NAMES;
+    use crate::time::NS_PER_S;
+
+    fn denied(action: &'static str, client: &str, name: &str, times: u64) -> Event {
+        Event::Denied { action, client: client.into(), name: name.into(), times }
+    }
 
     #[test]
-    fn each_kind_is_told_at_once_and_then_at_most_every_10_s_with_its_number() {
+    fn each_client_is_told_at_once_for_each_action_and_then_at_most_once_a_minute() {
         let (mut denials, mut events) = (Denials::default(), Vec::new());
-        denials.note(Action::Publish, "a", "x");
-        denials.note(Action::Publish, "b", "y");
-        denials.note(Action::Connect, "c", "eve");
+        for (action, client, name) in [
+            (Action::Publish, "a", "x"),
+            (Action::Publish, "a", "y"),
+            (Action::Publish, "b", "y"),
+            (Action::Connect, "c", "eve"),
+        ] {
+            denials.note(action, client, name);
+        }
         denials.tell(0, &mut events);
-        let denied = |action, client: &str, name: &str, times| Event::Denied {
-            action,
-            client: client.into(),
-            name: name.into(),
-            times,
-        };
-        assert_eq!(events, [denied("connect", "c", "eve", 1), denied("publish", "a", "x", 2)]);
+        let all = [denied("connect", "c", "eve", 1), denied("publish", "a", "x", 2), denied("publish", "b", "y", 1)];
+        assert_eq!(events, all);
         events.clear();
-        denials.note(Action::Publish, "d", "z");
-        denials.tell(TELL_AGAIN_NS - 1, &mut events);
+        denials.note(Action::Publish, "a", "z");
+        denials.tell(60 * NS_PER_S - 1, &mut events);
         assert!(events.is_empty());
-        denials.note(Action::Publish, "e", "z");
-        denials.tell(TELL_AGAIN_NS, &mut events);
-        assert_eq!(events, [denied("publish", "d", "z", 2)]);
+        denials.tell(60 * NS_PER_S, &mut events);
+        assert_eq!(events, [denied("publish", "a", "z", 1)]);
+    }
+
+    #[test]
+    fn of_more_clients_than_a_log_can_name_the_others_are_told_as_one() {
+        let (mut denials, mut events) = (Denials::default(), Vec::new());
+        (0..1_000).for_each(|client| denials.note(Action::Connect, &format!("{client:04}"), "eve"));
+        denials.tell(0, &mut events);
+        assert_eq!(events.len(), MOST_NAMES + 1);
+        assert_eq!(events.last(), Some(&denied("connect", "", "eve", 1_000 - MOST_NAMES as u64)));
     }
 }
