@@ -108,14 +108,12 @@ impl Retained {
             return Some(format!("{most} messages are retained (mqtt_max_retained)"));
         }
         let more = cost(name, attributes, body).saturating_sub(known.unwrap_or(0));
-        (more > 0 && !self.stock.has_room_for(more)).then(|| self.fullness())
+        // Whatever waits of any topic: an update of another broker must not be lost for it.
+        (more > 0 && !self.stock.has_own_room_for(more)).then(|| self.fullness())
     }
 
     pub fn fullness(&self) -> String {
-        format!(
-            "what is retained may take {} bytes, an eighth of max_memory_bytes, and all together half",
-            self.stock.most()
-        )
+        format!("what is retained may take {} bytes, an eighth of max_memory_bytes", self.stock.most())
     }
 
     /// Forgets the oldest messages that have no room, as if they had never been; returns how many.
