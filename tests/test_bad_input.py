@@ -107,6 +107,9 @@ def _toml(value: object) -> str:
     return json.dumps(value)
 
 
+# What its parser cannot bear; tests/srtm/test_toml_text.py has more.
+BAD_TOML = ("a = ", "a." * 4_000 + "a = 1", "a = " + "[" * 2_000, "a = " + "9" * 5_000)
+
 DEAD = b'{"incarnation": "1"}'
 
 
@@ -123,6 +126,11 @@ DEAD = b'{"incarnation": "1"}'
         ("POST", "/v1/topics", b"[" * 100_000, 400, "body"),
         ("PUT", "/v1/topics/roads", b"\xff\xfe", 400, "body"),
         ("POST", "/v1/brokers/a/sync", b'{"incarnation": 5}', 400, "incarnation"),
+        *(
+            ("POST", path, json.dumps({"text": text}).encode(), 400, field)
+            for path in ("/v1/topic-files", "/v1/contract-files")
+            for text, field in [*((text, "file") for text in BAD_TOML), ("#" * (5 << 20), "text")]
+        ),
     ],
 )
 def test_what_is_not_there_or_no_document_is_refused_and_changes_nothing(

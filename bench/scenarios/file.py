@@ -7,7 +7,6 @@ generator has anyway are its own (``bench.harness.load.workload``): what it refu
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from bench.scenarios.traffic import Block, read_block
 from srtm.errors import BadInput
 from srtm.net.address import parse_peer
 from srtm.protocol import NAME_RULE, is_name
+from srtm.toml_text import read_toml
 from srtm.topics.schema import Schema, parsed
 
 _PLACEHOLDER = "127.0.0.1:0"  # until the broker to start has an address
@@ -146,13 +146,11 @@ def scenario(name: str, document: dict[str, Any], folder: Path) -> Scenario:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return read_toml("file", str(path), path.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadInput("file", str(path), f"must be a file that can be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
         raise BadInput("file", str(path), "must be UTF-8") from error
-    except tomllib.TOMLDecodeError as error:
-        raise BadInput("file", str(path), f"must be TOML: {error}") from error
 
 
 def _check_where(wanted: _Document) -> None:

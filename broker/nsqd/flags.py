@@ -4,7 +4,6 @@ protocol section 1). Pure: words and text in, a ``BrokerConfig`` out."""
 from __future__ import annotations
 
 import hashlib
-import tomllib
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from broker.config import BrokerConfig
 from broker.nsqd.options import BY_KEY, SWITCH, TABLE, TEXT, Kind, Option, Options, Value, to_config
 from srtm.errors import BadInput
+from srtm.toml_text import read_toml
 
 _IGNORED = ("verbose", "worker-id")  # deprecated in nsqd itself
 _BY_FLAG = {option.flag: option for option in TABLE}
@@ -80,10 +80,7 @@ def _read(field: str, read: Callable[[Value], Value], value: Value) -> Value:
 
 def parse_file(name: str, text: str) -> tuple[Options, list[str]]:
     """The options in a TOML file, and the keys that nsqd does not have, which it ignores. Raises BadInput."""
-    try:
-        values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise BadInput("config", name, f"must be TOML: {error}") from None
+    values = read_toml("config", name, text)
     options = {
         key: _read(f"{name}: {key}", BY_KEY[key].kind.take, value) for key, value in values.items() if key in BY_KEY
     }

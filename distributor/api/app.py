@@ -187,7 +187,8 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: SyncService, layout
     async def read_file(request: Request) -> Response:
         """The document of a topic file in TOML, as the other routes take it. `csv`: the files that it names."""
         given = await read_document(request, config, TopicFile)
-        return json_answer(await trio.to_thread.run_sync(read_topic_text, given.text, given.csv))
+        files = budgets(request).files
+        return json_answer(await trio.to_thread.run_sync(read_topic_text, given.text, given.csv, limiter=files))
 
     @app.post("/v1/plan", openapi_extra=shape)
     async def plan(request: Request, confidence: float = explaining.DEFAULT_CONFIDENCE) -> Response:

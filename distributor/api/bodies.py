@@ -6,7 +6,7 @@ not looked for, which takes longer than all the rest.
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 import trio
@@ -18,6 +18,7 @@ from srtm.net.json_keys import refuse_repeated_keys
 from srtm.web.bodies import Budget, decoded, read_content
 
 _T = TypeVar("_T")
+_Toml = Annotated[str, msgspec.Meta(max_length=4 << 20)]  # 20,000 contracts; long lists are CSV
 
 
 class ContractFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -29,13 +30,13 @@ class ContractFile(msgspec.Struct, forbid_unknown_fields=True):
 class ContractText(msgspec.Struct, forbid_unknown_fields=True):
     """The text of a contract file."""
 
-    text: str
+    text: _Toml
 
 
 class TopicFile(msgspec.Struct, forbid_unknown_fields=True):
     """The text of a topic file, and of the CSV files that it names."""
 
-    text: str
+    text: _Toml
     csv: dict[str, str] = {}
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import cast
 
+import trio
 from fastapi import FastAPI, Request
 
 from distributor.config import DistributorConfig
@@ -21,6 +22,7 @@ class Budgets:
         self.documents = Budget(2 * config.max_body_bytes, "bytes of documents")
         self.messages = Budget(2 * config.max_body_bytes, "bytes of brokers' messages")
         self.publishers = Budget(2 * MOST, "publishers")
+        self.files = trio.CapacityLimiter(1)  # in TOML: the parser takes some 300 times their size
 
 
 def add_budgets(app: FastAPI, config: DistributorConfig) -> None:

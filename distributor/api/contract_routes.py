@@ -9,6 +9,7 @@ import trio
 from fastapi import FastAPI, Header, Query, Request, Response
 
 from distributor.api.bodies import ContractFile, ContractText, read_document
+from distributor.api.budgets import budgets
 from distributor.page.rows import MOST_ROWS
 from distributor.registry.registry import Registry
 from distributor.sync.service import SyncService
@@ -66,7 +67,7 @@ def add_contract_routes(app: FastAPI, registry: Registry, syncing: SyncService) 
     async def read_file(request: Request) -> Response:
         """The contracts of a contract file as the other routes take them. Nothing is put in force."""
         given = await read_document(request, config, ContractText)
-        contracts = await trio.to_thread.run_sync(read_contract_text, given.text)
+        contracts = await trio.to_thread.run_sync(read_contract_text, given.text, limiter=budgets(request).files)
         return json_answer({"contracts": [contract.to_json() for contract in contracts]})
 
     @app.get("/v1/contracts/{namespace}/{pattern:path}")

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Annotated, Any
 
 import msgspec
+import trio
 from fastapi import FastAPI, Header, Request, Response
 
 from limiting.api.bodies import ContractsBody, FileBody
@@ -24,6 +25,7 @@ _NoneMatch = Annotated[str | None, Header(description="`*`: 409 if there is one 
 def add_contract_routes(app: FastAPI, parts: Parts) -> None:
     """Add the routes of operators."""
     store = parts.contracts
+    reading = trio.CapacityLimiter(1)  # of files: their parser takes much memory, and time from the decisions
     shape = documented("A contract: the shape of `[[contracts]]` in a contract file.")
 
     @app.get("/limit/v1/contracts")
@@ -43,7 +45,7 @@ def add_contract_routes(app: FastAPI, parts: Parts) -> None:
     async def read_file(request: Request) -> Response:
         """The contracts of a contract file as the other routes take them. Nothing is put in force."""
         body = await parts.body(request, FileBody)
-        return json_answer({"contracts": [contract.to_json() for contract in read_contract_text(body.text)]})
+        return json_answer({"contracts": await trio.to_thread.run_sync(_documents, body.text, limiter=reading)})
 
     @app.get("/limit/v1/contracts/{namespace}/{pattern:path}")
     async def show_contract(namespace: str, pattern: str) -> Response:
@@ -66,6 +68,10 @@ def add_contract_routes(app: FastAPI, parts: Parts) -> None:
         """Remove a contract and its subjects."""
         await store.remove(namespace, pattern, if_match)
         return Response(status_code=204)
+
+
+def _documents(text: str) -> list[dict[str, Any]]:
+    return [contract.to_json() for contract in read_contract_text(text)]
 
 
 async def _listed(contracts: Iterable[Kept], parts: Parts) -> Response:

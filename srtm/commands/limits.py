@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -20,6 +19,7 @@ from srtm.console.running import run_trio
 from srtm.errors import BadInput
 from srtm.operations.audit_list import print_changes
 from srtm.text import figure
+from srtm.toml_text import read_toml
 
 if TYPE_CHECKING:
     from srtm.contracts.contract import Contract
@@ -308,8 +308,8 @@ def changed(document: Json, changes: list[str]) -> Json:
 
 def _value(text: str) -> Any:
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        return read_toml("change", text, f"value = {text}")["value"]
+    except BadInput:
         return text  # such as 90s, without quotes
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 
 from srtm.contracts.contract import Contract, read_contracts
 from srtm.errors import BadInput
+from srtm.toml_text import read_toml
 from srtm.topics.schema import Schema, parsed
 
 
@@ -27,8 +27,4 @@ def read_contract_file(path: Path) -> list[Contract]:
 
 def read_contract_text(text: str, shown: str = "(the text)") -> list[Contract]:
     """Return the contracts of a file's text. ``shown``: its name in refusals. Raises BadInput."""
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise BadInput("file", shown, f"must be TOML: {error}") from error
-    return read_contracts(parsed(_File, document).contracts)
+    return read_contracts(parsed(_File, read_toml("file", shown, text)).contracts)

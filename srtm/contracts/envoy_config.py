@@ -32,6 +32,9 @@ _NOT_MAPPED = {
     "quota_mode": "cannot be mapped: write the contract by hand, with shadow = true",
 }
 
+# What PyYAML lets out: of values that are not what their tags say, Python's own errors.
+_NOT_YAML = (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
 _Table = dict[str, Any]
 _Entry = tuple[str, str]  # key and value; "": any value; with * at its end: any that begins so
 
@@ -43,10 +46,10 @@ def read_envoy_config(text: str, slices: int = 1) -> list[Contract]:
     """
     try:
         document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise BadInput("file", None, f"must be YAML: {' '.join(str(error).split())}") from None
     except RecursionError:
         raise BadInput("file", None, "must not be nested so deeply") from None
+    except _NOT_YAML as error:
+        raise BadInput("file", None, f"must be YAML: {' '.join(str(error).split())}") from None
     root = _table(document, "file", _ROOT_KEYS)
     domain = root.get("domain")
     if not isinstance(domain, str) or not domain:

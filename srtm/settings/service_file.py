@@ -93,16 +93,14 @@ def read_section(path: Path, service: str, settings: Settings) -> dict[str, list
 
 def read_file(path: Path) -> dict[str, dict[str, object]]:
     """Return {service: section} of a service file. Raises BadInput."""
-    import tomllib  # a broker that has no file starts without it
+    from srtm.toml_text import read_toml  # a broker that has no file starts without it
 
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = read_toml("config", str(path), path.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadInput("config", str(path), f"must be a file that can be read ({error.strerror})") from None
     except UnicodeDecodeError:
         raise BadInput("config", str(path), "must be UTF-8") from None
-    except tomllib.TOMLDecodeError as error:
-        raise BadInput("config", str(path), f"must be TOML: {error}") from None
     for name, section in document.items():
         if name not in SERVICES:
             raise BadInput(f"{path}: {name}", None, f"no such section; {_nearest(name, SERVICES)}")

@@ -5,12 +5,12 @@ Files that a topic file names are included. The distributor alone checks the con
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from srtm.errors import BadInput
+from srtm.toml_text import read_toml
 
 
 def read_topic_file(path: Path) -> dict[str, Any]:
@@ -36,10 +36,7 @@ def read_topic_text(text: str, csv: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _document(text: str, shown: str, csv_text: Callable[[str, str], str]) -> dict[str, Any]:
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise BadInput("file", shown, f"must be TOML: {error}") from error
+    document = read_toml("file", shown, text)
     blocks = document.get("publishers", [])
     if isinstance(blocks, list):
         document["publishers"] = [_inlined(f"publishers[{i}].csv", block, csv_text) for i, block in enumerate(blocks)]

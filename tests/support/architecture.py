@@ -17,12 +17,13 @@ ARROWS = {
     # srtm: the kernel
     "srtm.concurrency": "",
     "srtm.protocol": "",
-    "srtm.settings": "",
+    "srtm.toml_text": "",
+    "srtm.settings": "srtm.toml_text",
     "srtm.csv_table": "",
-    "srtm.topics": "srtm.csv_table srtm.protocol",
+    "srtm.topics": "srtm.csv_table srtm.protocol srtm.toml_text",
     "srtm.control": "srtm.topics",
     "srtm.token_bucket": "srtm.topics",
-    "srtm.contracts": "srtm.token_bucket srtm.topics",
+    "srtm.contracts": "srtm.token_bucket srtm.toml_text srtm.topics",
     "srtm.net": "srtm.concurrency srtm.control",
     "srtm.web": "srtm.concurrency srtm.control srtm.net",
     "srtm.analysis": "srtm.csv_table srtm.net srtm.token_bucket srtm.topics",
@@ -39,7 +40,7 @@ ARROWS = {
     ),
     "srtm.commands": (
         "srtm.analysis srtm.client srtm.cluster srtm.commands.mqtt srtm.console srtm.contracts srtm.control srtm.net "
-        "srtm.operations srtm.topics "
+        "srtm.operations srtm.toml_text srtm.topics "
         "adaptor.distributor_feed adaptor.service bench.commands bench.demo bench.harness.cluster_runs "
         "broker.__main__ broker.nsqd_main distributor.config distributor.fitting distributor.service "
         "limiting.config limiting.service"
@@ -57,7 +58,7 @@ ARROWS = {
     "broker.history": "broker.events broker.runtime srtm._native srtm.concurrency srtm.control srtm.net",
     "broker.nsqd": (
         "broker.config broker.events broker.runtime broker.snapshot srtm._native srtm.concurrency srtm.net "
-        "srtm.protocol"
+        "srtm.protocol srtm.toml_text"
     ),
     "broker.leases": (
         "broker.history broker.snapshot adaptor.gdrl adaptor.observations adaptor.policies srtm._native srtm.control "

@@ -3,7 +3,6 @@ for."""
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -16,6 +15,7 @@ from bench.harness.results.page import Notes, Page
 from bench.harness.results.results import Results, as_json, replace_file, write_results
 from bench.harness.results.sources import source_commit, uncommitted
 from srtm.errors import BadInput
+from srtm.toml_text import read_toml
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -96,10 +96,7 @@ def notes_on(folder: Path, name: str, page: Page) -> Notes:
     """As ``notes.toml`` has them, a shared one by its name; and that its sources were not committed, if so. Raises
     BadInput."""
     path = folder / "notes.toml"
-    try:
-        told = tomllib.loads(path.read_text()) if path.exists() else {}
-    except tomllib.TOMLDecodeError as error:
-        raise BadInput("document", str(path), f"must be TOML ({error})") from error
+    told = read_toml("document", str(path), path.read_text()) if path.exists() else {}
     shared, reading, weaknesses = (told.get(key, {}) for key in ("shared", "reading", "weaknesses"))
     found = [shared.get(note, note) for note in weaknesses.get(name, [])]
     dirty = [_DIRTY] if page.origin.commit.endswith("-dirty") else []

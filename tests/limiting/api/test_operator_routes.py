@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from functools import partial
 from typing import Any
 
 import httpx
@@ -12,7 +14,7 @@ from limiting.api.app import make_app
 from limiting.api.parts import Parts
 from limiting.config import LimitConfig
 from limiting.nodes.decisions import NodeState
-from srtm.contracts.contract import read_contract
+from srtm.contracts.contract import Contract, read_contract
 from srtm.errors import BadInput
 from srtm.net.tokens import Tokens
 
@@ -154,6 +156,30 @@ async def test_a_contract_file_is_read_and_nothing_is_put_in_force(client: httpx
     for bad, field in ((text.replace("burst = 2", "burst = 0"), "contracts[0].policies[0].burst"), ("x", "file")):
         refused = await client.post("/limit/v1/contract-files", json={"text": bad})
         assert (refused.status_code, refused.json()["field"]) == (400, field)
+
+
+@pytest.mark.parametrize("text", ["a." * 4_000 + "a = 1", "a = " + "[" * 2_000, "contracts = [" + "9" * 5_000 + "]"])
+async def test_a_file_that_its_parser_cannot_bear_is_refused(client: httpx.AsyncClient, text: str) -> None:
+    refused = await client.post("/limit/v1/contract-files", json={"text": text})
+    assert (refused.status_code, refused.json()["field"]) == (400, "file")
+
+
+async def test_others_are_answered_while_a_file_is_read(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, answered = trio.Event(), threading.Event()
+
+    def slow(_text: str) -> list[Contract]:
+        trio.from_thread.run_sync(begun.set)
+        assert answered.wait(10)
+        return []
+
+    monkeypatch.setattr("limiting.api.contract_routes.read_contract_text", slow)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(client.post, "/limit/v1/contract-files", json={"text": ""}))
+        await begun.wait()
+        assert (await client.get("/healthz")).status_code == 200
+        answered.set()
 
 
 async def test_another_sites_page_changes_nothing_and_a_cookie_is_as_good_as_a_token(parts: Parts) -> None:
