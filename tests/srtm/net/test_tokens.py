@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import stat
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from srtm.cluster.token_files import issue
 from srtm.errors import BadInput, Forbidden, Unauthorized
-from srtm.net.tokens import SCOPES, Tokens, listed, read_token, token_of_file
+from srtm.net.tokens import SCOPES, Holder, Tokens, digest, listed, read_token, token_of_file
 
 FILE = """
 # the fleet
@@ -41,6 +42,26 @@ def test_renewed_tokens_are_those_of_the_file_and_a_bad_file_leaves_the_old(tmp_
     for each in (tokens, joined):
         assert each.knows("new")
     assert not Tokens.of_one("own").is_of_file
+
+
+class _Unwalked(dict[bytes, Holder]):
+    def __iter__(self) -> Iterator[bytes]:
+        raise AssertionError("each token is looked at")
+
+    items = keys = values = __iter__  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("is_joined", [False, True])
+def test_a_token_is_found_without_a_look_at_each_other(is_joined: bool) -> None:
+    tokens = Tokens(lambda: _Unwalked({digest("ann's"): Holder("operator", "ann")}))
+    if is_joined:
+        tokens = Tokens(lambda: _Unwalked()).joined(tokens)
+    holder = tokens.holder("ann's")
+    assert holder is not None
+    assert holder.name == "ann"
+    assert tokens.holder("bob's") is None
+    with pytest.raises(Unauthorized):
+        tokens.check("Bearer bob's", [])
 
 
 def test_a_token_of_a_file_is_known_as_it_was_last_read_well(tmp_path: Path) -> None:
