@@ -49,7 +49,7 @@ from srtm.topics.publisher_blocks import declared_publishers
 from srtm.topics.spec import TopicSpec, parse_change, parse_topic_json
 from srtm.version import __version__
 from srtm.web.bodies import documented, in_portions, json_answer
-from srtm.web.browser import refuse_other_sites
+from srtm.web.browser import OtherSites
 from srtm.web.refusals import Admit, CheckedFirst, add_refusals, refuse_two_lengths
 
 
@@ -90,7 +90,9 @@ def make_app(
         app.add_middleware(CheckedFirst, admit=admit)
     if registry.config.tokens is not None:  # added later: runs earlier
         app.add_middleware(CheckedFirst, admit=Access(registry.config.tokens, app.routes).check)
-    app.add_middleware(CheckedFirst, admit=refuse_other_sites)
+    config = registry.config
+    sites = OtherSites(config.tokens, config.http_address, config.broadcast_address)
+    app.add_middleware(CheckedFirst, admit=sites.refuse)
     app.add_middleware(CheckedFirst, admit=refuse_two_lengths, closes=True)
     return app
 

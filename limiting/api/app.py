@@ -15,7 +15,7 @@ from limiting.api.subject_routes import add_subject_routes
 from srtm.log import Log
 from srtm.version import __version__
 from srtm.web.auditing import Auditing
-from srtm.web.browser import add_page, refuse_other_sites
+from srtm.web.browser import OtherSites, add_page
 from srtm.web.refusals import CheckedFirst, add_refusals, refuse_two_lengths
 
 
@@ -29,6 +29,6 @@ def make_app(parts: Parts) -> FastAPI:
     app.add_middleware(Auditing, tokens=parts.config.tokens, log=Log("limit"), store=parts.audit.note)
     if parts.config.tokens is not None:  # added later: runs earlier
         app.add_middleware(CheckedFirst, admit=Access(parts.config.tokens).check)
-    app.add_middleware(CheckedFirst, admit=refuse_other_sites)
+    app.add_middleware(CheckedFirst, admit=OtherSites(parts.config.tokens, parts.config.http_address).refuse)
     app.add_middleware(CheckedFirst, admit=refuse_two_lengths, closes=True)
     return app

@@ -2,18 +2,23 @@
 
 A browser sends the cookie with every request, also with those that a page of another site makes. So a request that may
 change something must come from a page of this service (cross-site request forgery). That holds without tokens, too: a
-site that its visitor trusts not at all could else drain a broker on the visitor's own machine.
+site that its visitor trusts not at all could else drain a broker on the visitor's own machine. There a site could also
+let its own name lead to this service (DNS rebinding), so only names of this service count.
 """
 
 from __future__ import annotations
 
 import hashlib
+import ipaddress
+import socket
+from collections.abc import Collection
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from fastapi import FastAPI, Request, Response
 
 from srtm.errors import BadInput, NotFound
+from srtm.net.address import parse_address
 from srtm.net.tokens import OPERATOR, Holder, Tokens
 from srtm.web.bodies import Budget, read_content
 
@@ -55,24 +60,55 @@ def authorization(request: Request) -> str | None:
     return None if token is None else f"Bearer {token}"
 
 
-async def refuse_other_sites(request: Request) -> None:
-    """Raises OtherSite for a request that may change something and comes from another site's page.
+class OtherSites:
+    """The refusal of what other sites' pages ask for. ``names``: host names at which browsers reach this service.
 
-    Browsers say where a request comes from (``Sec-Fetch-Site``, or ``Origin`` in older ones); programs say nothing. A
-    request with the cookie must say it.
+    With ``tokens`` any name will do: a browser sends the cookie to none but the one that it is of.
     """
-    if request.method in _SAFE:
-        return
-    site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
-    if site is not None:
-        allowed = site in ("same-origin", "none")
-    elif origin is not None:
-        allowed = urlsplit(origin).netloc == request.headers.get("Host")
-    else:
-        allowed = COOKIE not in request.cookies or "Authorization" in request.headers
-    if not allowed:
-        rule = "must be this service: another site's page may not change anything here"
-        raise OtherSite("Origin", origin or site or "(not said)", rule)
+
+    def __init__(self, tokens: Tokens | None, http_address: str, *names: str | None) -> None:
+        listened, _ = parse_address("http_address", http_address)
+        self._names = {name.lower() for name in (listened, socket.gethostname(), *names) if name is not None}
+        self._has_tokens = tokens is not None
+
+    async def refuse(self, request: Request) -> None:
+        """Raises OtherSite for a request that may change something and comes from another site's page.
+
+        Browsers say where a request comes from (``Sec-Fetch-Site``, or ``Origin`` in older ones); programs say nothing.
+        A request with the cookie must say it.
+        """
+        if request.method in _SAFE:
+            return
+        site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
+        host = request.headers.get("Host", "")
+        if site is not None:
+            allowed = site in ("same-origin", "none")
+        elif origin is not None:
+            allowed = bool(host) and origin.partition("://")[2] == host
+        else:
+            allowed = COOKIE not in request.cookies or "Authorization" in request.headers
+        if not allowed:
+            rule = "must be this service: another site's page may not change anything here"
+            raise OtherSite("Origin", origin or site or "(not said)", rule)
+        is_browser = site is not None or origin is not None
+        if is_browser and not self._has_tokens and not _is_of(host, self._names):
+            rule = (
+                "must be an IP address, localhost or this service's own name, as long as no tokens are needed: "
+                "any site can let a name lead here"
+            )
+            raise OtherSite("Host", host, rule)
+
+
+def _is_of(host: str, names: Collection[str]) -> bool:
+    """Whether the header ``Host`` has one of ``names``, or a host that no other site can have."""
+    try:
+        name = (urlsplit(f"//{host}").hostname or "").removesuffix(".")
+    except ValueError:
+        return False
+    try:
+        return ipaddress.ip_address(name) is not None
+    except ValueError:
+        return name in names or name == "localhost" or name.endswith(".localhost")
 
 
 def add_page(app: FastAPI, folder: Path, tokens: Tokens | None) -> None:

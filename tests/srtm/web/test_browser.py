@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -11,7 +12,7 @@ import pytest
 from fastapi import FastAPI, Request
 
 from srtm.net.tokens import Tokens
-from srtm.web.browser import COOKIE, add_page, authorization, refuse_other_sites
+from srtm.web.browser import COOKIE, OtherSites, add_page, authorization
 from srtm.web.refusals import CheckedFirst, add_refusals
 
 TOKENS = Tokens.parsed("tokens", "operator ann o\nclient cars c\n")
@@ -29,7 +30,7 @@ def client(folder: Path, tokens: Tokens | None = TOKENS, **cookies: str) -> http
         return "changed"
 
     add_refusals(app)
-    app.add_middleware(CheckedFirst, admit=refuse_other_sites)
+    app.add_middleware(CheckedFirst, admit=OtherSites(tokens, "limits.example:4196", "d.example").refuse)
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://d", cookies=cookies)
 
 
@@ -44,6 +45,7 @@ def client(folder: Path, tokens: Tokens | None = TOKENS, **cookies: str) -> http
         ({"Sec-Fetch-Site": "same-site"}, {COOKIE: "o"}, 403),  # another port of the host
         ({"Origin": "http://evil"}, {}, 403),
         ({"Origin": "null"}, {}, 403),
+        ({"Origin": "http://[::1"}, {}, 403),
         ({"Origin": "http://d:81"}, {COOKIE: "o"}, 403),
         ({}, {COOKIE: "o"}, 403),  # a browser that says nothing
     ],
@@ -53,6 +55,36 @@ async def test_only_this_services_page_and_programs_may_change_anything(
 ) -> None:
     async with client(tmp_path, **cookies) as http:
         assert (await http.post("/change", headers=headers)).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("evil.example", 403),
+        ("evil.example:4190", 403),
+        ("localhost.evil.example", 403),
+        ("127.0.0.1.evil.example", 403),
+        ("[::1", 403),
+        ("127.0.0.1:4190", 200),
+        ("[::1]:4190", 200),
+        ("LOCALHOST:4190", 200),
+        ("srtm.localhost", 200),
+        ("limits.example", 200),
+        ("d.example.:4190", 200),
+        (socket.gethostname(), 200),
+    ],
+)
+async def test_without_tokens_a_name_of_another_site_is_not_this_service(
+    tmp_path: Path, host: str, status: int
+) -> None:
+    async with client(tmp_path, None) as http:
+        for said in ({"Origin": f"http://{host}"}, {"Sec-Fetch-Site": "same-origin"}):
+            answer = await http.post("/change", headers={"Host": host, **said})
+            assert answer.status_code == status
+        assert (await http.post("/change", headers={"Host": host})).status_code == 200, "a program"
+    async with client(tmp_path) as http:
+        answer = await http.post("/change", headers={"Host": host, "Sec-Fetch-Site": "same-origin"})
+        assert answer.status_code == 200, "no cookie of the service's name goes there"
 
 
 async def test_an_operators_token_becomes_a_cookie_that_no_script_reads(tmp_path: Path) -> None:
