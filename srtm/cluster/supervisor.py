@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -47,11 +48,14 @@ READY_TIMEOUT_S = 60.0  # a busy machine takes half a minute to start a cluster
 _STEADY_S = 10.0  # a process that ran for so long did not crash at its start: its next restart is quick
 # Time between two checks whether the cluster is ready: a port of another process cannot notify us.
 _FIRST_CHECK_S, _LAST_CHECK_S = 0.02, 0.2
+LONGEST_LOG_BYTES = 64 << 20  # of a process; as much is kept of what is older
+_LOG_CHECK_S = 10.0
+_LAST_WORDS_BYTES = 4096
 _DRAINED_CHECK_S = 1.0  # how soon a drained broker that is wanted again is started
 
 
 class Child:
-    """A supervised process. Its output goes to ``DIR/NAME.log``."""
+    """A supervised process. Its output goes to ``DIR/NAME.log``, what is older to ``DIR/NAME.log.1``."""
 
     def __init__(
         self,
@@ -102,10 +106,23 @@ class Child:
     def last_words(self) -> str:
         """Return the last line of the process's log, for an error message."""
         try:
-            lines = self.log.read_text(errors="replace").strip().splitlines()
+            with self.log.open("rb") as log:
+                log.seek(max(self.log.stat().st_size - _LAST_WORDS_BYTES, 0))
+                lines = log.read(_LAST_WORDS_BYTES).decode(errors="replace").strip().splitlines()
         except OSError as error:
             return f"(its log cannot be read: {error.strerror})"
         return lines[-1] if lines else "(it printed nothing)"
+
+    def shorten_log(self) -> None:
+        """Begin a log anew that has become long. The process appends to it, and may go on: lines of now may be lost."""
+        try:
+            if self.log.stat().st_size > LONGEST_LOG_BYTES:
+                shutil.copyfile(self.log, self.log.with_suffix(".log.1"))
+                os.truncate(self.log, 0)
+        except FileNotFoundError:
+            return  # it has not been started, or somebody removed its log
+        except OSError as error:
+            self._tell(f"{self.log} is long and cannot be begun anew ({error.strerror})")
 
 
 class Cluster:
@@ -256,6 +273,7 @@ async def cluster(
                 for child in running.children():
                     goes_on = partial(_goes_on, running, child)
                     await nursery.start(keep_running, child, running.note_change, goes_on)
+                nursery.start_soon(keep_logs_short, running.children())
                 for name, incarnation in ended.items():
                     nursery.start_soon(_tell_until_heard, running, name, incarnation)
                 await _wait_ready(running, ready_timeout_s)
@@ -377,6 +395,14 @@ async def keep_running(
         if not await goes_on():
             return
         await trio.sleep(backoff.next_s())
+
+
+async def keep_logs_short(children: Sequence[Child]) -> None:
+    """Begin logs anew that have become long, for as long as it runs."""
+    while True:
+        await trio.sleep(_LOG_CHECK_S)
+        for child in children:
+            child.shorten_log()
 
 
 async def _goes_on(running: Cluster, child: Child) -> bool:

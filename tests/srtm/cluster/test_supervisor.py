@@ -38,6 +38,7 @@ from srtm.cluster.supervisor import (
     _not_ready,
     _tell_of_missing,
     cluster,
+    keep_logs_short,
 )
 from srtm.errors import BadInput, Conflict, Unavailable
 from srtm.net.address import parse_peer
@@ -188,6 +189,44 @@ async def test_a_child_that_ends_by_itself_is_noticed_with_its_status_and_last_w
     with trio.fail_after(20):
         await child.run(child.start())
     assert (child.ended, child.last_words(), child.pid) == ("ended with status 3", "port in use", None)
+
+
+def test_the_last_words_of_a_long_log_are_found_at_its_end(tmp_path: Path) -> None:
+    child = child_running("", tmp_path)
+    with child.log.open("wb") as log:
+        log.truncate(1 << 40)  # sparse: whoever reads all of it ends here
+        log.seek(0, os.SEEK_END)
+        log.write(b"\nport in use\n")
+    assert child.last_words() == "port in use"
+
+
+async def test_a_log_that_became_long_is_begun_anew_and_the_process_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    monkeypatch.setattr("srtm.cluster.supervisor.LONGEST_LOG_BYTES", 10)
+    told: list[str] = []
+    child = Child("distributor", [], tmp_path, told.append)
+    older = tmp_path / "distributor.log.1"
+    with child.log.open("ab", buffering=0) as log:  # as the process has it
+        log.write(b"ten bytes\n")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(keep_logs_short, [child])
+            await trio.sleep(60)
+            assert not older.exists()
+            log.write(b"more\n")
+            await trio.sleep(60)
+            assert (older.read_bytes(), child.log.read_bytes()) == (b"ten bytes\nmore\n", b"")
+            log.write(b"new\n")
+            assert child.log.read_bytes() == b"new\n"
+            nursery.cancel_scope.cancel()
+    child.log.unlink()
+    child.shorten_log()
+    assert told == []
+    older.unlink()
+    older.mkdir()
+    child.log.write_bytes(b"eleven bytes")
+    child.shorten_log()
+    assert told == [f"{child.log} is long and cannot be begun anew (Is a directory)"]
 
 
 @pytest.mark.slow
