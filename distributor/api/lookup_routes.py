@@ -110,6 +110,8 @@ def _writes(app: FastAPI, seen: lookups.Lookups, registered: LookupRegistrations
         managed."""
         if not topic or not node:
             return _refused("MISSING_ARG_NODE" if topic else "MISSING_ARG_TOPIC")
+        if not is_name(topic):
+            return _refused("INVALID_ARG_TOPIC")
         _refuse_managed(topic, seen)
         registered.tombstone(topic, node, trio.current_time())
         return _done()
