@@ -9,6 +9,7 @@ import trio
 from limiting.envoy.grpc_session import Call, Code, GrpcSession
 from limiting.envoy.health import CHECK, WATCH, asked_service, health
 from limiting.envoy.rate_limits import RateLimitRequest, RateLimitResponse, read_request, write_response
+from limiting.listeners import receive_first
 from srtm.errors import BadInput, Forbidden, NotFound, PeerError, SrtmError, Unauthorized, Unavailable
 from srtm.net.tokens import Scope, Tokens
 
@@ -53,16 +54,15 @@ class GrpcServer:
         session = connection.session
         async with trio.open_nursery() as nursery:
             await connection.flush()
-            while not session.is_closed:
-                received = bytes(await connection.stream.receive_some(_READ_BYTES))
-                if not received:
-                    break
+            received = await receive_first(connection.stream, _READ_BYTES)
+            while received:
                 for call in session.feed(received):
                     if self._may_wait():
                         nursery.start_soon(self._answer_later, connection, call)
                     else:
                         await self._answer(session, call)
                 await connection.flush()
+                received = b"" if session.is_closed else bytes(await connection.stream.receive_some(_READ_BYTES))
             nursery.cancel_scope.cancel()
 
     async def _answer_later(self, connection: _Connection, call: Call) -> None:

@@ -1,4 +1,7 @@
-"""Listens for connections that are not HTTP, and bounds how many there are at once. Sends what all protocols answer."""
+"""Listens for connections that are not HTTP, and bounds how many there are at once, also of one address.
+
+Reads the first bytes and sends answers, as all protocols do.
+"""
 
 from __future__ import annotations
 
@@ -11,28 +14,32 @@ import trio
 
 from srtm.log import Log
 from srtm.net.address import format_address
+from srtm.web.listener_places import Places, host_of
 from srtm.web.serving import bound
 
 _HANDSHAKE_S = 10.0
+FIRST_S = 10.0  # for the first bytes: a connection that says nothing takes a place from others
 
 
 class Door:
-    """Where clients of one protocol come in. ``refusal``: what one too many is told. ``tls``: None: in clear."""
+    """Where clients of one protocol come in. ``tls``: None: in clear.
+
+    ``refusal`` returns what one too many is told, for the reason.
+    """
 
     def __init__(
         self,
         option: str,
         most: int,
         serve: Callable[[trio.abc.Stream], Awaitable[None]],
-        refusal: bytes = b"",
+        refusal: Callable[[str], bytes] = lambda _why: b"",
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._option = option
-        self._most = most
         self._serve = serve
         self._refusal = refusal
         self._tls = tls
-        self.connections = 0
+        self._places = Places(most)
 
     async def listen(self, address: str, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled. Starts with the address, its port the real one. Raises BadInput, Unavailable."""
@@ -48,19 +55,23 @@ class Door:
 
     async def admit(self, stream: trio.abc.Stream) -> None:
         """Serve one connection, or refuse it."""
-        if self.connections >= self._most:
-            await self._refuse(stream)
-            return
-        self.connections += 1
-        try:
-            secured = await self._secured(stream)
-            if secured is not None:
-                await self._serve(secured)
-        except Exception as error:  # noqa: BLE001 - a bug must cost one connection, not the service
-            Log("limit").failure("a connection failed because of a bug", listener=self._option, error=repr(error))
-        finally:
-            self.connections -= 1
-            await trio.aclose_forcefully(stream)
+        with self._places.taken(host_of(stream)) as refusal:
+            if refusal is not None:
+                await self._refuse(stream, f"{refusal} (most_connections)")
+                return
+            try:
+                secured = await self._secured(stream)
+                if secured is not None:
+                    await self._serve(secured)
+            except Exception as error:  # noqa: BLE001 - a bug must cost one connection, not the service
+                Log("limit").failure("a connection failed because of a bug", listener=self._option, error=repr(error))
+            finally:
+                await trio.aclose_forcefully(stream)
+
+    @property
+    def connections(self) -> int:
+        """How many there are."""
+        return self._places.connections
 
     async def _secured(self, stream: trio.abc.Stream) -> trio.abc.Stream | None:
         """The stream in TLS, where that is asked for. None: the handshake failed."""
@@ -74,15 +85,26 @@ class Door:
                 return None
         return None if handshake.cancelled_caught else secured
 
-    async def _refuse(self, stream: trio.abc.Stream) -> None:
+    async def _refuse(self, stream: trio.abc.Stream, why: str) -> None:
+        told = self._refusal(why)
         try:
-            if self._refusal and self._tls is None:
+            if told and self._tls is None:
                 with trio.move_on_after(1):
-                    await stream.send_all(self._refusal)
+                    await stream.send_all(told)
         except trio.BrokenResourceError:
             return
         finally:
             await trio.aclose_forcefully(stream)
+
+
+async def receive_first(stream: trio.abc.Stream, most: int) -> bytes:
+    """Return the first bytes of a connection; b"": it ended, or sent nothing for 10 s.
+
+    Raises trio.BrokenResourceError.
+    """
+    with trio.move_on_after(FIRST_S):
+        return bytes(await stream.receive_some(most))
+    return b""
 
 
 async def send_soon(stream: trio.abc.Stream, answers: bytes) -> None:

@@ -6,14 +6,18 @@ import secrets
 
 import trio
 
-from limiting.listeners import send_soon
+from limiting.listeners import receive_first, send_soon
 from srtm._native import RespSession, Throttle
 from srtm.limiting.limiter import system_clocks
 from srtm.net.tokens import Scope, Tokens
 
 _READ_BYTES = 64 << 10
-TOO_MANY = b"-ERR max number of clients reached\r\n"  # as Redis says it
 _SCOPES: tuple[Scope, ...] = ("client",)
+
+
+def too_many(why: str) -> bytes:
+    """What a client is told that finds no place: as Redis says it, and why."""
+    return f"-ERR max number of clients reached: {why}\r\n".encode()
 
 
 class RedisServer:
@@ -31,11 +35,10 @@ class RedisServer:
         """Answer one connection until it ends."""
         session = RespSession(self._tokens is not None)
         try:
-            while not session.is_closed:
-                received = bytes(await stream.receive_some(_READ_BYTES))
-                if not received:
-                    return
+            received = await receive_first(stream, _READ_BYTES)
+            while received:
                 await self._answer(session, received, stream)
+                received = b"" if session.is_closed else bytes(await stream.receive_some(_READ_BYTES))
         except trio.BrokenResourceError:
             return  # the client went away
         finally:

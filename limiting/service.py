@@ -28,7 +28,7 @@ from limiting.http_server import HttpServer
 from limiting.listeners import Door
 from limiting.nodes.decisions import Decisions
 from limiting.nodes.links import Links, nodes_of
-from limiting.redis_server import TOO_MANY, RedisServer
+from limiting.redis_server import RedisServer, too_many
 from limiting.store.shared import SharedStore
 from limiting.usage import Usage
 from srtm.client.distributor import DistributorClient
@@ -148,7 +148,7 @@ async def _serve(
         async with background_nursery() as nursery:
             resp = grpc = None
             if config.resp_address is not None:
-                door = Door("resp_address", config.most_connections, redis.serve, TOO_MANY, certificate.context())
+                door = Door("resp_address", config.most_connections, redis.serve, too_many, certificate.context())
                 resp = await nursery.start(door.listen, config.resp_address)
             if config.grpc_address is not None:
                 door = _grpc_door(config, certificate, decisions, contracts)

@@ -179,7 +179,10 @@ def limit_serve(
         str | None, typer.Option(metavar="HOST:PORT", help="Answer Envoy's rate limit service here, by gRPC.")
     ] = None,
     most_connections: Annotated[
-        int, typer.Option(metavar="N", help="Connections at once in the Redis protocol, and as many by gRPC.")
+        int,
+        typer.Option(
+            metavar="N", help="Connections at once in the Redis protocol, and as many by gRPC; 7/8 from one address."
+        ),
     ] = 1_000,
     contracts: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Contracts (TOML) that are put in force at the start.")

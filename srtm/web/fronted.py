@@ -1,7 +1,7 @@
-"""Serves an ASGI application with hypercorn behind a front, which answers some requests of each connection itself.
+"""Serves an ASGI application with hypercorn, also behind a front, which answers some requests of each connection.
 
-hypercorn's own ``serve`` gives no connection away. So this listens in its place, and runs its server of one connection
-for what a front leaves. The applications have nothing to do at start and stop (ASGI's lifespan).
+hypercorn's own ``serve`` gives no connection away, and bounds none. So this listens in its place, and runs its server
+of one connection for what a front leaves. The applications have nothing to do at start and stop (ASGI's lifespan).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol, cast
 
+import msgspec
 import trio
 from hypercorn.config import Config
 from hypercorn.trio.tcp_server import TCPServer
@@ -18,10 +19,15 @@ from hypercorn.typing import ConnectionState
 from hypercorn.utils import wrap_app
 from starlette.types import ASGIApp
 
+from srtm.control import Problem
 from srtm.log import Log
+from srtm.web.listener_places import Places, host_of
 
 Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 Behind = Callable[[bytes], Awaitable[None]]  # takes over a connection for good, with the bytes that begin it
+
+
+_REFUSAL_S = 1.0
 
 
 class Front(Protocol):
@@ -37,7 +43,7 @@ class Front(Protocol):
 async def serve_fronted(
     app: ASGIApp,
     config: Config,
-    front: Front,
+    front: Front | None,
     stop: trio.Event,
     log: Log,
     *,
@@ -45,6 +51,7 @@ async def serve_fronted(
 ) -> None:
     """Serve at ``config.bind`` until ``stop``, then for ``config.graceful_timeout`` at most."""
     context = WorkerContext(None)
+    places = Places.by_descriptors()
     wrapped = wrap_app(cast(Any, app), config.wsgi_max_body_size, "asgi")
 
     async def connected(stream: Stream) -> None:
@@ -53,8 +60,11 @@ async def serve_fronted(
             await TCPServer(wrapped, config, context, ConnectionState({}), resumed).run()
 
         try:
-            if await _is_secured(stream, config.ssl_handshake_timeout):
-                await front.serve(stream, behind)
+            with places.taken(host_of(stream)) as refusal:
+                if refusal is not None:
+                    await _refuse(stream, refusal)
+                elif await _is_secured(stream, config.ssl_handshake_timeout):
+                    await (behind(b"") if front is None else front.serve(stream, behind))
         except Exception as error:  # noqa: BLE001 - a bug must cost one connection, not the service
             log.failure("a connection failed because of a bug", listener="http_address", error=repr(error))
 
@@ -65,7 +75,8 @@ async def serve_fronted(
             task_status.started([])
             await stop.wait()
             accepting.cancel_scope.cancel()
-        front.stop()
+        if front is not None:
+            front.stop()
         await context.terminated.set()
         connections.cancel_scope.deadline = trio.current_time() + config.graceful_timeout
 
@@ -78,6 +89,24 @@ def _listeners(config: Config) -> list[Any]:
         listener = trio.SocketListener(trio.socket.from_stdlib_socket(each))
         listeners.append(listener if tls is None else trio.SSLListener(listener, tls, https_compatible=True))
     return listeners
+
+
+async def _refuse(stream: Stream, why: str) -> None:
+    """Say why there is no place; within TLS a handshake would cost more than it is worth."""
+    problem = Problem(title="unavailable", status=503, detail=f"{why}: as many as there are descriptors")
+    content = msgspec.json.encode(problem)
+    head = (
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nConnection: close\r\n"
+        f"Retry-After: 1\r\nContent-Length: {len(content)}\r\n\r\n"
+    )
+    try:
+        if isinstance(stream, trio.SocketStream):
+            with trio.move_on_after(_REFUSAL_S):
+                await stream.send_all(head.encode() + content)
+    except trio.BrokenResourceError:
+        return
+    finally:
+        await trio.aclose_forcefully(stream)
 
 
 async def _is_secured(stream: Stream, within_s: float) -> bool:

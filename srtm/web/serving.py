@@ -8,11 +8,9 @@ import socket
 import ssl
 import traceback
 from collections.abc import Callable
-from typing import Any, cast
 
 import trio
 from hypercorn.config import Config
-from hypercorn.trio import serve as serve_asgi
 from starlette.types import ASGIApp
 
 from srtm.concurrency.background import background_nursery
@@ -135,10 +133,7 @@ async def _run_hypercorn(
     config.errorlog = logging.Logger("hypercorn.error", logging.WARNING)
     config.errorlog.addHandler(_ToLog(log))
     with trio.CancelScope(shield=True):
-        if front is None:
-            await serve_asgi(cast(Any, app), config, shutdown_trigger=stop.wait, task_status=task_status)
-        else:
-            await serve_fronted(app, config, front, stop, log, task_status=task_status)
+        await serve_fronted(app, config, front, stop, log, task_status=task_status)
 
 
 class _ToLog(logging.Handler):

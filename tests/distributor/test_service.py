@@ -4,13 +4,13 @@ import socket
 from contextlib import ExitStack, suppress
 
 import httpx
-import hypercorn.trio
 import pytest
 import trio
 
 from distributor.config import DistributorConfig
 from distributor.service import advertised_address, serve
 from srtm.errors import BadInput, Unavailable
+from srtm.web.fronted import serve_fronted
 
 pytestmark = pytest.mark.slow
 
@@ -73,11 +73,11 @@ async def test_a_request_under_way_is_answered_before_it_stops(tmp_path):
 async def test_stopped_while_it_starts_it_ends_at_once(tmp_path, monkeypatch):
     """The stop comes when the HTTP server has begun and does not listen yet."""
 
-    async def serve_asgi(*arguments: object, **keywords: object) -> None:
+    async def begun(*arguments: object, **keywords: object) -> None:
         starting.cancel()
-        await hypercorn.trio.serve(*arguments, **keywords)
+        await serve_fronted(*arguments, **keywords)
 
-    monkeypatch.setattr("srtm.web.serving.serve_asgi", serve_asgi)
+    monkeypatch.setattr("srtm.web.serving.serve_fronted", begun)
     with trio.CancelScope() as starting:
         await serve(config(tmp_path))
     assert starting.cancelled_caught

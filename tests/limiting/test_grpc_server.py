@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ from trio.testing import memory_stream_pair
 from limiting.config import LimitConfig
 from limiting.envoy.rate_limits import RateLimitRequest, RateLimitResponse
 from limiting.grpc_server import SERVICE, SHOULD_RATE_LIMIT, GrpcServer
-from limiting.listeners import Door
+from limiting.listeners import FIRST_S, Door
+from limiting.redis_server import RedisServer
 from limiting.service import BoundAddresses, serve
 from srtm.net.tokens import Tokens
 from tests.support.envoy_messages import MESSAGES, request
@@ -198,7 +199,8 @@ async def test_one_connection_too_many_is_told_so(tmp_path: Path) -> None:
             assert await one.receive_some()
             other = await trio.open_tcp_stream(host, int(port))
             told = await other.receive_some()
-            assert told == (b"-ERR max number of clients reached\r\n" if address == bound.resp else b"")
+            full = b"-ERR max number of clients reached: too many connections: there may be 1 (most_connections)\r\n"
+            assert told == (full if address == bound.resp else b"")
             await one.aclose()
             await other.aclose()
 
@@ -209,7 +211,7 @@ async def test_a_door_counts_who_is_inside() -> None:
     async def staying(stream: trio.abc.Stream) -> None:
         await leave.wait()
 
-    door = Door("resp_address", 2, staying, b"full")
+    door = Door("resp_address", 2, staying, str.encode)
     async with trio.open_nursery() as nursery:
         for _ in range(2):
             _, theirs = memory_stream_pair()
@@ -217,13 +219,30 @@ async def test_a_door_counts_who_is_inside() -> None:
         await trio.testing.wait_all_tasks_blocked()
         ours, theirs = memory_stream_pair()
         await door.admit(theirs)
-        assert await ours.receive_some() == b"full"
+        assert await ours.receive_some() == b"too many connections: there may be 2 (most_connections)"
         assert door.connections == 2
         leave.set()
     assert door.connections == 0
     ours, theirs = memory_stream_pair()
     await door.admit(theirs)
     assert await ours.receive_some() == b"", "there is room again"
+
+
+async def test_one_address_does_not_take_all_places() -> None:
+    async def staying(stream: trio.abc.Stream) -> None:
+        await stream.send_all(b"in")
+        await trio.sleep_forever()
+
+    door = Door("resp_address", 8, staying, str.encode)
+    with trio.fail_after(10):
+        async with AsyncExitStack() as links, trio.open_nursery() as nursery:
+            _, _, port = (await nursery.start(door.listen, "127.0.0.1:0")).rpartition(":")
+            told = []
+            for _ in range(8):
+                stream = await links.enter_async_context(await trio.open_tcp_stream("127.0.0.1", int(port)))
+                told.append(bytes(await stream.receive_some()))
+            nursery.cancel_scope.cancel()
+    assert told == [b"in"] * 7 + [b"too many connections of 127.0.0.1: there may be 7 (most_connections)"]
 
 
 @pytest.mark.slow
@@ -252,6 +271,26 @@ async def test_a_client_that_breaks_off_while_it_is_answered_is_forgotten() -> N
     theirs.send_all = broken  # type: ignore[method-assign]
     await GrpcServer(decide, lambda: False, None).serve(theirs)
     assert await ours.receive_some() == b""
+
+
+@pytest.mark.parametrize("protocol", ["resp", "grpc"])
+async def test_who_says_nothing_for_ten_seconds_leaves_the_place(
+    protocol: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def decide(request: RateLimitRequest) -> RateLimitResponse:
+        raise AssertionError
+
+    served = RedisServer(1_000, None) if protocol == "resp" else GrpcServer(decide, lambda: False, None)
+    _, theirs = memory_stream_pair()
+    await served.serve(theirs)
+    assert trio.current_time() == pytest.approx(FIRST_S, abs=0.2)
+    ours, theirs = memory_stream_pair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(served.serve, theirs)
+        await ours.send_all(b"PING\r\n" if protocol == "resp" else b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        await trio.sleep(10 * FIRST_S)
+        await ours.send_all(b"PING\r\n" if protocol == "resp" else bytes.fromhex("000000040000000000"))
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_call_that_waits_for_another_node_stops_no_other(autojump_clock: trio.testing.MockClock) -> None:

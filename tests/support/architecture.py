@@ -161,8 +161,8 @@ ARROWS = {
     "limiting.contract_store": "limiting.database limiting.nodes srtm.contracts srtm.web",
     "limiting.envoy": "srtm.contracts srtm.limiting",
     "limiting.envoy_checks": "limiting.contract_store limiting.envoy limiting.nodes srtm.limiting",
-    "limiting.grpc_server": "limiting.envoy srtm.net",
     "limiting.listeners": "srtm.net srtm.web",
+    "limiting.grpc_server": "limiting.envoy limiting.listeners srtm.net",
     "limiting.redis_server": "limiting.listeners srtm._native srtm.limiting srtm.net",
     "limiting.http_server": "limiting.config limiting.listeners limiting.nodes srtm._native srtm.net srtm.web",
     "limiting.api": (

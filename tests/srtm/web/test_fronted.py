@@ -12,6 +12,7 @@ from fastapi import FastAPI, Request
 
 from srtm.log import Log
 from srtm.web.fronted import Behind, Stream
+from srtm.web.listener_places import Places
 from srtm.web.serving import Certificate, bound, serve_app
 
 PEM, KEY = (str(Path(__file__).parents[2] / "certificates" / f"distributor.{end}") for end in ("pem", "key"))
@@ -125,4 +126,28 @@ async def test_who_is_no_tls_client_is_let_go_of() -> None:
             another = await connected(port, True, links)
             await another.send_all(b"!")
             assert await another.receive_some() == b"!"
+            nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("front", [None, Echo()], ids=["alone", "fronted"])
+async def test_one_connection_too_many_is_told_so(front: Echo | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Places, "by_descriptors", lambda: Places(1))
+    listener, ready = bound("127.0.0.1:0"), trio.Event()
+    port = listener.getsockname()[1]
+    with trio.fail_after(20):
+        async with AsyncExitStack() as links, trio.open_nursery() as nursery:
+            nursery.start_soon(serve_app, app(), listener, Certificate(), Log("s", lambda _: None), ready.set, front)
+            await ready.wait()
+            first = await connected(port, tls=False, links=links)
+            await first.send_all(ASK)
+            assert bytes(await first.receive_some()).startswith(b"HTTP/1.1 200")
+            told = b"".join([bytes(each) async for each in await connected(port, tls=False, links=links)])
+            assert told.startswith(b"HTTP/1.1 503 ")
+            assert b"too many connections: there may be 1" in told
+            await first.aclose()
+            while True:  # until the service has noticed
+                again = await connected(port, tls=False, links=links)
+                await again.send_all(ASK)
+                if bytes(await again.receive_some()).startswith(b"HTTP/1.1 200"):
+                    break
             nursery.cancel_scope.cancel()
