@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,7 +153,7 @@ def test_no_page_and_no_note_is_without_data() -> None:
     assert {path.stem for path in RESULTS.glob("*.md")} == {"README", *stored}
     pictures = {one.file for _, page in stored_pages(RESULTS) for one in page.body if isinstance(one, Picture)}
     assert {path.name for path in RESULTS.glob("*.png")} == pictures
-    notes = publish.tomllib.loads((RESULTS / "notes.toml").read_text())
+    notes = tomllib.loads((RESULTS / "notes.toml").read_text())
     assert {*notes["reading"], *notes["weaknesses"]} <= stored
     used = {one for ones in notes["weaknesses"].values() for one in ones}
     assert set(notes["shared"]) <= used
