@@ -21,6 +21,7 @@ import numpy as np
 
 from distributor.model.columns import ALONE, NOWHERE, ROUNDING, Bools, Floats, Ints
 from distributor.placement.quotas import fill, pack, whole_publishers
+from distributor.placement.reasons import counted, who_sends
 from distributor.placement.rebalance import even_out
 from srtm.text import figure
 
@@ -322,7 +323,7 @@ def _outcome(
     renumbered[kept] = np.arange(len(kept))
     reasons = [_why_so_many(demand, offered, len(kept)), *_shortage(demand, offered, missing)]
     reasons += [
-        f"{used[at].name}: {heads[at]:,} publishers, {figure(assigned[at], 6)} msg/s "
+        f"{used[at].name}: {counted(int(heads[at]), 'publisher')}, {figure(assigned[at], 6)} msg/s "
         f"(quota {figure(quotas[at], 6)}, free {figure(used[at].rcap, 6)})"
         for at in kept
     ]
@@ -339,8 +340,7 @@ def _outcome(
 
 
 def _why_so_many(demand: Demand, offered: Sequence[BrokerCapacity], k: int) -> str:
-    load = float(demand.rates.sum())
-    return f"{len(demand.rates):,} publishers send {figure(load, 6)} msg/s: placed on {k} of {len(offered)} brokers"
+    return f"{who_sends(demand.rates)}: placed on {k} of {counted(len(offered), 'broker')}"
 
 
 def _shortage(demand: Demand, offered: Sequence[BrokerCapacity], missing: float) -> list[str]:

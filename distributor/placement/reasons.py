@@ -9,7 +9,8 @@ import numpy as np
 from distributor.model.cluster import Placement
 from distributor.model.leases import MICRO, Amount
 from srtm.errors import BadInput
-from srtm.text import figure
+from srtm.text import figure, plural
+from srtm.topics.publishers import Floats
 from srtm.topics.spec import TopicSpec
 
 SEVERAL_TOPICS = "clients of several topics: "  # begins the line of ``joint``
@@ -23,14 +24,25 @@ def reasons_after_move(reasons: Sequence[str], placement: Placement, before: Pla
     kept = [_placed(placement) if ": placed on " in line else line for line in reasons if not line.startswith(stale)]
     heads = {name: len(ids) for name, ids in placement.ids_of.items()}
     lines = [
-        f"{name}: {heads[name]:,} publishers, {figure(rate, 6)} msg/s" for name, rate in placement.assigned.items()
+        f"{name}: {counted(heads[name], 'publisher')}, {figure(rate, 6)} msg/s"
+        for name, rate in placement.assigned.items()
     ]
     return (*kept, *lines)
 
 
 def _placed(placement: Placement) -> str:
-    count, load = len(placement.publishers), placement.publishers.load
-    return f"{count:,} publishers send {figure(load, 6)} msg/s: placed on {len(placement.brokers)} brokers"
+    return f"{who_sends(placement.publishers.rates)}: placed on {counted(len(placement.brokers), 'broker')}"
+
+
+def who_sends(rates: Floats) -> str:
+    """Return "20 publishers send 200 msg/s"."""
+    verb = "sends" if len(rates) == 1 else "send"
+    return f"{counted(len(rates), 'publisher')} {verb} {figure(float(rates.sum()), 6)} msg/s"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return "1 broker", "2 brokers"."""
+    return f"{count:,} {plural(count, noun)}"
 
 
 def reasons_after_fitting_step(

@@ -69,9 +69,13 @@ def promise_lines(plan: Json) -> list[str]:
     if found["kept"] is None:
         return ["the promise: nobody publishes yet" if found["predicted"] else "the promise: nobody has a place"]
     lines = [f"the promise is {kept_minutes(found['kept'])}, access and processing, on the worst broker"]
-    others = [f"{kept_minutes(found['one_bucket'])} in one bucket (access alone)"]
-    others += [f"{kept_minutes(found['even'])} spread evenly"] if found["even"] is not None else []
-    lines.append(f"  it would be {', '.join(others)}")
+    others = []
+    if plan["k"] > 1:  # with one broker this is one bucket
+        others.append(f"{kept_minutes(found['one_bucket'])} in one bucket (access alone)")
+    if found["even"] is not None and plan["balanced"]["k"] > 1:
+        others.append(f"{kept_minutes(found['even'])} spread evenly")
+    if others:
+        lines.append(f"  it would be {', '.join(others)}")
     if "enough" in found:
         lines.append(f"  not surely in {found['confidence']:g} of 100 minutes: {_enough(found['enough'], plan)}")
     return lines

@@ -41,7 +41,11 @@ def _refusal(model: type[Schema], error: ErrorDetails, place: str) -> BadInput:
     if error["type"] == "missing":
         return BadInput(field, None, "is required")
     if error["type"] == "extra_forbidden":
-        return BadInput(field, error["input"], _nearest(str(error["loc"][-1]), _keys(model, error["loc"][:-1])))
+        known = _keys(model, error["loc"][:-1])
+        inside = [key for key in known if isinstance(error["input"], dict) and key in error["input"]]
+        if inside:
+            return BadInput(field, None, f"no such table; write {', '.join(inside)} without the line [{field}]")
+        return BadInput(field, error["input"], _nearest(str(error["loc"][-1]), known))
     return BadInput(field, error["input"], _rule(error["msg"]))
 
 

@@ -130,7 +130,7 @@ def _burst(value: object) -> Burst:
     if value == "auto" or value == "paper":
         return value
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= LARGEST:  # false for NaN too
-        raise ValueError(f'must be a number of messages from 1 to {LARGEST:g}, "auto" or "paper"')
+        raise ValueError(f'must be a number of messages from 1 to {LARGEST:,.0f}, "auto" or "paper"')
     return float(value)
 
 

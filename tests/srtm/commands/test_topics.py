@@ -61,7 +61,7 @@ def test_plan_shows_and_changes_nothing(
         "simulated: 54,000 messages, 600 s, seed 1",
         "p99 access 0.25 ms, processing 0.5 ms, both 0.625 ms",
         "the promise is kept in 97 of 100 minutes (93 to 99), access and processing, on the worst broker",
-        "kept in 97 of 100 minutes (93 to 99) in one bucket (access alone), kept in 5 of 100 minutes (1 to 24) spread",
+        "it would be kept in 5 of 100 minutes (1 to 24) spread evenly",
         "sum 81 ms over all messages, 0.0015 ms a message; p99 0.125 ms more than the 0.0625 ms of one bucket",
         "admitted afterwards: a further topic of up to 410 msg/s",
         "balanced over 4 brokers instead (lb)",
@@ -70,6 +70,18 @@ def test_plan_shows_and_changes_nothing(
         "admitted afterwards: no limit is known",
     ):
         assert part in shown
+
+
+@pytest.mark.parametrize(("k", "of_all", "shown"), [(2, 4, 2), (1, 4, 1), (1, 1, 0)])
+def test_a_layout_is_beside_one_bucket_and_an_even_spread_only_where_these_are_other_layouts(
+    distributor: Distributor, topic_file: Path, capsys: pytest.CaptureFixture[str], k: int, of_all: int, shown: int
+) -> None:
+    even = {**PLAN["balanced"], "k": of_all}  # type: ignore[dict-item]
+    distributor.answers["POST", "/v1/plan"] = (200, {**PLAN, "k": k, "balanced": even})
+    assert main(["topic", "plan", str(topic_file)]) == 0
+    text = capsys.readouterr().out
+    assert ("in one bucket (access alone)" in text, "spread evenly" in text) == (shown == 2, shown >= 1)
+    assert ("it would be" in text) is (shown > 0)
 
 
 def test_a_plan_without_the_promise_says_what_would_do_and_ends_with_one(

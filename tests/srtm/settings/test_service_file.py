@@ -152,7 +152,7 @@ def test_a_good_file_is_checked_and_nothing_starts(file: Path, capsys: pytest.Ca
         ('[distributor]\nscaler_ca_file = "/no/file"', "distributor.scaler_ca_file: '/no/file': must be a file"),
         ('[limit]\ngrpc_address = "x"', "limit.grpc_address: 'x': must be HOST:PORT"),
         ('[limit]\ncontracts = "/no/file"', "limit.contracts: '/no/file': must be a file that can be read"),
-        ('[limit]\ncontracts = "{file}"', "limit.contracts: '{file}': limit: {'contracts': '{file}'}: no such key"),
+        ('[limit]\ncontracts = "{file}"', "limit.contracts: '{file}': limit: no such table; write contracts without"),
         ('[limit]\nplans = "/no/file"', "limit.plans: '/no/file': must be a file that can be read"),
         ('[limit]\ncluster_key_file = "/no/file"', "limit.cluster_key_file: '/no/file': must be a file"),
         ('[limit]\ntls_cert = "{file}"\ntls_key = "{file}"', "limit.tls_cert: '{file}': must be a certificate in PEM"),
