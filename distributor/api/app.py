@@ -117,7 +117,8 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: SyncService, layout
         options = requested_options(fitting, rounds_s)
         fitted = layouts.intended(options) if layouts is not None else not_fitted
         async with _spec(request, config) as spec:
-            topic = await registry.submit(spec, create_only=True, fitting=fitted)
+            services = explaining.service_ns(spec.name, registry, syncing)
+            topic = await registry.submit(spec, create_only=True, fitting=fitted, services=services)
             request.state.created_topic = topic.name
             if layouts is not None:
                 await layouts.submitted(topic, None, options)
@@ -131,14 +132,15 @@ def _topic_routes(app: FastAPI, registry: Registry, syncing: SyncService, layout
         rounds_s: float | None = None,
         confidence: float | None = None,
     ) -> Response:
-        """Create or change a topic. The same document again changes nothing, but it is fitted anew if it names
-        `fitting`. `confidence`: per cent of the minutes that are to keep the promise; the explanation has a prediction
-        then."""
+        """Create or change a topic. The same document again changes nothing but a burst `auto` that is too small by
+        now; it is fitted anew if it names `fitting`. `confidence`: per cent of the minutes that are to keep the
+        promise; the explanation has a prediction then."""
         explaining.check_confidence(confidence)
         options, before = requested_options(fitting, rounds_s), registry.topics.get(name)
         fitted = layouts.intended(options) if layouts is not None else not_fitted
         async with _spec(request, config, name) as spec:
-            topic = await registry.submit(spec, fitting=fitted)
+            services = explaining.service_ns(spec.name, registry, syncing)
+            topic = await registry.submit(spec, fitting=fitted, services=services)
             if layouts is not None:
                 await layouts.submitted(topic, before, options)
             return json_answer(await _explained(topic, registry, syncing, layouts, confidence))
@@ -243,7 +245,8 @@ def _publisher_routes(app: FastAPI, registry: Registry, syncing: SyncService, la
         change = await read_document(request, config, object)
         before = registry.topics.get(name)
         fitted = layouts.intended(None) if layouts is not None else not_fitted
-        topic = await registry.change_publishers(name, lambda spec: parse_change(spec, change), fitted)
+        services = explaining.service_ns(name, registry, syncing)
+        topic = await registry.change_publishers(name, lambda spec: parse_change(spec, change), fitted, services)
         if layouts is not None:
             await layouts.submitted(topic, before, None)
         return json_answer(views.topic_view(topic, registry, syncing))

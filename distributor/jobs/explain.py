@@ -30,7 +30,7 @@ async def planned(
 ) -> Json:
     """What a submission of ``spec`` would do now. ``moves``: publishers that would go to another broker. Raises
     BadInput."""
-    burst, placement, reasons = await registry.dry_run(spec)
+    burst, placement, reasons = await registry.dry_run(spec, service_ns(spec.name, registry, syncing))
     outcome = Outcome(
         spec=spec,
         burst=burst,
@@ -71,3 +71,8 @@ def services(topic: str, registry: Registry, syncing: SyncService) -> dict[str, 
     measured = {name: fmean(found) for name, found in others.items()} | own
     found = {name: Service(round(us * 1e3), "measured") for name, us in measured.items()}
     return found | {name: Service(ns, "laboratory") for name, ns in syncing.sessions.lab_service_ns.items() if ns}
+
+
+def service_ns(topic: str, registry: Registry, syncing: SyncService) -> dict[str, int]:
+    """{broker: ns that a message takes of it}, as in ``services``."""
+    return {name: one.ns for name, one in services(topic, registry, syncing).items()}

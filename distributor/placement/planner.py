@@ -15,7 +15,7 @@ from distributor.model.cluster import Broker, Placement, Topic
 from distributor.placement import joint
 from distributor.placement.allocation import BrokerCapacity, Demand, Plan, place_more, plan
 from distributor.placement.joint import NO_HOMES
-from distributor.placement.promise_sizing import auto_burst, most_burst
+from distributor.placement.promise_sizing import NO_SERVICES, PromiseSizing, auto_burst, most_burst
 from distributor.placement.reasons import reasons_after_move
 from srtm.token_bucket.assumed_capacity import assumed_mcap
 from srtm.token_bucket.burst_sizing import smallest_burst
@@ -79,22 +79,31 @@ def burst_of(spec: TopicSpec) -> float:
     return spec.burst
 
 
-def sized(spec: TopicSpec, plan: TopicPlan, brokers: int) -> TopicPlan:
+def sized(spec: TopicSpec, plan: TopicPlan, brokers: int, services: Mapping[str, int] = NO_SERVICES) -> TopicPlan:
     """``plan`` with the burst that "auto" comes to for its placement, of so many ``brokers`` in all.
 
-    Raises BadInput if that is too large.
+    ``services``: as in ``PromiseSizing``. Raises BadInput if the burst is too large.
     """
-    return plan._replace(burst=auto_burst(spec, plan.placement, brokers)) if spec.burst == "auto" else plan
+    return plan._replace(burst=auto_burst(spec, plan.placement, brokers, services)) if spec.burst == "auto" else plan
 
 
-def with_burst(spec: TopicSpec, old: Topic | None) -> TopicSpec:
+def with_burst(spec: TopicSpec, old: Topic | None, services: Mapping[str, int] = NO_SERVICES) -> TopicSpec:
     """``spec`` with a number for its burst, but for an "auto" that depends on the placement.
 
-    Reuses the burst of ``old`` if nothing has changed that it depends on.
+    Reuses the burst of ``old`` if nothing has changed that it depends on. Of ``services`` (ns a message, by broker)
+    only those matter that make a larger burst needed, and allowed.
     """
-    if old is not None and not old.removed and _same_envelope(old.spec, spec):
+    if old is not None and not old.removed and _same_envelope(old.spec, spec) and not _needs_more(old, services):
         return replace(spec, burst=old.burst)
     return spec if spec.burst == "auto" else replace(spec, burst=burst_of(spec))
+
+
+def _needs_more(old: Topic, services: Mapping[str, int]) -> bool:
+    if old.spec.burst != "auto" or not services.keys() & set(old.placement.brokers):
+        return False
+    sizing = PromiseSizing(spec=old.spec, placement=old.placement, services=services)
+    needed = sizing.smallest_burst(old.spec.rate)
+    return needed is not None and old.burst < needed <= most_burst(old.spec)
 
 
 def _same_envelope(old: TopicSpec, new: TopicSpec) -> bool:
@@ -107,11 +116,17 @@ def _envelope_of(spec: TopicSpec) -> tuple[object, ...]:
     return spec.burst, spec.rate, spec.slo.percentile
 
 
-def place_anew(spec: TopicSpec, offered: Sequence[BrokerCapacity], homes: Mapping[str, str] = NO_HOMES) -> TopicPlan:
-    """Place all publishers, wherever they were before. ``homes``: as in ``place_rest``."""
+def place_anew(
+    spec: TopicSpec,
+    offered: Sequence[BrokerCapacity],
+    homes: Mapping[str, str] = NO_HOMES,
+    services: Mapping[str, int] = NO_SERVICES,
+) -> TopicPlan:
+    """Place all publishers, wherever they were before. ``homes``: as in ``place_rest``; ``services``: as in
+    ``sized``."""
     if homes:
-        return place_again(spec, offered, [None] * len(spec.publishers), homes)
-    return _placed_and_sized(spec, len(offered), lambda burst: _place_all(spec, burst, offered))
+        return place_again(spec, offered, [None] * len(spec.publishers), homes, services)
+    return _placed_and_sized(spec, len(offered), services, lambda burst: _place_all(spec, burst, offered))
 
 
 def _place_all(spec: TopicSpec, burst: float, offered: Sequence[BrokerCapacity]) -> TopicPlan:
@@ -124,14 +139,17 @@ def place_again(
     offered: Sequence[BrokerCapacity],
     held: Sequence[str | None],
     homes: Mapping[str, str] = NO_HOMES,
+    services: Mapping[str, int] = NO_SERVICES,
 ) -> TopicPlan:
     """Place publishers that have a broker in ``held``, or None, with the fewest moves. ``homes``: as in
-    ``place_rest``."""
-    return _placed_and_sized(spec, len(offered), lambda burst: place_rest(spec, burst, offered, held, homes))
+    ``place_rest``; ``services``: as in ``sized``."""
+    return _placed_and_sized(spec, len(offered), services, lambda burst: place_rest(spec, burst, offered, held, homes))
 
 
-def _placed_and_sized(spec: TopicSpec, brokers: int, place: Callable[[float], TopicPlan]) -> TopicPlan:
-    plan = sized(spec, place(burst_of(spec)), brokers)
+def _placed_and_sized(
+    spec: TopicSpec, brokers: int, services: Mapping[str, int], place: Callable[[float], TopicPlan]
+) -> TopicPlan:
+    plan = sized(spec, place(burst_of(spec)), brokers, services)
     return plan._replace(reasons=place(plan.burst).reasons) if spec.burst == "auto" else plan
 
 

@@ -1,19 +1,26 @@
 """The smallest burst and the smallest rate with which a placed topic keeps its promise. Pure.
 
 Sized on drawn minutes (``srtm.token_bucket.kept_minutes``): enough of them must keep the promise that the lower bound
-of their Wilson interval is the confidence. Topics with too many messages to draw are sized by formula.
+of their Wilson interval is the confidence. Then ``minute_verdict`` judges what was found, on minutes of its own, and
+more is taken until it predicts the promise. Topics with too many messages to draw are sized by formula.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, partial
+from heapq import heapreplace
 
 import numpy as np
 
 from distributor.model.cluster import Placement
 from distributor.model.leases import MICRO, Amount
+from distributor.placement import minute_verdict
+from distributor.placement.minute_verdict import Candidate, is_predicted, most_minutes
 from distributor.placement.share_targets import ShareDemand, target_shares
 from srtm.errors import BadInput
 from srtm.text import figure
@@ -37,11 +44,11 @@ CONFIDENCE = 0.95
 MINUTES = 300  # as many as tell 0.95 from 0.977
 FEWEST_MINUTES = 80  # fewer have a lower bound below 0.95 even if all keep the promise
 MOST_MESSAGES = 80_000_000  # in all minutes: less than ten seconds of work
-_RATE_MINUTES = 60  # in the search for a rate, which goes over them ten times
-_RATE_MESSAGES = 16_000_000  # in these minutes, which stay in memory: 8 bytes each
-_FEWEST_RATE_MINUTES = 20  # fewer say too little: by formula
+_RATE_MESSAGES = 48_000_000  # in the minutes of a search for a rate, which goes over some of them ten times
+_KEPT_MESSAGES = 16_000_000  # in minutes that stay in memory: 8 bytes each
 _SEED = 1_000_000  # of the first minute; plans are judged on others
-_RATE_STEPS = 6  # halvings of the search for a rate: within 2 % of its slack
+_STEPS = 12  # from what was sized to what is predicted, each twice as far as that before: 4,095 in all
+NO_SERVICES: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -56,50 +63,89 @@ class PromiseSizing:
     def promise(self) -> Promise:
         return promise_of(self.spec)
 
-    def minutes_within(self, messages: float) -> int:
-        """Return how many minutes have that many messages, at most ``MINUTES``."""
-        return int(min(MINUTES, messages / max(1.0, self.spec.publishers.load * MINUTE_S)))
+    def smallest_burst(
+        self, rate: float, confidence: float = CONFIDENCE, minutes: int = MINUTES, above: float = 0
+    ) -> int | None:
+        """Return the smallest b above ``above`` with the rate r, messages. None: processing breaks the promise.
 
-    def smallest_burst(self, rate: float, confidence: float = CONFIDENCE, most_minutes: int = MINUTES) -> int | None:
-        """Return the smallest b with the rate r, messages. None: processing breaks the promise."""
-        minutes = min(most_minutes, self.minutes_within(MOST_MESSAGES))
+        ``minutes``: of those that it is sized on, the most.
+        """
         if not self.placement.brokers:
             return 1
-        if minutes < FEWEST_MINUTES or fewest_successes(minutes, confidence) is None:
-            return self._burst_by_formula(rate, confidence)
-        layout = self.layout(rate)
-        needs = np.array([needed_bursts(one, layout.servers, self.promise) for one in self._drawn(minutes)])
-        return self._burst_of(needs, rate, confidence)
+        drawn = self._minutes_within(MOST_MESSAGES, minutes, confidence)
+        sized = self._sized_burst(rate, confidence, drawn) if drawn else self._burst_by_formula(rate, confidence)
+        if sized is None:
+            return None
+        servers = self.layout(rate).servers
 
-    def smallest_rate(self, burst_at: Callable[[float], float], confidence: float = CONFIDENCE) -> float | None:
-        """Return the smallest r, msg/s, from that of the topic on, to three digits. None: processing breaks it.
+        @cache
+        def needs(seed: int) -> Floats:
+            return np.array(needed_bursts(self._drawn(seed), servers, self.promise))
 
-        ``burst_at``: the burst that goes with a rate.
+        def predicted(burst: int) -> bool:
+            mine = self._bursts(rate, burst)
+            return self._is_predicted(
+                lambda seed: bool((needs(seed) <= mine).all()), minute_verdict.MOST_MESSAGES, confidence
+            )
+
+        return self._smallest(predicted, max(sized, math.floor(above) + 1))
+
+    def smallest_rate(
+        self, burst_at: Callable[[float], float], confidence: float = CONFIDENCE, minutes: int = MINUTES
+    ) -> float | None:
+        """Return the smallest r above that of the topic, msg/s, to three digits. None: none was found.
+
+        ``burst_at``: the burst that goes with a rate. ``minutes``: as in ``smallest_burst``.
         """
-        minutes = min(_RATE_MINUTES, self.minutes_within(_RATE_MESSAGES))
-        drawn = list(self._drawn(minutes)) if minutes >= _FEWEST_RATE_MINUTES else []
+        least, most = (
+            _index_above(rate) for rate in (self.spec.rate, 100 * max(self.spec.rate, self.spec.publishers.load))
+        )
 
-        def keeps(rate: float) -> bool:
-            needed = self._burst_from(drawn, rate, confidence) if drawn else self._burst_by_formula(rate, confidence)
-            return needed is not None and needed <= burst_at(rate)
+        @cache
+        def candidate(index: int) -> Candidate:
+            rate = three_digits(index)
+            return self.candidate(rate, burst_at(rate))
 
-        load = self.spec.publishers.load
-        least = self.spec.rate
-        most = max(least, load * 1.01)
-        while not keeps(most):
-            least, most = most, load + 2 * (most - load)
-            if most > 100 * load:
-                return None
-        for _ in range(_RATE_STEPS):
-            middle = (least + most) / 2
-            least, most = (least, middle) if keeps(middle) else (middle, most)
-        return rounded_up(most)
+        def keeps(arrivals_s: list[Floats], index: int) -> bool:
+            return candidate(index).keeps(arrivals_s, self.promise)
+
+        def keeps_by_formula(index: int) -> bool:
+            return self._chance(candidate(index)) >= confidence
+
+        def has_tokens(index: int) -> bool:
+            return burst_at(three_digits(index)) >= self.fewest
+
+        least += bisect_left(range(least, most), True, key=has_tokens)
+        if least == most:
+            return None
+        if drawn := self._minutes_within(_RATE_MESSAGES // 2, minutes, confidence):
+            least = self._sized_rate(keeps, least, most, drawn, confidence)
+        else:
+            least += bisect_left(range(least, most), True, key=keeps_by_formula)
+        late: dict[int, list[Floats] | None] = {}  # None: kept at a smaller rate, so at larger ones too
+
+        def keeps_minute(index: int, seed: int) -> bool:
+            arrivals_s = late[seed] if seed in late else self._drawn(seed)
+            late[seed] = None if arrivals_s is None or keeps(arrivals_s, index) else arrivals_s
+            return late[seed] is None
+
+        for index in itertools.takewhile(lambda one: one < most, (least + 2**step - 1 for step in range(_STEPS))):
+            if self._is_predicted(partial(keeps_minute, index), _RATE_MESSAGES, confidence):
+                return three_digits(index)
+        return None
 
     def layout(self, rate: float) -> Layout:
         """Return the topic's layout with the token rate r, msg/s: the parts of the rate do not depend on the burst."""
-        shares = zip(self.placement.brokers, self.shares(rate, self._enough_for_all), strict=True)
-        servers = [Server(rate=share.rate / MICRO, service_s=self.service_s(name)) for name, share in shares]
-        return Layout(at=self.placement.at, servers=tuple(servers))
+        return self._layout(self.shares(rate, self._enough_for_all))
+
+    def candidate(self, rate: float, burst: float) -> Candidate:
+        """Return what is to be judged under (r, b)."""
+        return self.candidate_of(dict(zip(self.placement.brokers, self.shares(rate, burst), strict=True)))
+
+    def candidate_of(self, shares: Mapping[str, Amount]) -> Candidate:
+        """Return what is to be judged with these ``shares`` of the brokers."""
+        mine = [shares[name] for name in self.placement.brokers]
+        return Candidate(layout=self._layout(mine), bursts=tuple(one.burst / MICRO for one in mine))
 
     def service_s(self, broker: str) -> float:
         """Return what a message takes of ``broker``, s."""
@@ -121,59 +167,99 @@ class PromiseSizing:
     def _enough_for_all(self) -> float:
         return float(max(self.fewest, sum(one.batch for one in self.placement.traffic.values())))
 
-    def _drawn(self, minutes: int) -> Iterator[list[Floats]]:
-        brokers = len(self.placement.brokers)
-        for number in range(minutes):
-            yield split(minute(self.spec.publishers, _SEED + number), self.placement.at, brokers)
+    @property
+    def _most_burst(self) -> float:
+        """All messages of a minute at once."""
+        return self.spec.publishers.load * MINUTE_S + 2 * self.fewest
 
-    def _burst_from(self, drawn: Sequence[Sequence[Floats]], rate: float, confidence: float) -> int | None:
-        servers = self.layout(rate).servers
-        needs = np.array([needed_bursts(one, servers, self.promise) for one in drawn])
-        return self._burst_of(needs, rate, confidence)
+    def _layout(self, shares: Sequence[Amount]) -> Layout:
+        servers = [
+            Server(rate=share.rate / MICRO, service_s=self.service_s(name))
+            for name, share in zip(self.placement.brokers, shares, strict=True)
+        ]
+        return Layout(at=self.placement.at, servers=tuple(servers))
 
-    def _burst_of(self, needs: Floats, rate: float, confidence: float) -> int | None:
-        """``needs[minute, broker]``: the smallest burst of the broker in that minute."""
-        part = (fewest_successes(MINUTES, confidence) or MINUTES) / MINUTES  # of fewer minutes the same part
-        enough = fewest_successes(len(needs), confidence) if len(needs) >= FEWEST_MINUTES else None
-        wanted = math.ceil(len(needs) * part) if enough is None else enough
+    def _bursts(self, rate: float, burst: float) -> Floats:
+        return np.array([share.burst / MICRO for share in self.shares(rate, burst)])
+
+    def _minutes_within(self, messages: int, most: int, confidence: float) -> int:
+        """How many minutes with so many messages in all are drawn for sizing; 0: too few to tell."""
+        minutes = int(min(most, messages / max(1.0, self.spec.publishers.load * MINUTE_S)))
+        return minutes if minutes >= FEWEST_MINUTES and fewest_successes(minutes, confidence) is not None else 0
+
+    def _drawn(self, seed: int) -> list[Floats]:
+        """The arrivals of each broker in the minute of ``seed``, s. The first minutes that were asked for are kept."""
+        if seed in self._kept_minutes:
+            return self._kept_minutes[seed]
+        found = split(minute(self.spec.publishers, seed), self.placement.at, len(self.placement.brokers))
+        if (len(self._kept_minutes) + 1) * self.spec.publishers.load * MINUTE_S <= _KEPT_MESSAGES:
+            self._kept_minutes[seed] = found
+        return found
+
+    @cached_property
+    def _kept_minutes(self) -> dict[int, list[Floats]]:
+        return {}
+
+    def _is_predicted(self, keeps: Callable[[int], bool], messages: int, confidence: float) -> bool:
+        """As in ``minute_verdict``, by minutes with so many ``messages`` in all."""
+        if fewest_successes(most_minutes(self.spec.publishers), confidence) is None:
+            return True  # a plan is by formula too: what was sized by it will do
+        return is_predicted(keeps, most_minutes(self.spec.publishers, messages), confidence)
+
+    def _sized_burst(self, rate: float, confidence: float, minutes: int) -> int | None:
+        servers, wanted = self.layout(rate).servers, fewest_successes(minutes, confidence) or minutes
+        seeds = range(_SEED, _SEED + minutes)
+        needs = np.array([needed_bursts(self._drawn(seed), servers, self.promise) for seed in seeds])
         if np.isfinite(needs).all(axis=1).sum() < wanted:
             return None
+        return self._smallest(
+            lambda burst: bool((needs <= self._bursts(rate, burst)).all(axis=1).sum() >= wanted), self.fewest
+        )
 
-        def keeps(burst: int) -> bool:
-            mine = np.array([share.burst / MICRO for share in self.shares(rate, burst)])
-            return bool((needs <= mine).all(axis=1).sum() >= wanted)
+    def _sized_rate(
+        self, keeps: Callable[[list[Floats], int], bool], least: int, most: int, minutes: int, confidence: float
+    ) -> int:
+        """The least index of a rate with which enough minutes keep the promise; ``most``: none below it.
 
-        return self._smallest(keeps)
+        Only minutes that are among the worst so far are searched for what they need.
+        """
+        may_be_late = minutes - (fewest_successes(minutes, confidence) or minutes)
+        worst = [least] * (may_be_late + 1)
+        for seed in range(_SEED, _SEED + minutes):
+            arrivals_s, found = self._drawn(seed), worst[0]
+            if found < most and not keeps(arrivals_s, found):
+                heapreplace(worst, found + bisect_left(range(found, most), True, key=partial(keeps, arrivals_s)))
+        return worst[0]
 
     def _burst_by_formula(self, rate: float, confidence: float) -> int | None:
-        traffic, servers = list(self.placement.traffic.values()), self.layout(rate).servers
+        return self._smallest(lambda burst: self._chance(self.candidate(rate, burst)) >= confidence, self.fewest)
 
-        def keeps(burst: int) -> bool:
-            mine = [share.burst / MICRO for share in self.shares(rate, burst)]
-            return chance_by_formula(traffic, servers, mine, self.promise) >= confidence
+    def _chance(self, one: Candidate) -> float:
+        traffic = list(self.placement.traffic.values())
+        return chance_by_formula(traffic, one.layout.servers, one.bursts, self.promise)
 
-        return self._smallest(keeps)
-
-    def _smallest(self, keeps: Callable[[int], bool]) -> int | None:
-        least = most = self.fewest
+    def _smallest(self, keeps: Callable[[int], bool], least: int) -> int | None:
+        most = least
         while not keeps(most):
             least, most = most + 1, 2 * most
-            if most > self.spec.publishers.load * MINUTE_S + 2 * self.fewest:  # all messages of a minute at once
+            if most > self._most_burst:
                 return None
-        while least < most:
-            middle = (least + most) // 2
-            least, most = (least, middle) if keeps(middle) else (middle + 1, most)
-        return least
+        return least + bisect_left(range(least, most), True, key=keeps)
 
 
 def promise_of(spec: TopicSpec) -> Promise:
     return Promise(percentile=spec.slo.percentile, latency_s=spec.slo.latency_ms / 1e3)
 
 
-def rounded_up(rate: float) -> float:
-    """Return ``rate`` rounded up to three digits."""
-    step = 10.0 ** (math.floor(math.log10(rate)) - 2)
-    return float(f"{math.ceil(round(rate / step, 9)) * step:.6g}")
+def three_digits(index: int) -> float:
+    """Return the rate of three digits at ``index`` among all, in order: 0 is 100, and each power of ten has 900."""
+    return float(f"{100 + index % 900}e{index // 900}")
+
+
+def _index_above(rate: float) -> int:
+    power = math.floor(math.log10(rate)) - 2
+    index = 900 * power + math.floor(round(rate / 10.0**power, 9)) - 100
+    return index if three_digits(index) > rate else index + 1
 
 
 def most_burst(spec: TopicSpec, rate: float | None = None) -> float:
@@ -181,16 +267,18 @@ def most_burst(spec: TopicSpec, rate: float | None = None) -> float:
     return float(max(1, math.floor(spec.max_burst_s * (spec.rate if rate is None else rate))))
 
 
-def auto_burst(spec: TopicSpec, placement: Placement, brokers: int = 1) -> float:
+def auto_burst(
+    spec: TopicSpec, placement: Placement, brokers: int = 1, services: Mapping[str, int] = NO_SERVICES
+) -> float:
     """Return what ``burst = "auto"`` comes to under ``placement``.
 
     At least a token for each of ``brokers``, as far as ``most_burst`` allows: publishers may come to any of them, and a
-    share needs a token.
+    share needs a token. ``services``: as in ``PromiseSizing``.
 
     Where processing breaks the promise, no burst helps: then the one that keeps the access delay is right. Raises
     BadInput if more than ``most_burst`` is needed.
     """
-    sizing = PromiseSizing(spec=spec, placement=placement)
+    sizing = PromiseSizing(spec=spec, placement=placement, services=services)
     needed = sizing.smallest_burst(spec.rate)
     if needed is None:
         sizing = PromiseSizing(spec=spec, placement=placement, services=dict.fromkeys(placement.brokers, 0))

@@ -21,7 +21,7 @@ from distributor.placement.allocation import BrokerCapacity
 from distributor.placement.promise_sizing import PromiseSizing
 from distributor.placement.share_targets import ShareDemand, target_shares
 from distributor.prediction.forecast import ASSUMED, Forecast, Service, Simulation
-from distributor.prediction.promise import CONFIDENCE, Candidate, promise_json
+from distributor.prediction.promise import CONFIDENCE, promise_json
 from srtm.topics.spec import TopicSpec
 from srtm.units import to_micro
 
@@ -184,5 +184,5 @@ def _promise(
     sizing = PromiseSizing(spec=one.spec, placement=one.placement, services=services)
     spread = None
     if even is not None and even[0].brokers:
-        spread = Candidate.of(replace(sizing, placement=even[0]), even[1])
+        spread = replace(sizing, placement=even[0]).candidate_of(even[1])
     return promise_json(sizing, one.burst, target, spread, confidence)

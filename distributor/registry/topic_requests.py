@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +13,7 @@ from distributor.model.leases import Leases
 from distributor.model.state_change import StateChange
 from distributor.placement import planner, proposals
 from distributor.placement.planner import TopicPlan
+from distributor.placement.promise_sizing import NO_SERVICES
 from distributor.placement.share_targets import with_declared_split
 from distributor.registry.contract_requests import check_contracts
 from distributor.registry.room import Room
@@ -38,24 +39,33 @@ class TopicRequests:
         self._state = state
         self._room = room
 
-    async def submit(self, spec: TopicSpec, *, create_only: bool = False, fitting: FittingIntent = not_fitted) -> Topic:
-        """Create or change a topic. The same spec again changes nothing.
+    async def submit(
+        self,
+        spec: TopicSpec,
+        *,
+        create_only: bool = False,
+        fitting: FittingIntent = not_fitted,
+        services: Mapping[str, int] = NO_SERVICES,
+    ) -> Topic:
+        """Create or change a topic. The same spec again changes nothing but a burst "auto" that is too small by now.
 
-        ``fitting``: stored with the topic, so that the next leader fits it too. Raises Conflict, BadInput.
+        ``fitting``: stored with the topic, so that the next leader fits it too. ``services``: ns that a message takes,
+        by broker, where it is known: "auto" is sized by it. Raises Conflict, BadInput.
         """
         await self._state.wait_settled()
         async with self._state.placing:
             self._check_names(spec)
             old = self._state.managed_topic(spec.name)
             if old is None:
-                return await self._change_spec(spec, await self._plan_new(spec), "submitted", fitting)
+                return await self._change_spec(spec, await self._plan_new(spec, services), "submitted", fitting)
             if create_only:
                 raise Conflict("name", spec.name, "a topic of this name exists: PUT changes it")
-            if old.spec == spec:
+            sized = await trio.to_thread.run_sync(planner.with_burst, spec, old, services)
+            if old.spec == spec and sized.burst == old.burst:
                 return old
-            return await self._change_spec(spec, await self._plan_change(old, spec), "changed", fitting)
+            return await self._change_spec(spec, await self._plan_change(old, sized, services), "changed", fitting)
 
-    async def dry_run(self, spec: TopicSpec) -> TopicPlan:
+    async def dry_run(self, spec: TopicSpec, services: Mapping[str, int] = NO_SERVICES) -> TopicPlan:
         """What ``submit`` would do. Changes nothing.
 
         Publishers that the topic has already stay where the placement suits ``spec`` too. Else they move as little as
@@ -64,14 +74,21 @@ class TopicRequests:
         await self._state.wait_settled()
         self._check_names(spec)
         old = self._state.managed_topic(spec.name)
-        return await (self._plan_new(spec) if old is None else self._plan_change(old, spec))
+        if old is None:
+            return await self._plan_new(spec, services)
+        sized = await trio.to_thread.run_sync(planner.with_burst, spec, old, services)
+        return await self._plan_change(old, sized, services)
 
     async def change_publishers(
-        self, name: str, change: Callable[[TopicSpec], TopicSpec], fitting: FittingIntent = not_fitted
+        self,
+        name: str,
+        change: Callable[[TopicSpec], TopicSpec],
+        fitting: FittingIntent = not_fitted,
+        services: Mapping[str, int] = NO_SERVICES,
     ) -> Topic:
         """Add and remove publishers or change their rates by ``change``, which runs in a thread. Few others move.
 
-        ``fitting``: as in ``submit``. Raises NotFound, and what ``change`` raises.
+        ``fitting``, ``services``: as in ``submit``. Raises NotFound, and what ``change`` raises.
         """
         await self._state.wait_settled()
         async with self._state.placing:
@@ -79,7 +96,7 @@ class TopicRequests:
             spec = await trio.to_thread.run_sync(change, old.spec)  # of many publishers: a second and more
             if spec == old.spec:
                 return old
-            return await self._change_spec(spec, await self.dry_run(spec), "publishers changed", fitting)
+            return await self._change_spec(spec, await self.dry_run(spec, services), "publishers changed", fitting)
 
     async def set_options(self, name: str, change: Callable[[TopicSpec], TopicSpec]) -> Topic:
         """``change`` the mode, the split or the adaptation of a topic.
@@ -122,25 +139,25 @@ class TopicRequests:
         change = TopicChange(spec=spec, plan=plan, reason=reason, by_operator=True, fitting=fitting(spec))
         return await apply_topic_change(self._state, self._room, change)
 
-    async def _plan_new(self, spec: TopicSpec) -> TopicPlan:
-        return await self._plan(await trio.to_thread.run_sync(planner.with_burst, spec, None))
+    async def _plan_new(self, spec: TopicSpec, services: Mapping[str, int]) -> TopicPlan:
+        return await self._plan(await trio.to_thread.run_sync(planner.with_burst, spec, None), services)
 
-    async def _plan_change(self, old: Topic, spec: TopicSpec) -> TopicPlan:
-        sized = await trio.to_thread.run_sync(planner.with_burst, spec, old)
+    async def _plan_change(self, old: Topic, sized: TopicSpec, services: Mapping[str, int]) -> TopicPlan:
+        """``sized``: as in ``_plan``."""
         burst = planner.burst_of(sized)
-        if planner.fits_placement(old, spec, burst):
+        if planner.fits_placement(old, sized, burst):
             kept = TopicPlan(burst, old.placement, old.reasons)
-            return await trio.to_thread.run_sync(planner.sized, sized, kept, len(self._state.brokers))
-        return await self._plan(sized)
+            return await trio.to_thread.run_sync(planner.sized, sized, kept, len(self._state.brokers), services)
+        return await self._plan(sized, services)
 
-    async def _plan(self, spec: TopicSpec) -> TopicPlan:
+    async def _plan(self, spec: TopicSpec, services: Mapping[str, int]) -> TopicPlan:
         """``spec`` has a number for its burst, or "auto" to be sized for the placement."""
         old, offered = self._state.managed_topic(spec.name), self._room.offered(spec)
         homes = await self._room.homes(spec)
         if old is None or not planner.has_same_principles(old.spec, spec):
-            return await trio.to_thread.run_sync(planner.place_anew, spec, offered, homes)
+            return await trio.to_thread.run_sync(planner.place_anew, spec, offered, homes, services)
         held = [old.placement.broker_of(publisher_id) for publisher_id in spec.publishers.ids]
-        plan = await trio.to_thread.run_sync(planner.place_again, spec, offered, held, homes)
+        plan = await trio.to_thread.run_sync(planner.place_again, spec, offered, held, homes, services)
         return planner.with_pinned(plan, self._state.pins.of(spec.name, self._state.dead_brokers()))
 
     def _leases_under(self, topic: Topic, spec: TopicSpec) -> Leases:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from distributor.model.broker_load import NO_LOAD, loads_after, loads_of
@@ -117,3 +119,21 @@ async def test_a_removed_topic_tells_nothing_of_the_burst_of_its_next_life(distr
     await distributor.registry.remove("cars", purge=False)
     topic = await distributor.registry.submit(spec(**SIZED))
     assert (sizing.times, topic.burst) == (2, 7.0)
+
+
+async def test_an_automatic_burst_that_became_too_small_is_worked_out_anew_with_the_same_file(distributor):
+    await distributor.brokers("a", mcap=1000.0)
+    publishers = [{"count": 20, "rate": 10, "group_size": 10}]
+    sensors = replace(spec(burst="auto", publishers=publishers), rate=300.0)
+    registry = distributor.registry
+    first = await registry.submit(sensors)
+    same = await registry.submit(sensors, services={"a": 15_000, "elsewhere": 9_000_000})
+    assert same is first
+    slow = {"a": 300_000}
+    planned = await registry.dry_run(sensors, slow)
+    assert planned.burst > first.burst
+    larger = await registry.submit(sensors, services=slow)
+    assert (larger.burst, larger.spec) == (planned.burst, sensors)
+    assert await registry.submit(sensors, services=slow) is larger
+    assert await registry.submit(sensors, services={"a": 15_000}) is larger  # what is more than enough stays
+    assert await registry.submit(sensors, services={"a": 10_000_000}) is larger  # no burst would do

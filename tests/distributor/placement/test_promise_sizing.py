@@ -5,9 +5,10 @@ import pytest
 
 from distributor.model.cluster import Broker
 from distributor.model.leases import MICRO
+from distributor.placement import minute_verdict, promise_sizing
 from distributor.placement.allocation import BrokerCapacity
 from distributor.placement.planner import capacities, place_anew
-from distributor.placement.promise_sizing import PromiseSizing, most_burst, rounded_up
+from distributor.placement.promise_sizing import PromiseSizing, most_burst, three_digits
 from srtm.errors import BadInput
 from srtm.token_bucket.kept_minutes import minute, needed_bursts, split
 from srtm.topics.spec import parse_topic_json
@@ -52,7 +53,9 @@ def test_more_than_max_burst_s_is_refused_with_the_rate_that_does():
         place_anew(sensors(max_burst_s=0.05), BROKERS)
     rate = float(str(refused.value).split("rate = ")[1].split(" ")[0])
     assert rate > 600
-    assert place_anew(sensors(max_burst_s=0.05, rate=rate * 1.05), BROKERS).burst <= 0.05 * rate * 1.05
+    assert place_anew(sensors(max_burst_s=0.05, rate=rate), BROKERS).burst <= 0.05 * rate
+    with pytest.raises(BadInput):
+        place_anew(sensors(max_burst_s=0.05, rate=rate * 0.99), BROKERS)
 
 
 def test_the_rate_that_does_is_the_smallest():
@@ -60,8 +63,8 @@ def test_the_rate_that_does_is_the_smallest():
     placement = place_anew(topic, BROKERS).placement
     rate = PromiseSizing(spec=topic, placement=placement).smallest_rate(lambda _rate: 60.0)
     assert rate is not None
-    faster, slower = sensors(rate=rate * 1.02), sensors(rate=max(401.0, rate * 0.9))
-    assert kept_of(faster, 60.0, placement) >= 92 > kept_of(slower, 60.0, placement)
+    slower = sensors(rate=max(401.0, rate * 0.9))
+    assert kept_of(sensors(rate=rate), 60.0, placement) >= 92 > kept_of(slower, 60.0, placement)
 
 
 def test_there_is_a_token_for_each_broker_that_publishers_may_come_to():
@@ -79,8 +82,31 @@ def test_too_many_messages_to_draw_are_sized_by_formula(monkeypatch):
     placement = place_anew(topic, BROKERS).placement
     sizing = PromiseSizing(spec=topic, placement=placement)
     drawn = sizing.smallest_burst(topic.rate)
-    monkeypatch.setattr("distributor.placement.promise_sizing.MOST_MESSAGES", 1_000)
+    rate = sizing.smallest_rate(lambda _rate: 60.0)
+    monkeypatch.setattr(promise_sizing, "MOST_MESSAGES", 1_000)
+    monkeypatch.setattr(promise_sizing, "_RATE_MESSAGES", 1_000)
+    monkeypatch.setattr(minute_verdict, "most_minutes", lambda *_: 20)  # a plan is by formula, too
+    monkeypatch.setattr(promise_sizing, "most_minutes", lambda *_: 20)
     assert sizing.smallest_burst(topic.rate) == pytest.approx(drawn, rel=0.3)
+    assert sizing.smallest_rate(lambda _rate: 60.0) == pytest.approx(rate, rel=0.3)
+
+
+def test_what_is_sized_by_formula_and_judged_on_minutes_is_predicted(monkeypatch):
+    topic = sensors(burst=60)
+    placement = place_anew(topic, BROKERS).placement
+    sizing = PromiseSizing(spec=topic, placement=placement)
+    monkeypatch.setattr(promise_sizing, "MOST_MESSAGES", 1_000)
+    burst = sizing.smallest_burst(topic.rate)
+    assert burst is not None
+    (kept,) = minute_verdict.judged(topic.publishers, [sizing.candidate(600.0, burst)], sizing.promise, 0.95)
+    assert kept.low >= 0.95
+
+
+def test_a_rate_that_takes_too_long_to_judge_is_not_advised(monkeypatch):
+    topic = sensors(burst=60)
+    placement = place_anew(topic, BROKERS).placement
+    monkeypatch.setattr(promise_sizing, "_RATE_MESSAGES", 1_000)
+    assert PromiseSizing(spec=topic, placement=placement).smallest_rate(lambda _rate: 60.0) is None
 
 
 def test_where_processing_breaks_the_promise_the_burst_is_that_of_the_access_delay():
@@ -95,9 +121,18 @@ def test_without_brokers_one_token_is_enough_and_without_publishers_one_a_broker
     assert place_anew(sensors(publishers=[]), BROKERS).burst == len(BROKERS)
 
 
-@pytest.mark.parametrize(("rate", "shown"), [(1234.5, 1240), (1230.0, 1230), (0.012345, 0.0124), (99.96, 100)])
-def test_rates_are_rounded_up_to_three_digits(rate, shown):
-    assert rounded_up(rate) == pytest.approx(shown)
+def test_rates_have_three_digits_and_the_next_one_is_larger():
+    assert [three_digits(index) for index in (-1, 0, 899, 900, 901, -1_800)] == [99.9, 100, 999, 1_000, 1_010, 1]
+
+
+@pytest.mark.parametrize(
+    ("rate", "above"), [(1_234.5, 1_240), (1_230.0, 1_240), (0.012345, 0.0124), (99.96, 100), (999.0, 1_000)]
+)
+def test_a_rate_that_is_advised_is_above_that_of_the_topic(rate, above):
+    publishers = [{"count": 1, "rate": rate / 2, "process": "periodic"}]
+    topic = sensors(rate=rate, burst=1_000, publishers=publishers, slo={"percentile": 99, "latency_ms": 60_000})
+    placement = place_anew(topic, [BrokerCapacity(name="a", mcap=2_000.0)]).placement
+    assert PromiseSizing(spec=topic, placement=placement).smallest_rate(lambda _rate: 1_000.0) == above
 
 
 def test_a_broker_of_unknown_capacity_has_an_assumed_one():

@@ -1,22 +1,28 @@
 """In how many minutes a promise is kept, and when the drawing ends."""
 
+import random
+import re
+
 import pytest
 
+from distributor.placement import minute_verdict
 from distributor.placement.allocation import BrokerCapacity
 from distributor.placement.planner import place_anew
 from distributor.placement.promise_sizing import PromiseSizing
-from distributor.prediction import promise as module
 from distributor.prediction.promise import checked_confidence, promise_json
 from srtm.errors import BadInput
 from srtm.topics.spec import parse_topic_json
 
 
-def predicted(confidence: float = 95.0, mcap: float = 600.0, **changes: object) -> dict:
+def predicted(
+    confidence: float = 95.0, mcap: float = 600.0, brokers: str = "a", services: int | None = None, **changes: object
+) -> dict:
     document = {"name": "sensors", "rate": 600.0, "burst": 30, "slo": {"percentile": 99, "latency_ms": 5}}
     publishers = [{"count": 40, "rate": 10, "group_size": 10}]
     topic = parse_topic_json({**document, "publishers": publishers, **changes})
-    burst, placement, _ = place_anew(topic, [BrokerCapacity(name="a", mcap=mcap)])
-    sizing = PromiseSizing(spec=topic, placement=placement)
+    known = {} if services is None else dict.fromkeys(brokers, services)
+    burst, placement, _ = place_anew(topic, [BrokerCapacity(name=name, mcap=mcap) for name in brokers], services=known)
+    sizing = PromiseSizing(spec=topic, placement=placement, services=known)
     shares = dict(zip(placement.brokers, sizing.shares(topic.rate, burst), strict=True))
     return promise_json(sizing, burst, shares, None, confidence)
 
@@ -31,14 +37,60 @@ def test_a_promise_that_is_never_kept_is_told_by_the_first_minutes_with_what_wou
     found = predicted(burst=10)
     assert (found["predicted"], found["kept"]["kept"], found["kept"]["minutes"]) == (False, 0, 20)
     enough = found["enough"]
-    assert predicted(burst=enough["burst"])["kept"]["chance"] >= 0.92
-    assert predicted(burst=10, rate=enough["rate"] * 1.1)["kept"]["chance"] >= 0.92
+    assert predicted(burst=enough["burst"])["predicted"]
+    assert predicted(burst=10, rate=enough["rate"])["predicted"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_advised_is_accepted_and_predicted(seed):
+    choose = random.Random(seed)
+    rate, size, percentile = choose.uniform(2.0, 4.0), choose.choice([1, 4, 10]), choose.choice([95, 99, 99.9])
+    load = 40 * rate
+    file = {
+        "rate": round(load * choose.uniform(1.1, 1.5), 3),
+        "burst": "auto" if seed % 2 else choose.choice([4, 8, 12]),
+        "max_burst_s": 0.04,  # three tokens at least, as there are brokers
+        "slo": {"percentile": percentile, "latency_ms": choose.choice([5, 20])},
+        "publishers": [{"count": 40, "rate": rate, "group_size": size}],
+    }
+    brokers = {"brokers": "abc", "mcap": load / choose.randint(1, 3) + rate}
+    try:
+        found = predicted(**file, **brokers)
+    except BadInput as refused:
+        ((advised,),) = [re.findall(r"with rate = (\S+) it does", str(refused))]
+        assert predicted(**{**file, "rate": float(advised)}, **brokers)["predicted"]
+        return
+    assert not found["predicted"]
+    enough = found["enough"]
+    assert enough["rate"] > file["rate"]
+    assert enough["burst"] > file["burst"]
+    assert predicted(**{**file, "rate": enough["rate"]}, **brokers)["predicted"]
+    assert predicted(**{**file, "burst": enough["burst"]}, **brokers)["predicted"]
+
+
+def test_what_is_advised_is_never_what_is_there():
+    found = predicted(burst=82, brokers="ab", mcap=300.0, services=500_000)
+    assert not found["predicted"]
+    assert found["enough"]["burst"] > 82
+    assert found["enough"]["rate"] > 600
+
+
+def test_an_automatic_burst_knows_how_long_brokers_take():
+    fast, slow = (predicted(burst="auto", brokers="ab", mcap=300.0, services=ns) for ns in (15_000, 500_000))
+    assert fast["predicted"]
+    assert slow["predicted"]
+
+
+def test_of_a_burst_that_follows_the_rate_no_rate_is_advised():
+    enough = predicted(burst="auto", confidence=99.0)["enough"]
+    assert enough["rate"] is None
+    assert predicted(burst=enough["burst"], confidence=99.0)["predicted"]
 
 
 @pytest.mark.slow
 def test_more_burst_is_kept_at_least_as_often(monkeypatch):
-    monkeypatch.setattr(module, "_BLOCK", 1_000)  # all are judged on the same minutes
-    monkeypatch.setattr(module, "_MOST_MINUTES", 100)
+    monkeypatch.setattr(minute_verdict, "BLOCK", 1_000)  # all are judged on the same minutes
+    monkeypatch.setattr(minute_verdict, "MOST_MINUTES", 100)
     kept = [predicted(burst=burst)["kept"]["kept"] for burst in (20, 30, 40, 60, 100)]
     assert kept == sorted(kept)
     assert kept[0] < kept[-1]
@@ -52,7 +104,7 @@ def test_one_message_longer_than_the_promise_is_no_matter_of_the_bucket():
 
 
 def test_too_many_messages_are_told_by_formula(monkeypatch):
-    monkeypatch.setattr(module, "_MOST_MESSAGES", 1_000)
+    monkeypatch.setattr(minute_verdict, "MOST_MESSAGES", 1_000)
     found = predicted(burst=500)
     assert (found["kept"]["method"], found["kept"]["minutes"], found["predicted"]) == ("formula", 0, True)
 
