@@ -38,7 +38,7 @@ from srtm.token_bucket.kept_minutes import (
 from srtm.token_bucket.wilson import fewest_successes
 from srtm.topics.publishers import Floats
 from srtm.topics.spec import TopicSpec
-from srtm.units import to_micro
+from srtm.units import LARGEST, to_micro
 
 CONFIDENCE = 0.95
 MINUTES = 300  # as many as tell 0.95 from 0.977
@@ -97,9 +97,8 @@ class PromiseSizing:
 
         ``burst_at``: the burst that goes with a rate. ``minutes``: as in ``smallest_burst``.
         """
-        least, most = (
-            _index_above(rate) for rate in (self.spec.rate, 100 * max(self.spec.rate, self.spec.publishers.load))
-        )
+        largest = min(LARGEST, 100 * max(self.spec.rate, self.spec.publishers.load))
+        least, most = _index_above(self.spec.rate), _index_above(largest)
 
         @cache
         def candidate(index: int) -> Candidate:
@@ -170,7 +169,7 @@ class PromiseSizing:
     @property
     def _most_burst(self) -> float:
         """All messages of a minute at once."""
-        return self.spec.publishers.load * MINUTE_S + 2 * self.fewest
+        return min(LARGEST, self.spec.publishers.load * MINUTE_S + 2 * self.fewest)
 
     def _layout(self, shares: Sequence[Amount]) -> Layout:
         servers = [
@@ -240,7 +239,7 @@ class PromiseSizing:
 
     def _smallest(self, keeps: Callable[[int], bool], least: int) -> int | None:
         most = least
-        while not keeps(most):
+        while most > LARGEST or not keeps(most):
             least, most = most + 1, 2 * most
             if most > self._most_burst:
                 return None

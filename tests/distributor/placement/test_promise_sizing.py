@@ -102,6 +102,17 @@ def test_what_is_sized_by_formula_and_judged_on_minutes_is_predicted(monkeypatch
     assert kept.low >= 0.95
 
 
+def test_nothing_above_the_largest_rate_and_burst_is_advised():
+    publishers = [{"count": 10, "rate": 9e7, "group_size": 10}]
+    slo = {"percentile": 99, "latency_ms": 60_000}
+    topic = sensors(rate=1e9, burst=1e9, publishers=publishers, slo=slo)
+    placement = place_anew(topic, [BrokerCapacity(name="a", mcap=1e9)]).placement
+    sizing = PromiseSizing(spec=topic, placement=placement, services={"a": 0})
+    assert sizing.smallest_rate(lambda _rate: 1e9) is None
+    assert sizing.smallest_burst(1e9, above=1e9) is None
+    assert sizing.smallest_burst(1e9) is not None
+
+
 def test_a_rate_that_takes_too_long_to_judge_is_not_advised(monkeypatch):
     topic = sensors(burst=60)
     placement = place_anew(topic, BROKERS).placement
