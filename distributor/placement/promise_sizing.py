@@ -43,7 +43,7 @@ from srtm.units import LARGEST, to_micro
 CONFIDENCE = 0.95
 MINUTES = 300  # as many as tell 0.95 from 0.977
 FEWEST_MINUTES = 80  # fewer have a lower bound below 0.95 even if all keep the promise
-MOST_MESSAGES = 80_000_000  # in all minutes: less than ten seconds of work
+MOST_MESSAGES = 64_000_000  # in all minutes: less than ten seconds of work
 _RATE_MESSAGES = 48_000_000  # in the minutes of a search for a rate, which goes over some of them ten times
 _KEPT_MESSAGES = 16_000_000  # in minutes that stay in memory: 8 bytes each
 _SEED = 1_000_000  # of the first minute; plans are judged on others
