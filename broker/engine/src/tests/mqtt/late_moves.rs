@@ -15,6 +15,20 @@ fn say(cluster: &mut Cluster, broker: usize, payload: &str) {
     cluster.brokers[broker].close(sensor.key);
 }
 
+/// The client is at the first of so many linked brokers, and has subscribed there; all know it.
+fn subscribed(brokers: usize) -> Cluster {
+    let (mut cluster, _) = Cluster::subscribed(brokers);
+    cluster.carry();
+    cluster
+}
+
+/// In the end the session is there alone.
+fn check_home(cluster: &mut Cluster, broker: usize) {
+    cluster.advance(2 * S);
+    assert_eq!(cluster.sessions(), [broker]);
+    cluster.check();
+}
+
 /// The client comes to another broker, late enough to be no one of too many takeovers.
 fn come(cluster: &mut Cluster, broker: usize) -> Client {
     cluster.advance(20 * S);
@@ -75,8 +89,7 @@ fn tick(cluster: &mut Cluster) {
 
 #[test]
 fn a_session_that_comes_back_still_collects_what_it_was_left_to_collect() {
-    let (mut cluster, _) = Cluster::subscribed(3);
-    cluster.carry();
+    let mut cluster = subscribed(3);
     say(&mut cluster, B, "1");
     carry_from(&mut cluster, B, C); // which wants nothing of it: only the first broker is to have it
     cluster.cut(B);
@@ -84,15 +97,12 @@ fn a_session_that_comes_back_still_collects_what_it_was_left_to_collect() {
     let mut client = come(&mut cluster, A); // before it could collect that
     cluster.join(B);
     assert_eq!(cluster.said(A, &mut client), ["1"]);
-    cluster.advance(S);
-    assert_eq!(cluster.sessions(), [A]);
-    cluster.check();
+    check_home(&mut cluster, A);
 }
 
 #[test]
 fn what_a_session_left_out_for_it_was_sent_comes_still_when_it_goes_back_there() {
-    let (mut cluster, _) = Cluster::subscribed(3);
-    cluster.carry();
+    let mut cluster = subscribed(3);
     cluster.advance(20 * S);
     cluster.begin(B, false);
     say(&mut cluster, C, "1");
@@ -106,15 +116,12 @@ fn what_a_session_left_out_for_it_was_sent_comes_still_when_it_goes_back_there()
     let mut client = come(&mut cluster, A);
     cluster.join(C);
     assert_eq!(cluster.said(A, &mut client), ["1"]);
-    cluster.advance(S);
-    assert_eq!(cluster.sessions(), [A]);
-    cluster.check();
+    check_home(&mut cluster, A);
 }
 
 #[test]
 fn of_a_session_that_came_back_the_time_counts_when_its_client_did() {
-    let (mut cluster, _) = Cluster::subscribed(3);
-    cluster.carry();
+    let mut cluster = subscribed(3);
     cluster.cut(C); // the first broker keeps what it gives up, to collect what that one has
     come(&mut cluster, B);
     cluster.advance(20 * S);
@@ -130,15 +137,12 @@ fn of_a_session_that_came_back_the_time_counts_when_its_client_did() {
     let moves = &cluster.brokers[A].engine.mqtt.moves;
     assert!(moves.departures.is_empty(), "it stays: {moves:?}");
     cluster.join(C);
-    cluster.advance(S);
-    assert_eq!(cluster.sessions(), [A]);
-    cluster.check();
+    check_home(&mut cluster, A);
 }
 
 #[test]
 fn subscriptions_that_come_late_are_on_disk_before_their_old_home_forgets_them() {
-    let (mut cluster, _) = Cluster::subscribed(2);
-    cluster.carry();
+    let mut cluster = subscribed(2);
     cluster.cut(A);
     come(&mut cluster, B);
     cluster.join(A);
@@ -154,8 +158,7 @@ fn subscriptions_that_come_late_are_on_disk_before_their_old_home_forgets_them()
 
 #[test]
 fn a_session_that_comes_back_has_also_the_subscriptions_of_an_older_one_that_is_found_meanwhile() {
-    let (mut cluster, _) = Cluster::subscribed(3);
-    cluster.carry();
+    let mut cluster = subscribed(3);
     cluster.cut(A);
     come(&mut cluster, B); // which finds none
     cluster.begin(C, false);
@@ -171,15 +174,12 @@ fn a_session_that_comes_back_has_also_the_subscriptions_of_an_older_one_that_is_
     cluster.carry();
     say(&mut cluster, B, "1");
     assert_eq!(cluster.said(B, &mut client), ["1"]);
-    cluster.advance(S);
-    assert_eq!(cluster.sessions(), [B]);
-    cluster.check();
+    check_home(&mut cluster, B);
 }
 
 #[test]
 fn what_comes_in_one_read_with_the_answer_that_lets_a_client_in_is_heard_behind_its_connect() {
-    let (mut cluster, _) = Cluster::subscribed(3);
-    cluster.carry();
+    let mut cluster = subscribed(3);
     cluster.cut(B);
     come(&mut cluster, C); // what the second broker has is left to the first
     cluster.join(B);
@@ -191,15 +191,12 @@ fn what_comes_in_one_read_with_the_answer_that_lets_a_client_in_is_heard_behind_
     carry_until(&mut cluster, &[[B, A]], goes_on);
     carry_in_one_read(&mut cluster, A, B); // it has no session any more, and all that comes late is there
     cluster.join(C);
-    cluster.advance(2 * S);
-    assert_eq!(cluster.sessions(), [B]);
-    cluster.check();
+    check_home(&mut cluster, B);
 }
 
 #[test]
 fn a_session_that_was_sent_twice_is_forgotten_though_that_is_answered_once() {
-    let (mut cluster, _) = Cluster::subscribed(3);
-    cluster.carry();
+    let mut cluster = subscribed(3);
     say(&mut cluster, A, "0");
     cluster.advance(20 * S);
     cluster.begin(B, false);
@@ -213,15 +210,12 @@ fn a_session_that_was_sent_twice_is_forgotten_though_that_is_answered_once() {
     let mut client = come(&mut cluster, C);
     say(&mut cluster, B, "1");
     assert_eq!(cluster.said(C, &mut client), ["0", "1"], "it has the older one's subscription");
-    cluster.advance(2 * S);
-    assert_eq!(cluster.sessions(), [C]);
-    cluster.check();
+    check_home(&mut cluster, C);
 }
 
 #[test]
 fn what_came_late_is_not_lost_with_the_broker_that_it_was_sent_to() {
-    let (mut cluster, _) = Cluster::subscribed(3);
-    cluster.carry();
+    let mut cluster = subscribed(3);
     say(&mut cluster, B, "1");
     carry_from(&mut cluster, B, C); // which wants nothing of it: only the first broker is to have it
     cluster.cut(B);
@@ -238,16 +232,13 @@ fn what_came_late_is_not_lost_with_the_broker_that_it_was_sent_to() {
     let mut client = come(&mut cluster, C);
     cluster.join(B);
     assert_eq!(cluster.said(C, &mut client), ["1"]);
-    cluster.advance(2 * S);
-    assert_eq!(cluster.sessions(), [C]);
-    cluster.check();
+    check_home(&mut cluster, C);
 }
 
 /// The client has come back from the second broker to the first one, which has an older session of it on disk, and is
 /// killed when it has all. Carries what is then under way in this order.
 fn kill_with_all(order: &[[usize; 2]]) {
-    let (mut cluster, _) = Cluster::subscribed(3);
-    cluster.carry();
+    let mut cluster = subscribed(3);
     cluster.cut(C); // the first broker keeps what it gives up, to collect what that one has
     come(&mut cluster, B);
     say(&mut cluster, B, "1");
@@ -263,9 +254,7 @@ fn kill_with_all(order: &[[usize; 2]]) {
     let mut client = come(&mut cluster, A);
     cluster.join(C);
     assert!(cluster.said(A, &mut client).contains(&"1".into()), "{order:?}");
-    cluster.advance(2 * S);
-    assert_eq!(cluster.sessions(), [A]);
-    cluster.check();
+    check_home(&mut cluster, A);
 }
 
 #[test]
@@ -276,8 +265,7 @@ fn a_broker_that_was_killed_does_not_say_that_it_keeps_what_came_before() {
 
 #[test]
 fn what_is_late_comes_also_where_it_begins_to_come_before_the_session() {
-    let (mut cluster, _) = Cluster::subscribed(3);
-    cluster.carry();
+    let mut cluster = subscribed(3);
     cluster.cut(C);
     come(&mut cluster, B); // what the third broker has is left to the first
     cluster.join(C);
@@ -289,15 +277,12 @@ fn what_is_late_comes_also_where_it_begins_to_come_before_the_session() {
     say(&mut cluster, A, "1");
     carry_until(&mut cluster, &[[C, A], [A, C]], |cluster| arrivals(cluster, C).any(|one| !one.early.is_empty()));
     assert_eq!(cluster.said(C, &mut client), ["1"]);
-    cluster.advance(2 * S);
-    assert_eq!(cluster.sessions(), [C]);
-    cluster.check();
+    check_home(&mut cluster, C);
 }
 
 #[test]
 fn what_is_late_comes_to_a_client_whose_subscriptions_are_at_a_broker_that_is_away() {
-    let (mut cluster, _) = Cluster::subscribed(3);
-    cluster.carry();
+    let mut cluster = subscribed(3);
     cluster.cut(C);
     come(&mut cluster, B); // what the third broker has is left to the first
     cluster.join(C);
@@ -306,7 +291,5 @@ fn what_is_late_comes_to_a_client_whose_subscriptions_are_at_a_broker_that_is_aw
     say(&mut cluster, A, "1");
     assert_eq!(cluster.said(C, &mut client), ["1"]);
     cluster.join(B);
-    cluster.advance(2 * S);
-    assert_eq!(cluster.sessions(), [C]);
-    cluster.check();
+    check_home(&mut cluster, C);
 }
