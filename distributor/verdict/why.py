@@ -211,7 +211,7 @@ def _tokens(topic: TopicFigures, part: BrokerPart, judged: Judged) -> Finding:
             remedy=_share_remedy(topic),
             figures={**known, "enough_share_rate": _ADVISED_RATE * part.traffic},
         )
-    if part.least_rate is not None and part.least_rate < _traffic_within_the_minute(part):
+    if part.least_rate is not None and part.least_rate < min(part.rate, _traffic_within_the_minute(part)):
         return _catching_up(part, late, known)
     return _bursts(topic, part, late, known)
 
