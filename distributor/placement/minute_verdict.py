@@ -69,7 +69,7 @@ class Candidate:
         return all(needed_burst(arrival_s, server, promise) <= burst for arrival_s, server, burst in at_brokers)
 
 
-def most_minutes(publishers: Publishers, messages: int = MOST_MESSAGES) -> int:
+def most_minutes(publishers: Publishers, messages: int) -> int:
     """Return how many minutes are drawn at most, with so many ``messages`` in all: whole blocks."""
     minutes = min(MOST_MINUTES, messages / max(1.0, publishers.load * MINUTE_S))
     return int(minutes) // BLOCK * BLOCK
@@ -77,7 +77,7 @@ def most_minutes(publishers: Publishers, messages: int = MOST_MESSAGES) -> int:
 
 def judged(publishers: Publishers, candidates: Sequence[Candidate], promise: Promise, sure: float) -> list[Kept]:
     """Judge the first of ``candidates`` until it is clear, and the others on its first minutes."""
-    most = most_minutes(publishers)
+    most = most_minutes(publishers, MOST_MESSAGES)
     if fewest_successes(most, sure) is None:
         return [Kept.computed(_by_formula(publishers, one, promise)) for one in candidates]
     counts, minutes = [0] * len(candidates), [0] * len(candidates)

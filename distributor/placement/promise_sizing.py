@@ -201,7 +201,7 @@ class PromiseSizing:
 
     def _is_predicted(self, keeps: Callable[[int], bool], messages: int, confidence: float) -> bool:
         """As in ``minute_verdict``, by minutes with so many ``messages`` in all."""
-        if fewest_successes(most_minutes(self.spec.publishers), confidence) is None:
+        if fewest_successes(most_minutes(self.spec.publishers, minute_verdict.MOST_MESSAGES), confidence) is None:
             return True  # a plan is by formula too: what was sized by it will do
         return is_predicted(keeps, most_minutes(self.spec.publishers, messages), confidence)
 
