@@ -40,6 +40,7 @@ ARROWS: dict[str, set[str]] = {
         "event",
         "id",
         "keys",
+        "memory",
         "time",
         "timer",
     },

@@ -389,8 +389,8 @@ impl Engine {
         self.memory_used() > self.config.max_memory_bytes
     }
 
-    /// Bytes of messages, waiting or under construction, of MQTT's sessions and wills, of unfinished commands, of layers,
-    /// and of requests that Python answers.
+    /// Bytes of messages, waiting or under construction, of MQTT's sessions and wills, of unfinished commands, of
+    /// layers, and of requests that Python answers.
     pub fn memory_used(&self) -> u64 {
         self.memory.messages.used()
             + self.mqtt.kept.used()

@@ -235,8 +235,9 @@ impl Engine {
         self.mqtt.peers.groups = remote;
     }
 
-    /// A message that another broker has sent for a group that is not here any more goes on to a broker that has it now:
-    /// as one that moves, since it is of a topic that this one may not have. If the group has ended, nobody is owed it.
+    /// A message that another broker has sent for a group that is not here any more goes on to a broker that has it
+    /// now: as one that moves, since it is of a topic that this one may not have. If the group has ended, nobody is
+    /// owed it.
     pub(super) fn share_on(&mut self, name: &str, message: &Message, now: Nanos) {
         let linked = self.linked_brokers();
         let group = self.mqtt.peers.groups.iter().find(|group| *group.name == *name);

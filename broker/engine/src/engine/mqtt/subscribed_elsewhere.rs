@@ -64,8 +64,8 @@ impl Engine {
         self.mqtt.groups.get(key).is_some_and(|group| self.has_member_here(group))
     }
 
-    /// Whether a client may not make this group, since other brokers would not hear of it. The first such one is noted, to
-    /// be logged.
+    /// Whether a client may not make this group, since other brokers would not hear of it. The first such one is noted,
+    /// to be logged.
     pub(crate) fn is_group_too_many(&mut self, name: &str) -> bool {
         if !self.mqtt.interest.is_shared || self.mqtt.by_group.contains_key(name) {
             return false;

@@ -154,8 +154,8 @@ impl Engine {
         if !self.mqtt.sessions.get(key).is_some_and(|session| session.may_read(object)) {
             return 0;
         }
-        // What other brokers send of a session may come before its subscriptions, and what is owed may be sent though its
-        // client has unsubscribed since (section 3.10.4).
+        // What other brokers send of a session may come before its subscriptions, and what is owed may be sent though
+        // its client has unsubscribed since (section 3.10.4).
         let own = || Target { session: key, qos: heading.qos, retain: false, ids: Vec::new(), group: None, topic };
         let (found, units) = self.target_of(key, &heading, topic);
         let target = found.unwrap_or_else(own);

@@ -13,8 +13,8 @@ pub const MOST_FILTERS: usize = 64;
 /// Bytes of filters that other brokers are told; with more they are asked for all messages.
 pub const MOST_FILTER_BYTES: usize = 64 << 10;
 
-/// Shared groups that other brokers are told, and bytes of their names. No message comes from there for further ones, so
-/// clients cannot make them. With the filters, and each byte escaped, all fit into the request of 1 MiB.
+/// Shared groups that other brokers are told, and bytes of their names. No message comes from there for further ones,
+/// so clients cannot make them. With the filters, and each byte escaped, all fit into the request of 1 MiB.
 pub const MOST_GROUPS: usize = 1_000;
 pub const MOST_GROUP_BYTES: usize = 64 << 10;
 

@@ -312,7 +312,8 @@ pub struct Arrival {
     pub until: Nanos,                     // it waits no longer
     /// {broker that has the session, or had it once: what it sent last is here, the flag of `Over`}
     pub givers: BTreeMap<Box<str>, Option<bool>>,
-    /// Brokers that have only what is late, and began to send it before there was a session: they are asked to do so again.
+    /// Brokers that have only what is late, and began to send it before there was a session: they are asked to do so
+    /// again.
     pub early: BTreeSet<Box<str>>,
     pub session: Option<SessionKey>, // as it collects here
     pub is_own: bool,                // it was here before
