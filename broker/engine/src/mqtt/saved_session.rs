@@ -1,10 +1,10 @@
 //! A session as it stands on disk.
 //!
 //! `version(1) kind(1) client_id queue(8) since(8) expiry(4) ends(8) will subscriptions received`; strings and lists
-//! have their length in front. Integers are big-endian. Version 1 has no `since`. Behind each identifier of `received`
-//! are eight bytes that mean nothing.
+//! have their length in front. Integers are big-endian. Version 1 has no `since`.
 
 use crate::keys::SessionKey;
+use crate::mqtt::session::Received;
 use crate::mqtt::will::Will;
 use crate::protocol::mqtt::field_reader::Fields;
 use crate::protocol::mqtt::packet::{Options, Qos, RetainHandling};
@@ -24,7 +24,7 @@ pub struct SavedSession {
     pub ends_wall_ns: i64, // 0: it had a connection
     pub will: Option<Will>,
     pub subscriptions: Vec<SavedSubscription>,
-    pub received: Vec<u16>,
+    pub received: Vec<(u16, Received)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,9 +64,9 @@ impl Saved {
                     text(&mut out, filter);
                 }
                 out.extend_from_slice(&(session.received.len() as u32).to_be_bytes());
-                for id in &session.received {
+                for (id, Received { digest, .. }) in &session.received {
                     out.extend_from_slice(&id.to_be_bytes());
-                    out.extend_from_slice(&0_u64.to_be_bytes());
+                    out.extend_from_slice(&digest.to_be_bytes());
                 }
             }
         }
@@ -110,8 +110,7 @@ fn read(fields: &mut Fields<'_>) -> Result<Option<Saved>, Fault> {
     }
     let mut received = Vec::new();
     for _ in 0..fields.four()? {
-        received.push(fields.two()?);
-        eight(fields)?;
+        received.push((fields.two()?, Received { digest: eight(fields)?, repeats: 0 }));
     }
     let session =
         SavedSession { client_id, queue, since_wall_ns, expiry_s, ends_wall_ns, will, subscriptions, received };
@@ -215,7 +214,7 @@ mod tests {
             ends_wall_ns: -1,
             will: Some(will),
             subscriptions: vec![SavedSubscription { filter: "$share/g/a/+".into(), id: 9, options }],
-            received: vec![7],
+            received: vec![(7, Received { digest: 8, repeats: 0 })],
         };
         for saved in [Saved::Lives(session), Saved::Ended("client".into())] {
             let bytes = saved.encode();

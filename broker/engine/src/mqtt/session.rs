@@ -1,6 +1,6 @@
 //! What one client has, also while it is away: its subscriptions, what it is owed, what it is about to release.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 use crate::keys::{ConnKey, GroupKey};
@@ -54,9 +54,9 @@ pub struct Session {
 pub struct Seldom {
     pub replays: VecDeque<Replay>, // of what is retained, for new subscriptions
     pub groups: Vec<GroupKey>,
-    pub received: HashSet<u16>, // packet identifiers of QoS 2 that were taken, until their PUBREL
-    pub queue_number: u64,      // of the files of what it is owed; 0: none
-    pub dropped: u64,           // messages for want of room
+    pub received: HashMap<u16, Received>, // {packet identifier of QoS 2: until its PUBREL}
+    pub queue_number: u64,                // of the files of what it is owed; 0: none
+    pub dropped: u64,                     // messages for want of room
 }
 
 impl Seldom {
@@ -77,12 +77,21 @@ pub enum Begun {
     Restored,
 }
 
+/// A PUBLISH of QoS 2 that was taken, and may come again until its PUBREL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Received {
+    pub digest: u64,
+    pub repeats: u8,
+}
+
 /// What becomes of a PUBLISH of QoS 2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
     New,
     /// It was taken before [MQTT-4.3.3-10].
     Known,
+    /// A client that repeats the same again and again does not read its answers.
+    Excess,
     /// More are unreleased than the broker's Receive Maximum.
     TooMany,
 }
@@ -91,6 +100,9 @@ pub enum Arrival {
 pub fn cost_of(lasting: Option<&str>, will: u64) -> u64 {
     lasting.map_or(0, |client_id| size_of::<Session>() + client_id.len()) as u64 + will
 }
+
+/// So often a PUBLISH of QoS 2 may come again on one connection: Mosquitto, by its vectors, ends it at the second time.
+const MOST_REPEATS: u8 = 1;
 
 impl Session {
     pub fn new(client_id: &str, conn: ConnKey) -> Self {
@@ -179,8 +191,8 @@ impl Session {
         self.seldom.as_mut().map(|seldom| &mut seldom.replays)
     }
 
-    pub fn received(&self) -> impl Iterator<Item = u16> + '_ {
-        self.seldom.iter().flat_map(|seldom| seldom.received.iter().copied())
+    pub fn received(&self) -> impl Iterator<Item = (u16, Received)> + '_ {
+        self.seldom.iter().flat_map(|seldom| seldom.received.iter().map(|(id, received)| (*id, *received)))
     }
 
     pub fn queue_number(&self) -> u64 {
@@ -196,16 +208,21 @@ impl Session {
         self.will.as_ref().map_or(Nanos::MAX, |will| will.due_at)
     }
 
-    /// Notes a PUBLISH of QoS 2 under its identifier.
-    pub fn receive(&mut self, id: u16, most: usize) -> Arrival {
+    /// Notes a PUBLISH of QoS 2 under its identifier; `digest` stands for its content.
+    pub fn receive(&mut self, id: u16, digest: u64, most: usize) -> Arrival {
         let received = &mut self.seldom().received;
-        if received.contains(&id) {
-            return Arrival::Known;
+        if let Some(known) = received.get_mut(&id) {
+            if known.digest != digest {
+                *known = Received { digest, repeats: 0 };
+                return Arrival::Known;
+            }
+            known.repeats += 1;
+            return if known.repeats > MOST_REPEATS { Arrival::Excess } else { Arrival::Known };
         }
         if received.len() >= most {
             return Arrival::TooMany;
         }
-        received.insert(id);
+        received.insert(id, Received { digest, repeats: 0 });
         Arrival::New
     }
 
@@ -215,5 +232,11 @@ impl Session {
             seldom.received.remove(&id);
             self.tidy();
         }
+    }
+
+    /// A new connection: what comes again does so for the first time.
+    pub fn forget_repeats(&mut self) {
+        let known = self.seldom.iter_mut().flat_map(|seldom| seldom.received.values_mut());
+        known.for_each(|known| known.repeats = 0);
     }
 }

@@ -55,7 +55,8 @@ pub(crate) const REFUSAL_UNITS: u32 = 3;
 /// What a request by HTTP costs: it is read, and answered, by lines.
 pub(crate) const REQUEST_UNITS: u32 = 8;
 
-/// What a PUBLISH of QoS 2 costs beside its message: it is noted under its identifier, and answered by itself.
+/// What a PUBLISH of QoS 2 costs beside its message: it is digested, noted under its identifier, and answered by
+/// itself.
 pub(crate) const NOTED_UNITS: u32 = 8;
 
 /// What a new topic or channel costs, here and in Python, which hears of it.

@@ -250,6 +250,7 @@ impl Engine {
         if let Some(outgoing) = &mut session.outgoing {
             outgoing.window = window;
         }
+        session.forget_repeats();
         (expiry_s != asked).then_some(expiry_s)
     }
 

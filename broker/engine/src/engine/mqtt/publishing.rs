@@ -15,7 +15,7 @@ use crate::mqtt::reporting::excess::Fate;
 use crate::mqtt::session::Arrival;
 use crate::protocol::access::Object;
 use crate::protocol::codec;
-use crate::protocol::mqtt::attributes::Attributes;
+use crate::protocol::mqtt::attributes::{Attributes, origin_of};
 use crate::protocol::mqtt::encode::{self, Written};
 use crate::protocol::mqtt::packet::{AckKind, Publish as PublishPacket, Qos};
 use crate::protocol::mqtt::property;
@@ -52,7 +52,7 @@ impl Engine {
             self.deny_publish(key, session, publish, &name, denial);
             return Ok(());
         }
-        if publish.qos == Qos::ExactlyOnce && !self.is_new(key, session, publish)? {
+        if publish.qos == Qos::ExactlyOnce && !self.is_new(key, session, publish, &name)? {
             return Ok(());
         }
         let collected = match self.refusal.clone() {
@@ -95,20 +95,24 @@ impl Engine {
     }
 
     /// Whether a PUBLISH of QoS 2 has not come before; it is noted then. One that has come is acknowledged again.
-    fn is_new(&mut self, key: ConnKey, session: SessionKey, publish: PublishPacket<'_>) -> Result<bool, Fault> {
+    fn is_new(
+        &mut self,
+        key: ConnKey,
+        session: SessionKey,
+        publish: PublishPacket<'_>,
+        name: &str,
+    ) -> Result<bool, Fault> {
         let most = usize::from(self.config.mqtt_receive_maximum);
         self.work.note(NOTED_UNITS);
-        let Some(of_session) = self.mqtt.sessions.get_mut(session) else { return Ok(false) };
-        match of_session.receive(publish.id, most) {
-            Arrival::New => {
-                self.note_session(session);
-                Ok(true)
-            }
+        self.note_session(session);
+        let Some(session) = self.mqtt.sessions.get_mut(session) else { return Ok(false) };
+        match session.receive(publish.id, digest(publish, name), most) {
+            Arrival::New => Ok(true),
             Arrival::Known => {
-                self.work.note(message_units(publish.payload.len()));
                 self.acknowledge_publish(key, publish.qos, publish.id, Reason::SUCCESS, Written::default());
                 Ok(false)
             }
+            Arrival::Excess => Err(Fault::protocol("a PUBLISH came again and again on one connection")),
             Arrival::TooMany => {
                 let rule = "more is unreleased than the Receive Maximum allows [MQTT-3.3.4-7]";
                 Err(Fault::new(Reason::RECEIVE_MAXIMUM_EXCEEDED, rule))
@@ -500,6 +504,12 @@ const UNKNOWN_ALIAS: Fault = Fault::protocol("a Topic Alias was not set on this 
 pub(crate) fn may_be_published(name: &str) -> bool {
     let is_ours = name == "$SYS" || name.starts_with("$SYS/") || name.starts_with("$share/");
     !is_ours || matches("$SYS/broker/connection/+/state", name)
+}
+
+/// What stands for the content of a PUBLISH that may come again.
+fn digest(publish: PublishPacket<'_>, name: &str) -> u64 {
+    let payload = u64::from(crc32c::crc32c(publish.payload));
+    origin_of(name) ^ payload << 16 ^ publish.payload.len() as u64 ^ u64::from(publish.retain) << 63
 }
 
 /// Properties that subscribers get as they came, and for how many seconds the message may live.
