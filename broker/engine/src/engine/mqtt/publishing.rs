@@ -29,9 +29,6 @@ use crate::scheduling::client_limits::Limit;
 use crate::scheduling::work_budget::{COPIED_A_UNIT, NOTED_UNITS, message_units};
 use crate::time::{NS_PER_S, Nanos};
 
-/// What a client may not do, as the log names it, and the reason for the client.
-type Denial = (Action, &'static str);
-
 impl Engine {
     pub(crate) fn take_publish(
         &mut self,
@@ -48,8 +45,8 @@ impl Engine {
         }
         self.mqtt.counters.published += 1;
         self.mqtt.counters.bytes_in += publish.payload.len() as u64;
-        if let Some(denial) = self.denial_of_publish(session, &name) {
-            self.deny_publish(key, session, publish, &name, denial);
+        if let Some(action) = self.denial_of_publish(session, &name) {
+            self.deny_publish(key, session, publish, &name, action);
             return Ok(());
         }
         if publish.qos == Qos::ExactlyOnce && !self.is_new(key, session, publish, &name)? {
@@ -74,7 +71,7 @@ impl Engine {
     }
 
     /// A client of a version without refusals would send it again for ever: there it is acknowledged like any other, as
-    /// at Mosquitto.
+    /// at Mosquitto. No Reason String tells why: clients that read none in a PUBACK, as Paho's suite, would break.
     #[cold]
     fn deny_publish(
         &mut self,
@@ -82,16 +79,11 @@ impl Engine {
         session: SessionKey,
         publish: PublishPacket<'_>,
         name: &str,
-        denial: Denial,
+        action: Action,
     ) {
-        let (action, why) = denial;
         let client = self.mqtt.sessions.get(session).map(|session| session.client_id.clone()).unwrap_or_default();
         self.deny(action, &client, name);
-        let mut properties = Written::default();
-        if self.mqtt_client(key).is_some_and(|mqtt| mqtt.explains) {
-            properties.text(property::REASON_STRING, why);
-        }
-        self.acknowledge_publish(key, publish.qos, publish.id, Reason::NOT_AUTHORIZED, properties);
+        self.acknowledge_publish(key, publish.qos, publish.id, Reason::NOT_AUTHORIZED, Written::default());
     }
 
     /// Whether a PUBLISH of QoS 2 has not come before; it is noted then. One that has come is acknowledged again.
@@ -192,17 +184,13 @@ impl Engine {
         is_old && self.mqtt.names.v3_excess(topic) == V3Excess::Drop
     }
 
-    /// Why a client may not publish the name, whatever room there is.
-    fn denial_of_publish(&self, session: SessionKey, name: &str) -> Option<Denial> {
+    /// What keeps a client from publishing the name, whatever room there is.
+    fn denial_of_publish(&self, session: SessionKey, name: &str) -> Option<Action> {
         let may_write = self.mqtt.sessions.get(session).is_none_or(|session| session.may_write(self.object_of(name)));
-        if !may_be_published(name) {
-            Some((Action::Publish, "names that begin with $SYS or $share are not for clients to publish"))
-        } else if !may_write {
-            Some((Action::Publish, "the client may not publish this name"))
-        } else if self.is_foreign_name(name) {
-            Some((Action::PublishUnmanaged, "the name is no topic's (mqtt_unmanaged)"))
+        if !may_be_published(name) || !may_write {
+            Some(Action::Publish)
         } else {
-            None
+            self.is_foreign_name(name).then_some(Action::PublishUnmanaged)
         }
     }
 

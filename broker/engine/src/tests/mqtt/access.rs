@@ -140,7 +140,7 @@ fn a_client_inside_tls_is_known_by_its_certificate() {
     let connack = ask(&connect(Version::V5, "any id", true, &[]));
     assert_eq!((connack[0], connack[3]), (0x20, 0));
     assert_eq!(ask(&publish_5("own", 1, 5, "x")), [0x40, 3, 0, 5, 0x10]);
-    assert_eq!(ask(&publish_5("other", 1, 6, "x"))[2..5], [0, 6, 0x87]);
+    assert_eq!(ask(&publish_5("other", 1, 6, "x")), [0x40, 3, 0, 6, 0x87], "and no reason, which some cannot read");
 }
 
 #[test]
