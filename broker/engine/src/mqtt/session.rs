@@ -101,7 +101,8 @@ pub fn cost_of(lasting: Option<&str>, will: u64) -> u64 {
     lasting.map_or(0, |client_id| size_of::<Session>() + client_id.len()) as u64 + will
 }
 
-/// So often a PUBLISH of QoS 2 may come again on one connection: Mosquitto, by its vectors, ends it at the second time.
+/// So often a PUBLISH of QoS 2 may come again on one connection. Mosquitto ends the connection at the second repeat, as
+/// its byte vectors show.
 const MOST_REPEATS: u8 = 1;
 
 impl Session {
