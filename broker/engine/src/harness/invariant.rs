@@ -98,9 +98,10 @@ pub fn check(engine: &Engine, now: Nanos) {
     stocks += groups.flat_map(Queue::memory).map(Message::cost).sum::<u64>();
     for outgoing in engine.mqtt.sessions.values().filter_map(|session| session.outgoing.as_ref()) {
         let in_stock = outgoing.queue.memory().iter().filter(|_| !outgoing.is_on_disk);
-        stocks += in_stock.map(Message::cost).sum::<u64>();
+        let in_flight = outgoing.in_flight().filter_map(|sent| sent.message.as_ref());
+        stocks += in_stock.chain(in_flight).map(Message::cost).sum::<u64>();
         held.note(outgoing.queue.memory().iter().chain(outgoing.queue.unwritten()));
-        held.note(outgoing.in_flight.iter().filter_map(|entry| entry.message.as_ref()));
+        held.note(outgoing.in_flight().filter_map(|entry| entry.message.as_ref()));
     }
     for (key, conn) in &engine.conns {
         held.note(conn.sliced.iter().flat_map(|sliced| sliced.kept()));
@@ -131,5 +132,5 @@ pub fn check_tally(engine: &Engine) {
     }
     let outgoing = || hub.sessions.values().filter_map(|session| session.outgoing.as_ref());
     let holders = outgoing().map(|one| &one.owed).chain(hub.groups.values().map(|group| &group.owed));
-    hub.tally.check(holders, outgoing().flat_map(|one| &one.in_flight).map(|sent| sent.topic));
+    hub.tally.check(holders, outgoing().flat_map(|one| one.in_flight()).map(|sent| sent.topic));
 }

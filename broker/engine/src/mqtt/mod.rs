@@ -126,7 +126,7 @@ impl Hub {
         self.durable -= usize::from(session.is_durable());
         let Some(mut outgoing) = session.outgoing else { return };
         self.tally.end(&outgoing.owed);
-        outgoing.in_flight.iter().for_each(|sent| self.tally.end_flight(sent.topic));
+        outgoing.end_flights().for_each(|sent| self.tally.end_flight(sent.topic));
         outgoing.queue.clear();
     }
 

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use crate::id::MessageId;
 use crate::keys::{GroupKey, TallyKey};
+use crate::memory::{LARGE_BYTES, Stock};
 use crate::mqtt::forms::Target;
 use crate::mqtt::topic_tally::Owed;
 use crate::protocol::mqtt::packet::{AckKind, Qos};
@@ -37,23 +38,31 @@ pub enum Step {
 #[derive(Debug)]
 pub struct Outgoing {
     pub queue: Queue,
-    pub owed: Owed,                    // what is in the queue, by topic
-    pub in_flight: VecDeque<InFlight>, // in the order in which they were sent
-    pub window: u16,                   // so many may be in flight
-    pub is_on_disk: bool,              // nothing goes out that is not written
+    pub owed: Owed,                // what is in the queue, by topic
+    in_flight: VecDeque<InFlight>, // in the order in which they were sent
+    stock: Stock,                  // of the messages in flight
+    pub window: u16,               // so many may be in flight
+    pub is_on_disk: bool,          // nothing goes out that is not written
     last_id: u16,
     /// Messages in flight that lie at the front of the queue too: they came from another broker, and are written there.
     twins: VecDeque<(MessageId, i64)>,
 }
 
 impl Outgoing {
-    pub fn new(queue: Queue, window: u16) -> Self {
+    pub fn new(queue: Queue, stock: Stock, window: u16) -> Self {
         let (owed, in_flight, twins) = Default::default();
-        Self { queue, owed, in_flight, window, is_on_disk: false, last_id: 0, twins }
+        Self { queue, owed, in_flight, stock, window, is_on_disk: false, last_id: 0, twins }
     }
 
+    pub fn in_flight(&self) -> impl ExactSizeIterator<Item = &InFlight> {
+        self.in_flight.iter()
+    }
+
+    /// Whether one more may go into flight. A little may always, whatever others hold: so an acknowledgement is awaited
+    /// whenever this says no, and the session goes on with it.
     pub fn has_room(&self) -> bool {
-        self.in_flight.len() < usize::from(self.window)
+        let is_little = self.stock.used() < LARGE_BYTES as u64;
+        self.in_flight.len() < usize::from(self.window) && (is_little || self.stock.has_room_for(0))
     }
 
     /// Takes a message into flight; returns its packet identifier, which no other one has.
@@ -63,6 +72,7 @@ impl Outgoing {
             self.last_id = self.last_id.checked_add(1).unwrap_or(1);
             let id = self.last_id;
             if self.in_flight.iter().all(|other| other.id != id) {
+                self.stock.add(message.cost());
                 self.in_flight.push_back(InFlight { id, qos, retain, group, message: Some(message), topic });
                 return id;
             }
@@ -72,6 +82,7 @@ impl Outgoing {
     /// Adds what another broker had in flight. `writes`: it goes through the queue as well, to be written.
     pub fn take_in_flight(&mut self, entries: Vec<InFlight>, writes: bool) {
         for entry in entries {
+            self.stock.add(entry.message.as_ref().map_or(0, Message::cost));
             if let Some(message) = entry.message.as_ref().filter(|_| writes) {
                 self.twins.push_back((message.id, message.wall_ns()));
                 self.queue.push_back(message.clone());
@@ -106,11 +117,18 @@ impl Outgoing {
         self.in_flight.retain_mut(|entry| match entry.group.filter(|_| entry.message.is_some()) {
             Some(group) => {
                 taken.extend(entry.message.take().map(|message| (group, message, entry.topic)));
+                self.stock.subtract(taken.last().map_or(0, |(_, message, _)| message.cost()));
                 false
             }
             None => true,
         });
         taken
+    }
+
+    /// Takes everything out of flight.
+    pub fn end_flights(&mut self) -> impl Iterator<Item = InFlight> {
+        self.stock.clear();
+        self.in_flight.drain(..)
     }
 
     /// Acknowledgements come in order nearly always, and cost no search then.
@@ -121,12 +139,13 @@ impl Outgoing {
             (AckKind::Puback, Qos::AtLeastOnce, _) | (AckKind::Pubcomp, Qos::ExactlyOnce, false) => {}
             (AckKind::Pubrec, Qos::ExactlyOnce, true) if is_refusal => {}
             (AckKind::Pubrec, Qos::ExactlyOnce, _) => {
-                entry.message = None;
+                self.stock.subtract(entry.message.take().map_or(0, |message| message.cost()));
                 return Step::Release;
             }
             _ => return Step::Wrong,
         }
         let topic = entry.topic;
+        self.stock.subtract(entry.message.as_ref().map_or(0, Message::cost));
         self.in_flight.remove(at);
         Step::Ended(topic)
     }
@@ -156,7 +175,7 @@ mod tests {
 
     #[test]
     fn what_another_broker_had_in_flight_is_written_and_not_sent_anew() {
-        let mut outgoing = Outgoing::new(Queue::in_memory(), 4);
+        let mut outgoing = Outgoing::new(Queue::in_memory(), Stock::default(), 4);
         let topic = TallyKey::default();
         let (qos, retain, group) = (Qos::AtLeastOnce, false, None);
         let entry = InFlight { id: 7, qos, retain, group, message: Some(message()), topic };
@@ -169,7 +188,7 @@ mod tests {
     }
 
     fn after(qos: Qos, steps: &[(AckKind, bool)]) -> Vec<Step> {
-        let mut outgoing = Outgoing::new(Queue::in_memory(), 4);
+        let mut outgoing = Outgoing::new(Queue::in_memory(), Stock::default(), 4);
         let id = outgoing.begin(message(), &target(qos));
         steps.iter().map(|(kind, refused)| outgoing.acknowledge(*kind, id, *refused)).collect()
     }
@@ -190,7 +209,7 @@ mod tests {
 
     #[test]
     fn an_identifier_is_used_again_only_when_it_is_free() {
-        let mut outgoing = Outgoing::new(Queue::in_memory(), u16::MAX);
+        let mut outgoing = Outgoing::new(Queue::in_memory(), Stock::default(), u16::MAX);
         let first = outgoing.begin(message(), &target(Qos::AtLeastOnce));
         for _ in 0..u16::MAX - 1 {
             let id = outgoing.begin(message(), &target(Qos::AtLeastOnce));

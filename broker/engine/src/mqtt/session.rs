@@ -167,10 +167,10 @@ impl Session {
         waits || self.resends || self.seldom.as_ref().is_some_and(|seldom| !seldom.replays.is_empty())
     }
 
-    /// What it is owed, from the first time on; `stock` is of what waits in memory.
-    pub fn outgoing_in(&mut self, stock: impl FnOnce() -> Stock) -> &mut Outgoing {
+    /// What it is owed, from the first time on. `stock` makes one: of what waits in memory, and of what is in flight.
+    pub fn outgoing_in(&mut self, stock: impl Fn() -> Stock) -> &mut Outgoing {
         let window = self.window;
-        self.outgoing.get_or_insert_with(|| Box::new(Outgoing::new(Queue::in_stock(stock()), window)))
+        self.outgoing.get_or_insert_with(|| Box::new(Outgoing::new(Queue::in_stock(stock()), stock(), window)))
     }
 
     /// To write what few sessions have.

@@ -287,7 +287,7 @@ impl Engine {
         }
         for session in self.mqtt.sessions.values_mut() {
             let Some(outgoing) = &mut session.outgoing else { continue };
-            let front = outgoing.in_flight.drain(..).filter_map(|entry| entry.message).collect();
+            let front = outgoing.end_flights().filter_map(|entry| entry.message).collect();
             unsaved.extend(outgoing.queue.save(front, Vec::new()));
         }
         self.journal.as_mut().map(Journal::tend);

@@ -174,7 +174,7 @@ impl Engine {
             subscriptions: session.subscriptions.len() + groups().count(),
             filters: shown,
             queued: session.outgoing.as_ref().map_or(0, |outgoing| outgoing.waiting()),
-            in_flight: session.outgoing.as_ref().map_or(0, |outgoing| outgoing.in_flight.len()),
+            in_flight: session.outgoing.as_ref().map_or(0, |outgoing| outgoing.in_flight().len()),
             unreleased: session.received().count(),
             dropped: session.dropped(),
             expiry_s: (session.expiry_s != NEVER_EXPIRES).then_some(session.expiry_s),

@@ -11,7 +11,6 @@ use std::rc::Rc;
 use crate::engine::Engine;
 use crate::id::MessageId;
 use crate::keys::{GroupKey, SessionKey};
-use crate::memory::Stock;
 use crate::mqtt::group;
 use crate::mqtt::outgoing::Outgoing;
 use crate::mqtt::saved_session::{Renewal, Saved, SavedSession, SavedSubscription};
@@ -178,7 +177,7 @@ impl Engine {
         }
         let queue = self.session_queue(key, now);
         let Some(session) = self.mqtt.sessions.get_mut(key) else { return };
-        let outgoing = session.outgoing_in(Stock::default);
+        let outgoing = session.outgoing_in(|| self.memory.stock(self.config.max_memory_bytes));
         let mut old = std::mem::replace(&mut outgoing.queue, queue);
         outgoing.is_on_disk = true;
         while let Some(message) = old.pop_front() {
@@ -374,10 +373,11 @@ impl Engine {
                 continue;
             };
             disk.sync(&mut files);
+            let stock = self.new_stock();
             let mut queue = Queue::on_disk(Rc::clone(disk), Owner::Session(key), name, 0);
             queue.restore(files, now)?;
             if let Some(session) = self.mqtt.sessions.get_mut(key) {
-                let mut outgoing = Outgoing::new(queue, session.window);
+                let mut outgoing = Outgoing::new(queue, stock, session.window);
                 outgoing.is_on_disk = true;
                 session.outgoing = Some(Box::new(outgoing));
                 self.mqtt.uncounted.push(Owner::Session(key));

@@ -38,6 +38,8 @@ impl Engine {
         }
         if let Step::Ended(topic) = step {
             self.mqtt.tally.end_flight(topic);
+        }
+        if matches!(step, Step::Ended(_) | Step::Release) {
             self.list_owing(session);
         }
         Ok(())
@@ -67,7 +69,7 @@ impl Engine {
     /// A session has a new connection: what is in flight comes again there.
     pub(crate) fn resend(&mut self, key: SessionKey) {
         if let Some(session) = self.mqtt.sessions.get_mut(key) {
-            session.resends = session.outgoing.as_ref().is_some_and(|outgoing| !outgoing.in_flight.is_empty());
+            session.resends = session.outgoing.as_ref().is_some_and(|outgoing| outgoing.in_flight().len() > 0);
         }
         self.list_owing(key);
     }
@@ -246,8 +248,7 @@ impl Engine {
         let Some(version) = self.mqtt_client(conn).map(|mqtt| mqtt.version) else { return 0 };
         let (wall_ns, mut out, mut units) = (self.clock.wall(now), Vec::new(), 0);
         let in_flight = self.mqtt.sessions.get_mut(key).and_then(|session| session.outgoing.as_mut());
-        let in_flight: Vec<InFlight> =
-            in_flight.map_or(Vec::new(), |outgoing| outgoing.in_flight.iter().cloned().collect());
+        let in_flight: Vec<InFlight> = in_flight.map_or(Vec::new(), |outgoing| outgoing.in_flight().cloned().collect());
         let mut forms = std::mem::take(&mut self.fan.forms);
         for InFlight { id, qos, retain, message, topic, .. } in in_flight {
             units += 1;

@@ -88,7 +88,7 @@ impl Engine {
         self.put_back(key, departure.sent, departure.shared);
         let outgoing = self.mqtt.sessions.get(key).and_then(|session| session.outgoing.as_ref());
         if let Some(outgoing) = outgoing {
-            let in_flight = outgoing.in_flight.iter().filter_map(|entry| entry.message.as_ref());
+            let in_flight = outgoing.in_flight().filter_map(|entry| entry.message.as_ref());
             known.extend(in_flight.chain(outgoing.queue.memory()).map(|one| (one.id, one.wall_ns())));
         }
         if let Some(arrival) = self.mqtt.moves.arrivals.get_mut(client) {

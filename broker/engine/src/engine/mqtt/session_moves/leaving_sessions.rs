@@ -105,7 +105,7 @@ impl Engine {
         let Some(session) = self.mqtt.sessions.get(key) else { return };
         let saved = Saved::Lives(self.saved(session, now)).encode();
         let in_flight: Vec<InFlight> =
-            session.outgoing.as_ref().map_or(Vec::new(), |outgoing| outgoing.in_flight.iter().cloned().collect());
+            session.outgoing.as_ref().map_or(Vec::new(), |outgoing| outgoing.in_flight().cloned().collect());
         self.tell_broker(&to, Word::State { client: &client, wall_ns, had_connection, saved: &saved }, now);
         for InFlight { id, qos, retain, message, .. } in in_flight {
             let message = message.as_ref().map(Carried::of);
@@ -221,7 +221,7 @@ impl Engine {
         self.mqtt.amend(key, |session| session.will = None);
         let Some(session) = self.mqtt.sessions.get_mut(key) else { return };
         if let Some(outgoing) = &mut session.outgoing {
-            outgoing.in_flight.drain(..).for_each(|sent| self.mqtt.tally.end_flight(sent.topic));
+            outgoing.end_flights().for_each(|sent| self.mqtt.tally.end_flight(sent.topic));
         }
         if !is_final {
             return self.list_owing(key); // more may have been sent since, of which the other one is told now
