@@ -43,7 +43,7 @@ use crate::http::Service;
 use crate::id::IdMaker;
 use crate::keys::{ChannelKey, ConnKey, TopicKey};
 use crate::limiter::contracts::Contracts;
-use crate::memory::Memory;
+use crate::memory::{Memory, Stock};
 use crate::mqtt::Hub;
 use crate::mqtt::elsewhere::link_peers::way_of;
 use crate::mqtt::forms::Fan;
@@ -128,9 +128,8 @@ impl Engine {
     pub fn new(config: Config) -> Self {
         let access = Access::new(config.access.clone());
         let memory = Memory::default();
-        let new_stock = || memory.stock(config.max_memory_bytes);
         Self {
-            mqtt: Hub::new(new_stock),
+            mqtt: Hub::new(memory.stock(config.max_memory_bytes), Stock::apart(config.max_memory_bytes)),
             list_is_final: false,
             takes_limited: false,
             refusal: (!config.accepting).then(|| config.not_accepting_reason.clone()),

@@ -91,7 +91,7 @@ pub fn check(engine: &Engine, now: Nanos) {
         assert!(channel.ready.iter().all(|consumer| channel.consumers.contains(consumer)));
     }
     held.note(engine.mqtt.retained.messages());
-    stocks += engine.mqtt.retained.used() + engine.mqtt.kept.used();
+    stocks += engine.mqtt.retained.used();
     held.note(engine.mqtt.moves.messages());
     held.note(engine.mqtt.groups.values().flat_map(|group| group.queue.memory().iter().chain(group.queue.unwritten())));
     let groups = engine.mqtt.groups.values().filter(|group| !group.is_on_disk).map(|group| &group.queue);

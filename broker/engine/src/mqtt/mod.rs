@@ -78,9 +78,9 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// `new_stock`: makes one of the memory of all.
-    pub fn new(new_stock: impl Fn() -> Stock) -> Self {
-        Self { retained: Retained::new(new_stock()), kept: new_stock(), ..Self::default() }
+    /// `retained`: of the messages that are. `kept`: of what is no message.
+    pub fn new(retained: Stock, kept: Stock) -> Self {
+        Self { retained: Retained::new(retained), kept, ..Self::default() }
     }
 
     /// Makes room for so many clients with a subscription each: tables that grow would be copied while all wait.

@@ -3,7 +3,7 @@
 use crate::config::{Config, FullSession};
 use crate::event::Event;
 use crate::harness::invariant;
-use crate::harness::pair::Pair;
+use crate::harness::pair::{Pair, ok};
 use crate::mqtt::managed_names::V3Excess;
 use crate::protocol::mqtt::version::Version;
 use crate::tests::mqtt::client::{Client, packet, publish_5, text};
@@ -175,6 +175,26 @@ fn a_message_of_qos_2_takes_no_more_memory_once_its_client_has_it() {
     assert_eq!(acknowledge(&mut pair, &mut clients[0], 0x50), 7, "by PUBREC");
     let more = acknowledge(&mut pair, &mut clients[0], 0x50);
     assert!(more > 0 && in_flight(&pair)[0] > 7, "PUBREC made room, and identifiers are taken until PUBCOMP");
+    invariant::check(&pair.engine, pair.now);
+}
+
+#[test]
+fn sessions_and_wills_that_are_kept_take_nothing_from_the_half_that_messages_have() {
+    let mut pair = Pair::with(Config { max_memory_bytes: 800_000, ..Config::default() });
+    for number in 1..=9 {
+        let (id, payload) = (text(&format!("dying{number}")), text(&"x".repeat(10_000)));
+        let connect = [&text("MQTT")[..], &[5, 0x06, 0, 60, 0], &id, &[0], &text("will"), &payload].concat();
+        let connect = packet(0x10, &connect);
+        assert_eq!(Client::accept(&mut pair).ask(&mut pair, &connect)[3], 0);
+    }
+    (1..=10).for_each(|_| assert_eq!(pair.publish("nsq", &"x".repeat(10_000)), ok())); // messages in no stock
+    stuck(&mut pair, (1..=6).map(|number| number.to_string()));
+    let mut sensor = Client::new(&mut pair, "sensor");
+    for (topic, number) in (1..=6).flat_map(|topic| (1..=20).map(move |number| (topic, number))) {
+        sensor.ask(&mut pair, &publish_5(&topic.to_string(), 1, number, &"x".repeat(10_000)));
+    }
+    assert!(pair.engine.mqtt.kept.used() > 90_000);
+    assert_eq!(waiting(&pair), [9, 9, 9, 8]);
     invariant::check(&pair.engine, pair.now);
 }
 
