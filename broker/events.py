@@ -151,8 +151,9 @@ class MqttExcess(msgspec.Struct, frozen=True, tag="mqtt_excess"):
     dropped: int  # nobody was told
 
 
-class MqttFull(msgspec.Struct, frozen=True, tag="mqtt_full"):
-    """Sessions of MQTT or shared groups had no room for messages of a topic, at most one event a minute for each topic.
+class MqttUnkept(msgspec.Struct, frozen=True, tag="mqtt_unkept"):
+    """Sessions of MQTT or shared groups had no room for messages of a topic, or groups ended while some waited for them,
+    at most one event a minute for each topic.
 
     ``first`` is a client or a group; ``topic`` is "" for all others if there are more than 64.
     """
@@ -161,6 +162,7 @@ class MqttFull(msgspec.Struct, frozen=True, tag="mqtt_full"):
     first: str
     dropped: int  # deliveries
     refused: int  # publishes
+    ended: int  # messages whose group has ended
 
 
 class MqttInterestChanged(msgspec.Struct, frozen=True, tag="mqtt_interest_changed"):
@@ -218,7 +220,7 @@ Event = (
     | LimitReached
     | Denied
     | MqttExcess
-    | MqttFull
+    | MqttUnkept
     | MqttInterestChanged
     | LinkMarked
     | LinkEnded

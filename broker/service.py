@@ -439,8 +439,8 @@ class Broker:
                 self._log.warning("a client is denied", action=action, client=client, name=name, times=times)
             case events.MqttExcess():
                 self._log.warning("messages of an MQTT publisher are not taken", **msgspec.structs.asdict(event))
-            case events.MqttFull():
-                self._log.warning("sessions of MQTT or shared groups are full", **msgspec.structs.asdict(event))
+            case events.MqttUnkept():
+                self._log.warning("messages for sessions of MQTT or shared groups are not kept", **msgspec.structs.asdict(event))
             case events.MqttInterestChanged():
                 if self._keeper is not None:
                     self._keeper.note_interest()

@@ -96,13 +96,13 @@ async def test_the_log_names_publishers_whose_messages_are_not_taken_and_what_is
     await nursery.start(service.serve, config(tmp_path))
     facts = {"topic": "heat", "why": "the topic's limit is reached", "refused": 41, "closed": 0, "dropped": 2}
     engines[0].emit(type="mqtt_excess", publisher="sensor-7\n", **facts)
-    engines[0].emit(type="mqtt_full", topic="heat", first="$share/workers/#", dropped=3, refused=0)
+    engines[0].emit(type="mqtt_unkept", topic="heat", first="$share/workers/#", dropped=3, refused=0, ended=2)
     engines[0].emit(type="disk_failed", reason="later")
     await until(lambda: engines[0].health == "NOK - later")
     said = capsys.readouterr().err
     rest = 'topic=heat why="the topic\'s limit is reached" refused=41 closed=0 dropped=2\n'
     assert f"WARNING: messages of an MQTT publisher are not taken publisher='sensor-7\\n' {rest}" in said
-    assert "sessions of MQTT or shared groups are full topic=heat first=$share/workers/# dropped=3" in said
+    assert "messages for sessions of MQTT or shared groups are not kept topic=heat first=$share/workers/# dropped=3" in said
     nursery.cancel_scope.cancel()
 
 

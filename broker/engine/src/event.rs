@@ -102,13 +102,15 @@ pub enum Event {
         closed: u64,
         dropped: u64,
     },
-    /// Sessions or shared groups, the first of them `first`, had no room for messages of the topic: `dropped`
-    /// deliveries, `refused` publishes. At most once a minute for each topic; of more than 64, the others are one ("").
-    MqttFull {
+    /// Sessions or shared groups, the first of them `first`, had no room for messages of the topic (`dropped`
+    /// deliveries, `refused` publishes), or were groups that ended while `ended` waited. At most once a minute for each
+    /// topic; of more than 64, the others are one ("").
+    MqttUnkept {
         topic: String,
         first: String,
         dropped: u64,
         refused: u64,
+        ended: u64,
     },
     /// What subscribers want of other brokers has changed; once until Python looks.
     MqttInterestChanged,

@@ -142,7 +142,14 @@ impl Hub {
     /// A delivery of a message of the topic is dropped for want of room.
     pub fn count_drop(&mut self, topic: TallyKey) {
         self.counters.dropped += 1;
-        self.tally.drop(topic);
+        self.tally.drop(topic, 1);
+    }
+
+    /// Messages of the topic are dropped since their shared group has ended.
+    pub fn drop_with_group(&mut self, topic: TallyKey, group: &str, count: u64) {
+        self.counters.dropped += count;
+        self.tally.drop(topic, count);
+        self.excess.note_ended(self.tally.topic_of(topic), group, count);
     }
 
     /// The same since as many messages wait for a session or a group as may, `holder` by name.

@@ -89,16 +89,16 @@ impl TopicTally {
     /// As many messages wait as may: one is dropped.
     pub fn drop_for_full(&mut self, key: TallyKey) {
         self.held.get_mut(key).into_iter().for_each(|held| held.full += 1);
-        self.drop(key);
+        self.drop(key, 1);
     }
 
     pub fn topic_of(&self, key: TallyKey) -> &str {
         self.held.get(key).map_or("", |held| &held.topic)
     }
 
-    /// Somebody had no room for a message, or its group has ended.
-    pub fn drop(&mut self, key: TallyKey) {
-        self.held.get_mut(key).into_iter().for_each(|held| held.dropped += 1);
+    /// Somebody had no room for messages, or their group has ended.
+    pub fn drop(&mut self, key: TallyKey, count: u64) {
+        self.held.get_mut(key).into_iter().for_each(|held| held.dropped += count);
     }
 
     /// A message waits in the queue of `owed`.
@@ -153,9 +153,13 @@ impl TopicTally {
         }
     }
 
-    /// A group ends, with all that it has. `counts`: {topic: the key of what it has of it}.
-    pub fn end_shared(&mut self, counts: &[(TallyKey, TallyKey)]) {
+    /// A group ends, with all that it has. `counts`: {topic: the key of what it has of it}. Gives how much waited for it
+    /// of each topic.
+    pub fn end_shared(&mut self, owed: &Owed, counts: &[(TallyKey, TallyKey)]) -> Vec<(TallyKey, u64)> {
         counts.iter().for_each(|(_, key)| _ = self.held.remove(*key));
+        let topic_of = |own| counts.iter().find(|(_, key)| *key == own).map_or(own, |(topic, _)| *topic);
+        let waiting = owed.0.iter().filter(|(_, waits)| *waits > 0);
+        waiting.map(|(own, waits)| (topic_of(*own), u64::from(*waits))).collect()
     }
 
     /// A message went out, and is to be acknowledged.

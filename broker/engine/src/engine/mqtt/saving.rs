@@ -328,8 +328,13 @@ impl Engine {
         }
     }
 
-    /// Forgets a session without a word, as if it had never been.
+    /// Forgets a session without a word, as if it had never been. What waits for groups that end with it is elsewhere.
     pub(crate) fn drop_session(&mut self, key: SessionKey) {
+        for (group, _) in self.groups_left_by(key) {
+            let Some(group) = self.mqtt.groups.get_mut(group) else { continue };
+            group.queue.clear();
+            self.mqtt.tally.trim(&mut group.owed, 0);
+        }
         self.unsubscribe_all(key);
         self.mqtt.remove_session(key);
     }

@@ -246,7 +246,7 @@ impl Engine {
             brokers.filter(|broker| linked.contains(broker)).min_by_key(|broker| !self.is_hearing(broker)).cloned();
         let Some(to) = to else {
             let topic = self.tally_key_of(message);
-            return self.mqtt.count_drop(topic);
+            return self.mqtt.drop_with_group(topic, name, 1);
         };
         let message = Some(Carried::of(message));
         let owed = Owed { packet_id: 0, qos: Qos::AtMostOnce, retain: false, group: name, message };

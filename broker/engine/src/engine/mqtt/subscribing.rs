@@ -1,5 +1,7 @@
 //! SUBSCRIBE and UNSUBSCRIBE.
 
+use std::rc::Rc;
+
 use crate::clients::reply::Reply;
 use crate::engine::Engine;
 use crate::keys::{ConnKey, GroupKey, SessionKey};
@@ -12,6 +14,7 @@ use crate::protocol::mqtt::encode;
 use crate::protocol::mqtt::packet::{Options, RetainHandling, Subscribe, Unsubscribe, Wanted};
 use crate::protocol::mqtt::property;
 use crate::protocol::mqtt::reason::{Fault, Reason};
+use crate::queueing::disk_ticket::Owner;
 use crate::time::Nanos;
 
 /// What a subscription costs besides its packet: its nodes.
@@ -122,13 +125,18 @@ impl Engine {
         self.list_lending();
     }
 
-    /// Ends a group, with what it has, if it has no members and no topic file declares it.
+    /// Ends a group if it has no members and no topic file declares it. What waits for it is dropped, and counted.
     pub(crate) fn end_unused_group(&mut self, key: GroupKey) {
         let group = self.mqtt.groups.get(key).filter(|group| group.members.is_empty() && !group.is_declared);
         let Some(place) = group.map(|group| group.place) else { return };
+        if self.mqtt.uncounted.contains(&Owner::Group(key)) {
+            self.count_restored();
+        }
         if let Some(mut group) = self.mqtt.groups.remove(key) {
             self.mqtt.by_group.remove(&group.name);
-            self.mqtt.tally.end_shared(&group.counts);
+            for (topic, count) in self.mqtt.tally.end_shared(&group.owed, &group.counts) {
+                self.mqtt.drop_with_group(topic, &group.name, count);
+            }
             group.queue.clear();
         }
         self.remove_from_filters(place);
@@ -138,10 +146,15 @@ impl Engine {
     pub(crate) fn give_back_shared(&mut self, key: SessionKey, now: Nanos) {
         let Some(session) = self.mqtt.sessions.get_mut(key) else { return };
         let taken = session.outgoing.as_mut().map(|outgoing| outgoing.take_shared()).unwrap_or_default();
+        let client = Rc::clone(&session.client_id);
         let mut groups = Vec::new();
         for (group_key, message, topic) in taken.into_iter().rev() {
             self.mqtt.tally.end_flight(topic);
-            let Some(group) = self.mqtt.groups.get_mut(group_key) else { continue };
+            let Some(group) = self.mqtt.groups.get_mut(group_key) else {
+                let topic = self.tally_key_of(&message);
+                self.mqtt.drop_with_group(topic, &client, 1); // its group ended when this client unsubscribed
+                continue;
+            };
             group.queue.push_front(message);
             self.mqtt.tally.wait(&mut group.owed, topic);
             groups.push(group_key);

@@ -29,6 +29,7 @@ struct Unkept {
     first: Option<Box<str>>, // client or group
     dropped: u64,
     refused: u64,
+    ended: u64,
 }
 
 #[derive(Debug, Default)]
@@ -56,6 +57,13 @@ impl Excess {
         *(if is_refused { &mut unkept.refused } else { &mut unkept.dropped }) += 1;
     }
 
+    /// A shared group has ended for which so many messages of the topic waited.
+    pub fn note_ended(&mut self, topic: &str, group: &str, count: u64) {
+        let unkept = self.by_topic.of(topic);
+        unkept.first.get_or_insert_with(|| group.into());
+        unkept.ended += count;
+    }
+
     pub fn tell(&mut self, now: Nanos, events: &mut Vec<Event>) {
         for (publisher, untaken) in self.by_publisher.take(now) {
             let ((topic, why), [refused, closed, dropped]) = (untaken.first.unwrap_or_default(), untaken.fates);
@@ -63,13 +71,9 @@ impl Excess {
             events.push(Event::MqttExcess { publisher, topic, why, refused, closed, dropped });
         }
         for (topic, unkept) in self.by_topic.take(now) {
-            let Unkept { first, dropped, refused } = unkept;
-            events.push(Event::MqttFull {
-                topic: topic.into(),
-                first: first.unwrap_or_default().into(),
-                dropped,
-                refused,
-            });
+            let Unkept { first, dropped, refused, ended } = unkept;
+            let (topic, first) = (topic.into(), first.unwrap_or_default().into());
+            events.push(Event::MqttUnkept { topic, first, dropped, refused, ended });
         }
     }
 }

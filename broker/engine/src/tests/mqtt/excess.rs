@@ -2,12 +2,13 @@
 
 use crate::config::{Config, FullSession};
 use crate::event::Event;
-use crate::harness::pair::{MS, Pair, S, limit};
+use crate::harness::invariant;
+use crate::harness::pair::{MS, Pair, S, START, limit};
 use crate::mqtt::managed_names::V3Excess;
 use crate::protocol::mqtt::version::Version;
 use crate::queueing::topic::Limit;
 use crate::tests::mqtt::client::{Client, packet, publish_5, text};
-use crate::tests::mqtt::durable::KEPT;
+use crate::tests::mqtt::durable::{Disk, KEPT};
 
 /// A topic that lets one message go, and refuses the others for long.
 fn spent(v3_excess: V3Excess) -> Pair {
@@ -20,7 +21,7 @@ fn spent(v3_excess: V3Excess) -> Pair {
 
 fn told(pair: &mut Pair) -> Vec<Event> {
     pair.turn();
-    let is_it = |event: &Event| matches!(event, Event::MqttExcess { .. } | Event::MqttFull { .. });
+    let is_it = |event: &Event| matches!(event, Event::MqttExcess { .. } | Event::MqttUnkept { .. });
     pair.engine.poll_events().into_iter().filter(is_it).collect()
 }
 
@@ -30,7 +31,7 @@ fn excess(publisher: &str, [refused, closed, dropped]: [u64; 3]) -> Event {
 }
 
 fn full(topic: &str, first: &str, dropped: u64, refused: u64) -> Event {
-    Event::MqttFull { topic: topic.into(), first: first.into(), dropped, refused }
+    Event::MqttUnkept { topic: topic.into(), first: first.into(), dropped, refused, ended: 0 }
 }
 
 #[test]
@@ -78,7 +79,7 @@ fn a_session_or_group_that_is_full_counts_for_the_topic_and_is_told_once_a_minut
         let mut pair = Pair::with(Config { mqtt_max_queued: 2, ..Config::default() });
         pair.engine.create_topic("heat");
         pair.engine.set_mqtt_names("heat", vec!["plant/#".into()], V3Excess::Delay);
-        let (mut away, _) = Client::with(&mut pair, "away", true, KEPT);
+        let (mut away, _) = Client::with(&mut pair, "away", true, &[0x11, 0, 0, 1, 0]); // for 256 s
         away.subscribe(&mut pair, filter, 1);
         away.send(&mut pair, &[0xe0, 0]);
         let mut sensor = Client::new(&mut pair, "sensor");
@@ -127,4 +128,69 @@ fn a_flood_of_client_ids_makes_a_bounded_number_of_events() {
     pair.advance(60 * S + MS);
     let Some(Event::MqttExcess { publisher, dropped, .. }) = told(&mut pair).pop() else { panic!("the others") };
     assert_eq!((publisher, dropped), (String::new(), 300 - 65));
+}
+
+/// A group whose only member has one message in flight, while three wait.
+fn group_of_one(pair: &mut Pair) -> Client {
+    pair.engine.create_topic("heat");
+    pair.engine.set_mqtt_names("heat", vec!["plant/#".into()], V3Excess::Delay);
+    let (mut member, _) = Client::with(pair, "member", true, &[0x21, 0, 1]);
+    member.subscribe(pair, "$share/g/plant/1", 1);
+    let mut sensor = Client::new(pair, "sensor");
+    (1..=4).for_each(|id| sensor.publish_5(pair, "plant/1", 1, id, "x"));
+    member
+}
+
+fn ended(first: &str, ended: u64) -> Event {
+    Event::MqttUnkept { topic: "heat".into(), first: first.into(), dropped: 0, refused: 0, ended }
+}
+
+fn dropped(pair: &Pair) -> (u64, Vec<(&str, u64)>) {
+    let mqtt = &pair.engine.mqtt;
+    let by_topic = mqtt.tally.all().filter(|held| held.dropped > 0);
+    (mqtt.counters.dropped, by_topic.map(|held| (&*held.topic, held.dropped)).collect())
+}
+
+#[test]
+fn what_waits_for_a_group_that_ends_with_its_last_members_session_is_counted_and_told() {
+    let mut pair = Pair::new();
+    let member = group_of_one(&mut pair);
+    pair.close(member.key);
+    pair.turn();
+    assert_eq!(dropped(&pair), (4, vec![("heat", 4)]));
+    assert_eq!(told(&mut pair), [ended("$share/g/plant/1", 4)]);
+    invariant::check(&pair.engine, pair.now);
+}
+
+#[test]
+fn of_a_group_whose_last_member_unsubscribes_what_is_in_flight_to_it_is_lost_only_if_it_leaves() {
+    for acknowledges in [true, false] {
+        let mut pair = Pair::new();
+        let mut member = group_of_one(&mut pair);
+        member.ask(&mut pair, &packet(0xa2, &[&[0, 7, 0][..], &text("$share/g/plant/1")].concat()));
+        assert_eq!(told(&mut pair), [ended("$share/g/plant/1", 3)]);
+        if acknowledges {
+            member.send(&mut pair, &[0x40, 2, 0, 1]);
+        }
+        pair.close(member.key);
+        pair.turn();
+        let count = 4 - u64::from(acknowledges);
+        assert_eq!(dropped(&pair), (count, vec![("heat", count)]));
+        pair.advance(60 * S);
+        assert_eq!(told(&mut pair), if acknowledges { vec![] } else { vec![ended("member", 1)] });
+        invariant::check(&pair.engine, pair.now);
+    }
+}
+
+#[test]
+fn what_a_group_no_longer_declared_leaves_is_counted_also_after_a_start() {
+    let mut disk = Disk::new();
+    let mut pair = disk.start(START);
+    assert!(pair.engine.set_mqtt_groups("heat", &["$share/g/heat".into()], pair.now));
+    Client::new(&mut pair, "sensor").ask(&mut pair, &publish_5("heat", 1, 1, "x"));
+    let mut pair = disk.kill(pair);
+    assert!(pair.engine.set_mqtt_groups("heat", &["$share/g/heat".into()], pair.now));
+    assert!(pair.engine.set_mqtt_groups("heat", &[], pair.now));
+    assert_eq!(pair.engine.mqtt.counters.dropped, 1);
+    invariant::check(&pair.engine, pair.now);
 }

@@ -47,6 +47,21 @@ fn what_comes_for_a_group_that_has_moved_follows_it() {
 }
 
 #[test]
+fn what_goes_with_the_session_of_its_last_member_is_no_loss_where_it_waited() {
+    let mut cluster = Cluster::new(2);
+    let (mut client, _) = cluster.connect(A, false);
+    client.subscribe(&mut cluster.brokers[A], GROUP, 1);
+    cluster.brokers[A].close(client.key);
+    ["1", "2"].into_iter().for_each(|payload| say(&mut cluster, payload));
+    let (mut client, _) = cluster.connect(B, false);
+    cluster.advance(S);
+    assert_eq!(cluster.said(B, &mut client), ["1", "2"]);
+    assert!(cluster.brokers[A].engine.mqtt.groups.is_empty());
+    assert_eq!([A, B].map(|broker| cluster.brokers[broker].engine.mqtt.counters.dropped), [0, 0]);
+    cluster.check();
+}
+
+#[test]
 fn what_follows_a_group_to_a_broker_that_is_away_outlives_the_one_through_which_it_goes() {
     let (mut cluster, mut client) = moved();
     cluster.cut(C);

@@ -191,7 +191,7 @@ impl Engine {
     }
 
     /// The groups that end with a session, their last member, with their names.
-    fn groups_left_by(&self, key: SessionKey) -> Vec<(GroupKey, Box<str>)> {
+    pub(crate) fn groups_left_by(&self, key: SessionKey) -> Vec<(GroupKey, Box<str>)> {
         let groups = self.mqtt.sessions.get(key).into_iter().flat_map(|session| session.groups());
         let known = groups.filter_map(|key| Some((*key, self.mqtt.groups.get(*key)?)));
         let ends = |group: &Group| group.members.len() == 1 && !group.is_declared;
