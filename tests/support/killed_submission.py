@@ -5,6 +5,9 @@ at the topics of all earlier steps, too.
 
     python -m tests.support.killed_submission URL create|change|patch|delete
 
+Its steps may be slow, as on a busy machine: the server waits for them, where it would end the session of a leader that
+is stopped in a transaction.
+
 It forks from a process that has no threads: a new interpreter for every step would take a minute, and so would a late
 import in every one.
 """
@@ -37,7 +40,7 @@ from distributor.jobs.scaling import NoScaler
 from distributor.model.cluster import Topic
 from distributor.model.leases import Amount
 from distributor.registry.registry import Registry
-from distributor.storage import store
+from distributor.storage import database, store
 from distributor.storage.store import Store
 from distributor.sync.service import SyncService
 from distributor.views import topic_view as views
@@ -228,6 +231,7 @@ def in_a_process(work: Callable[[int], Coroutine[object, object, None]]) -> str:
 
 
 def main(url: str, operation: str) -> None:
+    database._SESSION = "-c lock_timeout=60000"
     for step in itertools.count(1):
         if operation != "create":
             in_a_process(partial(prepare, url, step))
