@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from itertools import count
+from itertools import count, islice
 
 from bench.comparisons.hostile.flood import (
     CHUNK,
@@ -33,19 +33,24 @@ from bench.harness.load.mqtt_client import (
 NAME = b"hostile/name"
 WILLS = 10_000
 READERS = 20
-PUBREL, UNSUBSCRIBE = 6, 10
+PUBREL, UNSUBSCRIBE, DISCONNECT = 6, 10, 14
 MOST_QOS_2 = 65_535
 USER_PROPERTY = b"\x26"
 TOPIC_ALIAS = b"\x23"
 PROPERTY_BYTES = 5_000_000
 LONGEST = 1_000_000  # bytes of properties that the broker takes in a packet
 ALIASES = 10  # as many as the broker lets a client have
+RETAINED = 200_000  # names: twice as many as may be
+RETAINED_BYTES = 140_000_000  # more than an eighth of the memory
+LARGE_WILL = 60_000  # bytes; 4,000 of them are more than an eighth of the memory
+MEMBERS, GROUPS = 10, 100  # of each member
 NUMBERS = count()  # of clients, each with an id of its own
 
 
-def _client(target: Target, hello: bytes = b"", *, five: bool = False) -> socket.socket:
+def _client(target: Target, hello: bytes = b"", *, five: bool = False, clean: bool = True) -> socket.socket:
     client_id = b"hostile-%d" % next(NUMBERS)
-    return connect(target.mqtt, (connect_packet_5 if five else connect_packet)(client_id) + hello)
+    greeting = connect_packet_5(client_id) if five else connect_packet(client_id, clean=clean)
+    return connect(target.mqtt, greeting + hello)
 
 
 def _readers(target: Target, qos: int) -> list[socket.socket]:
@@ -155,6 +160,61 @@ def slow_readers(target: Target) -> Steps:
         yield flood.step()
 
 
+def retained(target: Target) -> Steps:
+    """More retained messages than there may be, by number and by bytes; subscribers of all of them come and go."""
+    many = b"".join(publish_packet(b"hostile/%d" % number, b"x" * 100, retain=True) for number in range(RETAINED))
+    large = b"".join(
+        publish_packet(b"hostile/large/%d" % number, b"x" * 100_000, retain=True)
+        for number in range(RETAINED_BYTES // 100_000)
+    )
+    floods = [Flood(lambda: _client(target), data, 2) for data in (many, large)]
+    while True:
+        yield sum(flood.step() for flood in floods)
+        with suppress(OSError), _client(target, subscribe_packet(1, [b"hostile/#"])) as reader:
+            reader.recv(CHUNK)
+
+
+def large_wills(target: Target) -> Steps:
+    """Thousands of clients with wills of 60 kB, more than may be kept; they die, and come again."""
+
+    def mortal() -> socket.socket:
+        will = (NAME, b"x" * LARGE_WILL)
+        return connect(target.mqtt, connect_packet(b"mortal-%d" % next(NUMBERS), will=will))
+
+    yield from held_open(mortal)
+
+
+def sessions(target: Target) -> Steps:
+    """Ever new clients leave sessions that are kept; twenty of these are owed what floods them."""
+    leave = packet(DISCONNECT, b"")
+    owed = subscribe_packet(1, [b"hostile/#"], qos=1) + leave
+    for _ in range(READERS):
+        _client(target, owed, clean=False).close()
+    flood = Flood(lambda: _client(target), publish_packet(NAME, b"x" * 1_000, qos=1) * 100, 1)
+    while True:
+        left = b"hostile-%d/left" % next(NUMBERS)
+        with suppress(OSError), _client(target, subscribe_packet(1, [left], qos=1) + leave, clean=False) as one:
+            one.recv(CHUNK)
+        yield 1 + flood.step()
+
+
+def groups(target: Target) -> Steps:
+    """A thousand groups, whose members read nothing, get what floods them; others are joined and left."""
+
+    def names(kind: bytes) -> list[bytes]:
+        return [b"$share/%b-%d/hostile/#" % (kind, number) for number in islice(NUMBERS, GROUPS)]
+
+    held = [_client(target, subscribe_packet(1, names(b"held"), qos=1)) for _ in range(MEMBERS)]
+    passing = names(b"passing")
+    gone = packet(UNSUBSCRIBE, b"\0\2" + b"".join(map(text, passing)), flags=2)
+    floods = [
+        Flood(lambda: _client(target), publish_packet(NAME, b"x" * 1_000, qos=1) * 20, 1),
+        Flood(lambda: _client(target), subscribe_packet(1, passing, qos=1) + gone, 2),
+    ]
+    while held:
+        yield sum(flood.step() for flood in floods)
+
+
 ATTACKS: Mapping[str, Attack] = {
     "mqtt-halves": halves,
     "mqtt-aliases": aliases,
@@ -164,4 +224,8 @@ ATTACKS: Mapping[str, Attack] = {
     "mqtt-wills": wills,
     "mqtt-properties": properties,
     "mqtt-slow-readers": slow_readers,
+    "mqtt-retained": retained,
+    "mqtt-large-wills": large_wills,
+    "mqtt-sessions": sessions,
+    "mqtt-groups": groups,
 }
