@@ -152,8 +152,8 @@ class MqttExcess(msgspec.Struct, frozen=True, tag="mqtt_excess"):
 
 
 class MqttUnkept(msgspec.Struct, frozen=True, tag="mqtt_unkept"):
-    """Sessions of MQTT or shared groups had no room for messages of a topic, or groups ended while some waited for them,
-    at most one event a minute for each topic.
+    """Sessions of MQTT or shared groups had no room for messages of a topic, or groups ended while some waited for
+    them, at most one event a minute for each topic.
 
     ``first`` is a client or a group; ``topic`` is "" for all others if there are more than 64.
     """

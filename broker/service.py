@@ -440,7 +440,7 @@ class Broker:
             case events.MqttExcess():
                 self._log.warning("messages of an MQTT publisher are not taken", **msgspec.structs.asdict(event))
             case events.MqttUnkept():
-                self._log.warning("messages for sessions of MQTT or shared groups are not kept", **msgspec.structs.asdict(event))
+                self._log.warning("messages for MQTT subscribers are not kept", **msgspec.structs.asdict(event))
             case events.MqttInterestChanged():
                 if self._keeper is not None:
                     self._keeper.note_interest()

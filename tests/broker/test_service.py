@@ -102,7 +102,7 @@ async def test_the_log_names_publishers_whose_messages_are_not_taken_and_what_is
     said = capsys.readouterr().err
     rest = 'topic=heat why="the topic\'s limit is reached" refused=41 closed=0 dropped=2\n'
     assert f"WARNING: messages of an MQTT publisher are not taken publisher='sensor-7\\n' {rest}" in said
-    assert "messages for sessions of MQTT or shared groups are not kept topic=heat first=$share/workers/# dropped=3" in said
+    assert "messages for MQTT subscribers are not kept topic=heat first=$share/workers/# dropped=3" in said
     nursery.cancel_scope.cancel()
 
 
