@@ -153,8 +153,9 @@ impl TopicTally {
         }
     }
 
-    /// A group ends, with all that it has. `counts`: {topic: the key of what it has of it}. Gives how much of each topic
-    /// waited for it.
+    /// A group ends, with all that it has. `counts`: {topic: the key of what it has of it}.
+    ///
+    /// Gives how much of each topic waited for it.
     pub fn end_shared(&mut self, owed: &Owed, counts: &[(TallyKey, TallyKey)]) -> Vec<(TallyKey, u64)> {
         counts.iter().for_each(|(_, key)| _ = self.held.remove(*key));
         let topic_of = |own| counts.iter().find(|(_, key)| *key == own).map_or(own, |(topic, _)| *topic);
