@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -17,6 +16,7 @@ from srtm.control import check_broker_name
 from srtm.errors import BadInput
 from srtm.log import FORMATS, LEVELS, Format, Level
 from srtm.net.address import (
+    check_host,
     format_address,
     is_loopback,
     is_socket_path,
@@ -178,6 +178,8 @@ LIMITS = (
     "max_mpub_messages",
 )
 MAX_LIMIT = (1 << 32) - 1  # of each of them
+_MOST = (1 << 63) - 1  # of other counts: the engine's integers hold no more
+_LONGEST_MS = 3_155_760_000_000  # 100 years, to which the engine holds all durations
 _TOPIC = re.compile(r"[.a-zA-Z0-9_-]{1,64}")
 TOPOLOGY_AWARE = "topology-aware-consumption"
 EXPERIMENTS = (TOPOLOGY_AWARE,)
@@ -203,27 +205,27 @@ def _within(path: str, least: float, most: float, rule: str = "", told: str = ""
 
 
 _ROWS = (
-    _within("http_idle_timeout_ms", 0, inf, "must be 0 s (for ever) or more", "http_idle_timeout", 1000),
+    _within(
+        "http_idle_timeout_ms", 0, _LONGEST_MS, "must be 0 s (for ever) to 3155760000 s", "http_idle_timeout", 1000
+    ),
     _Row("auth_http_request_method", ("get", "post").__contains__, "must be get or post"),
     _within("mcap", 0, LARGEST, f"must be a rate from 0 (not stated) to {LARGEST:g} msg/s"),
     _one_of("engine.arrival_clock", ARRIVAL_CLOCKS),
-    _within("max_memory_bytes", 1, inf, "must be at least 1 byte", "max_memory"),
+    _within("max_memory_bytes", 1, _MOST, f"must be 1 to {_MOST} bytes", "max_memory"),
     *(_within(f"metrics_{things}", 0, 10**6, "must be 0 to 1,000,000") for things in ("topics", "contracts")),
     _one_of("log_level", LEVELS),
     _one_of("log_format", FORMATS),
     _within("engine.lab_service_time_ns", 0, 10**9, "must be 0 (none) to 1000000 us", "lab_service_time", 1000),
-    _within("trace_entries", 0, inf, "must be 0 (no trace) or more"),
-    _within("engine.mem_queue_size", 0, inf, "must be at least 0"),
-    _within("engine.max_bytes_per_file", 1, inf, "must be at least 1"),
-    _within("engine.sync_every", 1, inf, "must be at least 1"),
-    _within("engine.sync_timeout_ms", 1, inf, "must be at least 1"),
+    _within("trace_entries", 0, _MOST, f"must be 0 (no trace) to {_MOST}"),
+    _within("engine.mem_queue_size", 0, _MOST),
+    _within("engine.max_bytes_per_file", 1, _MOST),
+    _within("engine.sync_every", 1, _MOST),
+    _within("engine.sync_timeout_ms", 1, _LONGEST_MS, f"must be 1 to {_LONGEST_MS} ms", "sync_timeout"),
     *(_within(f"engine.{name}", 0, MAX_LIMIT, f"must be 0 (no limit of its own) to {MAX_LIMIT}") for name in LIMITS),
     _one_of("engine.tls_client_auth_policy", ("", "require", "require-verify")),
     _one_of("engine.tls_required", TLS_REQUIRED),
     _one_of("engine.tls_min_version", TLS_VERSIONS),
     _within("engine.max_deflate_level", 1, 9),
-)
-_MQTT_ROWS = (
     *(_one_of(f"engine.{name}", words) for name, words in MQTT_WORDS.items()),
     _one_of("mqtt_redirect", MQTT_REDIRECTS),
     _Row("engine.mqtt_topic", _TOPIC.fullmatch, "must be the name of a topic: 1 to 64 of . a-z A-Z 0-9 _ -"),
@@ -292,7 +294,7 @@ class BrokerConfig:
     name: str
     tcp_address: str = "127.0.0.1:4150"
     http_address: str = "127.0.0.1:4151"  # "": off
-    https_address: str = ""  # used if there is a certificate; "": off
+    https_address: str = ""  # used if there is a certificate, as nsqd's; "": off
     mqtt_address: str = ""  # "": off
     mqtts_address: str = ""  # needs a certificate; "": off
     mqtt_ws_address: str = ""  # "": off
@@ -337,7 +339,7 @@ class BrokerConfig:
 
     def __post_init__(self) -> None:
         check_broker_name("name", self.name)
-        self._check_each(_ROWS)
+        self._check_each()
         listen_address("tcp_address", self.tcp_address)
         for name, address in (("http_address", self.http_address), ("https_address", self.https_address)):
             if address:
@@ -345,6 +347,8 @@ class BrokerConfig:
         if any(getattr(self, name) for name in MQTT_ADDRESSES):
             self._check_mqtt()
         self._check_apart()
+        if self.broadcast_address:
+            check_host("broadcast_address", self.broadcast_address)
         if self.distributors:  # they tell clients where to connect to
             parse_address("tcp_address", self.tcp_address)
             parse_address("http_address", self.http_address)
@@ -369,8 +373,8 @@ class BrokerConfig:
                 raise BadInput("enable_experiment", experiment, f"must be one of {', '.join(EXPERIMENTS)}")
         self._check_streams()
 
-    def _check_each(self, rows: Sequence[_Row]) -> None:
-        for row in rows:
+    def _check_each(self) -> None:
+        for row in _ROWS:
             value = attrgetter(row.path)(self)
             if not row.fits(value):
                 name = row.told or row.path.rpartition(".")[2]
@@ -395,7 +399,6 @@ class BrokerConfig:
     def _check_mqtt(self) -> None:
         """Check the MQTT ports. Nobody beyond this machine gets in without saying who he is, unless that is wanted."""
         by_certificate = self.engine.mqtt_identity == "cert-cn"
-        self._check_each(_MQTT_ROWS)
         in_clear = [name for name in ("mqtt_address", "mqtt_ws_address") if getattr(self, name)]
         if by_certificate and (in_clear or self.engine.tls_client_auth_policy != "require-verify"):
             rule = "needs ports inside TLS alone (--mqtts-address, --mqtt-wss-address), and the policy require-verify"

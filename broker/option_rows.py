@@ -63,7 +63,7 @@ def whole(name: str, text: str) -> int:
 
 def size(name: str, text: str) -> int:
     """``1073741824``, ``64k``, ``512m``, ``1G``, ``1GiB``: powers of 1024. Raises BadInput."""
-    match = re.fullmatch(r"([0-9]{1,15})([kmg]?)(?:i?b)?", text.lower(), re.ASCII)
+    match = re.fullmatch(r"([0-9]{1,30})([kmg]?)(?:i?b)?", text.lower(), re.ASCII)
     if match is None:
         raise BadInput(name, text, "must be a whole number, optionally with k, m or g (1024, 1024^2, 1024^3)")
     return int(match[1]) * _UNITS[match[2]]

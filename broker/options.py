@@ -57,6 +57,8 @@ def parse_config(given: argparse.Namespace) -> BrokerConfig:
     """Raises BadInput."""
     found = {row.place or row.key: row.read(row.key, getattr(given, row.key)) for row in ROWS if row.read}
     of_engine = {name.removeprefix("engine."): found.pop(name) for name in list(found) if name.startswith("engine.")}
+    if found["https_address"] and not found["tls_cert"]:  # nsqd has one by default, and leaves it closed then
+        raise BadInput("https_address", found["https_address"], "needs tls_cert and tls_key")
     from_environment = os.environ.get("SRTM_DISTRIBUTOR", "")
     return BrokerConfig(
         **found,

@@ -9,6 +9,7 @@ from pathlib import Path
 from distributor.fitting.events import Scaler
 from distributor.fitting.task import Method
 from srtm.errors import BadInput
+from srtm.net.address import check_host
 from srtm.net.tokens import Tokens
 
 
@@ -46,6 +47,8 @@ class DistributorConfig:
         if (self.scaler is Scaler.COMMAND) != bool(self.scaler_command):
             rule = 'must be given with scaler "command", and only then'
             raise BadInput("scaler_command", self.scaler_command, rule)
+        if self.broadcast_address is not None:
+            check_host("broadcast_address", self.broadcast_address)
         if (self.tls_cert is None) != (self.tls_key is None):
             missing = "tls_key" if self.tls_key is None else "tls_cert"
             raise BadInput(missing, None, "a certificate and its key must be given together")

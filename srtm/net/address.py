@@ -30,6 +30,19 @@ def resolvable(field: str, text: str, host: str) -> str:
     return host
 
 
+def check_host(field: str, text: str) -> None:
+    """Raise BadInput unless ``text`` is a host alone: a name, or an address of IPv4 or IPv6, without a port."""
+    rule = "must be a host without a port, an IPv6 one without brackets"
+    if not text or "/" in text or any(character.isspace() for character in text):
+        raise BadInput(field, text, rule)
+    resolvable(field, text, text)
+    if ":" in text:
+        try:
+            ipaddress.IPv6Address(text)
+        except ValueError:
+            raise BadInput(field, text, rule) from None
+
+
 def is_socket_path(text: str) -> bool:
     """Whether ``text`` is the path of a Unix socket: it has a slash. A bare word is more likely a mistyped host."""
     return "/" in text

@@ -37,6 +37,32 @@ def test_a_word_is_read_into_the_unit_of_its_setting(flag, word, value):
     assert value(check_arguments(["--name", "b", flag, word]))
 
 
+@pytest.mark.parametrize(
+    ("flag", "word", "field"),
+    [
+        ("--http-idle-timeout", "1e300", "http_idle_timeout"),
+        ("--mqtt-max-in-flight", "9" * 20, "mqtt_max_in_flight"),
+        ("--max-memory", "9" * 20, "max_memory"),
+        ("--mem-queue-size", "9" * 20, "mem_queue_size"),
+        ("--max-bytes-per-file", "999999999999g", "max_bytes_per_file"),
+        ("--sync-every", "9" * 20, "sync_every"),
+        ("--sync-timeout", "999999999h", "sync_timeout"),
+        ("--trace-entries", "9" * 20, "trace_entries"),
+        ("--max-topics", "9" * 20, "max_topics"),
+        ("--metrics-topics", "9" * 20, "metrics_topics"),
+    ],
+)
+def test_a_number_beyond_what_the_engine_counts_is_refused_with_its_range(flag, word, field):
+    with pytest.raises(BadInput, match=rf"{field}: .*: must be \d.* to \d") as caught:
+        check_arguments(["--name", "b", flag, word])
+    assert caught.value.field == field
+
+
+def test_an_address_for_https_needs_a_certificate():
+    with pytest.raises(BadInput, match=r"https_address: '127.0.0.1:4152': needs tls_cert and tls_key"):
+        settings("--https-address", "127.0.0.1:4152")
+
+
 def test_where_nobody_is_asked_for_a_password_only_pages_of_this_machine_may_connect(tmp_path):
     users = tmp_path / "users"
     users.write_text("eva:$7$101$c2FsdA==$aGFzaA==\n")

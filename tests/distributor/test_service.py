@@ -199,3 +199,5 @@ def test_others_are_told_the_host_that_is_bound_the_name_of_this_one_or_what_the
     assert advertised_address(anywhere, "0.0.0.0:4190") == f"{socket.gethostname()}:4190"
     assert advertised_address(DistributorConfig(broadcast_address="10.0.0.1"), "0.0.0.0:4190") == "10.0.0.1:4190"
     assert advertised_address(DistributorConfig(broadcast_address="::1"), "[::]:4190") == "[::1]:4190"
+    with pytest.raises(BadInput, match="broadcast_address: 'd:80': must be a host without a port"):
+        DistributorConfig(broadcast_address="d:80")
