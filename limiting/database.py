@@ -17,13 +17,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from srtm.errors import BadInput, Unavailable
+from srtm.errors import BadInput, Conflict, Unavailable
 from srtm.net.json_file import read_json
 
 FILE = "limits.sqlite3"
 KEPT_CHANGES = 10_000  # of the audit log; some 10 MB
 _BEFORE = "contracts.json"  # what services wrote that had no database
 _WHAT = "the contracts of a limit service"
+_PRAGMAS = "pragma locking_mode = exclusive; pragma journal_mode = wal; pragma synchronous = full;"
 _SCHEMA = """
 create table if not exists contracts (
     namespace text not null, pattern text not null, version integer not null, document blob not null,
@@ -78,7 +79,10 @@ class _Before(msgspec.Struct):
 
 
 class Database:
-    """The file in the directory ``data``. Raises BadInput if it cannot be one."""
+    """The file in the directory ``data``, for one process at a time: another would count the same quotas again.
+
+    Raises BadInput if it cannot be one, Conflict if another process has it.
+    """
 
     def __init__(self, data: Path) -> None:
         self._path = data / FILE
@@ -89,9 +93,12 @@ class Database:
         except OSError as error:
             raise BadInput("data", str(data), f"must be a directory that can be written ({error.strerror})") from error
         try:
-            self._database = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-            self._database.executescript(f"pragma journal_mode = wal; pragma synchronous = full; {_SCHEMA}")
+            self._database = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=0.5)
+            self._database.executescript(f"{_PRAGMAS} {_SCHEMA}")
         except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorname", "") == "SQLITE_BUSY":
+                rule = "is in use by another limit service; stop that one or choose another directory"
+                raise Conflict("data", str(data), rule) from None
             raise self._unreadable(error) from error
         self._take_over(data / _BEFORE)
 

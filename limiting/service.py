@@ -60,7 +60,8 @@ async def serve(
 ) -> None:
     """Run a limit service until cancelled. It has started when HTTP answers. ``renewals`` gets what may change.
 
-    Raises BadInput (a bad address, contract or file), Unavailable (a port is in use).
+    Raises BadInput (a bad address, contract or file), Conflict (another service has the data), Unavailable (a port is
+    in use).
     """
     certificate = Certificate(config.tls_cert, config.tls_key)
     certificate.check()
@@ -163,7 +164,7 @@ async def _serve(
             nursery.start_soon(_sweep, [limiter.sweep, redis.sweep])
             app = make_app(Parts(decisions, contracts, config, AuditLog(database)))
             _collect_seldom()
-            ready = partial(_ready, BoundAddresses(http, resp, grpc), config, task_status)
+            ready = partial(_ready, BoundAddresses(http, resp, grpc), config, len(contracts.all()), task_status)
             front = HttpServer(app, decisions, config, Log("limit"))
             await serve_app(app, listener, certificate, Log("limit"), ready, front)
 
@@ -177,13 +178,16 @@ def _saved_at_the_end(usage: Usage | None) -> Iterator[None]:
             usage.save()
 
 
-def _ready(addresses: BoundAddresses, config: LimitConfig, task_status: trio.TaskStatus[BoundAddresses]) -> None:
+def _ready(
+    addresses: BoundAddresses, config: LimitConfig, contracts: int, task_status: trio.TaskStatus[BoundAddresses]
+) -> None:
     facts = {
         "http" if config.tls_cert is None else "https": addresses.http,
         "resp": addresses.resp,
         "grpc": addresses.grpc,
     }
-    Log("limit").info("ready", **{name: address for name, address in facts.items() if address is not None})
+    given = {name: address for name, address in facts.items() if address is not None}
+    Log("limit").info("ready", **given, contracts=contracts)
     task_status.started(addresses)
 
 

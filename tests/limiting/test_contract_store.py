@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
@@ -27,16 +26,29 @@ def contract(burst: float = 2, pattern: str = "*", **others: object) -> Contract
     return read_contract({"namespace": "api", "subject": pattern, "policies": [policy], **others})
 
 
+def restarted(before: ContractStore, data: Path, limiter: Limiter | None = None) -> ContractStore:
+    """The contracts of the next service, once that of ``before`` has ended."""
+    assert before._database is not None
+    before._database.close()
+    return ContractStore(Decisions(limiter or Limiter()), Database(data))
+
+
 async def test_what_was_put_is_in_force_after_a_restart(tmp_path: Path) -> None:
     store = ContractStore(Decisions(Limiter()), Database(tmp_path / "data"))
     store.put_all([contract(), contract(9, "user:*")])
     await store.put(contract(3))
     await store.remove("api", "user:*")
     limiter = Limiter()
-    again = ContractStore(Decisions(limiter), Database(tmp_path / "data"))
+    again = restarted(store, tmp_path / "data", limiter)
     assert again.all() == store.all()
     assert limiter.peek("api", "x").policies[0].remaining == 3
     assert (await again.put(contract(4))).version > store.get("api", "*").version
+
+
+def test_a_directory_is_of_one_service_at_a_time(tmp_path: Path) -> None:
+    with closing(Database(tmp_path)), pytest.raises(Conflict, match=r"data: .* is in use by another limit service"):
+        Database(tmp_path)
+    Database(tmp_path).close()
 
 
 def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
@@ -77,19 +89,19 @@ def test_one_contract_that_cannot_be_served_leaves_all_as_they_were() -> None:
 
 
 async def test_a_change_that_cannot_be_kept_is_none(tmp_path: Path) -> None:
-    store = ContractStore(Decisions(Limiter()), Database(tmp_path))
+    database = Database(tmp_path)
+    store = ContractStore(Decisions(Limiter()), database)
     await store.put(contract())
-    with closing(sqlite3.connect(tmp_path / FILE)) as other:
-        other.execute("alter table latest rename to gone")
-        with pytest.raises(Unavailable, match="cannot be kept"):
-            await store.put(contract(3))
-        with pytest.raises(Unavailable, match="cannot be kept"):
-            await store.submit([contract(3)])
-        with pytest.raises(Unavailable, match="cannot be kept"):
-            await store.remove("api", "*")
-        other.execute("alter table gone rename to latest")
+    database._database.execute("alter table latest rename to gone")
+    with pytest.raises(Unavailable, match="cannot be kept"):
+        await store.put(contract(3))
+    with pytest.raises(Unavailable, match="cannot be kept"):
+        await store.submit([contract(3)])
+    with pytest.raises(Unavailable, match="cannot be kept"):
+        await store.remove("api", "*")
+    database._database.execute("alter table gone rename to latest")
     assert store.get("api", "*").contract == contract()
-    assert ContractStore(Decisions(Limiter()), Database(tmp_path)).all() == store.all()
+    assert restarted(store, tmp_path).all() == store.all()
 
 
 async def test_the_file_of_an_earlier_service_is_taken_over_once(tmp_path: Path) -> None:
@@ -98,7 +110,7 @@ async def test_the_file_of_an_earlier_service_is_taken_over_once(tmp_path: Path)
     store = ContractStore(Decisions(Limiter()), Database(tmp_path))
     assert [(each.contract, each.version) for each in store.all()] == [(contract(), 3), (contract(9, "user:*"), 7)]
     assert (await store.put(contract(4))).version == 8
-    assert ContractStore(Decisions(Limiter()), Database(tmp_path)).all() == store.all()
+    assert restarted(store, tmp_path).all() == store.all()
 
 
 def test_a_database_that_is_none_is_refused(tmp_path: Path) -> None:
@@ -138,9 +150,9 @@ async def test_many_are_put_in_force_between_the_turns_of_others(tmp_path: Path,
     assert turns >= 90, "once while they are checked, once while they are put in force"
     assert {each.version for each in kept} == {1}
     assert store.all() == sorted(kept, key=lambda each: each.contract.key)
-    assert ContractStore(Decisions(Limiter()), Database(tmp_path)).all() == store.all()
     assert await store.submit(wanted) == kept
     assert (await store.put(contract(3))).version == 2, "what is the same makes no version"
+    assert restarted(store, tmp_path).all() == store.all()
 
 
 async def test_a_client_that_leaves_once_its_contracts_are_on_disk_leaves_them_all(tmp_path: Path) -> None:
@@ -196,7 +208,7 @@ async def test_a_change_while_many_are_submitted_stays(tmp_path: Path, nursery: 
     assert limiter.peek("api", "user:299").policies[0].remaining == 9
     with pytest.raises(NotFound):
         limiter.peek("api", "user:297")
-    assert ContractStore(Decisions(Limiter()), Database(tmp_path)).all() == store.all()
+    assert restarted(store, tmp_path).all() == store.all()
 
 
 async def test_a_change_while_a_submission_is_written_comes_after_it(tmp_path: Path, nursery: trio.Nursery) -> None:
@@ -204,7 +216,7 @@ async def test_a_change_while_a_submission_is_written_comes_after_it(tmp_path: P
     nursery.start_soon(store.submit, [contract(), contract(pattern="other")])
     await trio.testing.wait_all_tasks_blocked()
     assert (await store.put(contract(9, pattern="other"))).version == 2
-    again = ContractStore(Decisions(Limiter()), Database(tmp_path))
+    again = restarted(store, tmp_path)
     assert [(each.contract, each.version) for each in again.all()] == [(contract(), 1), (contract(9, "other"), 2)]
 
 

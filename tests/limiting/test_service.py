@@ -100,7 +100,7 @@ async def test_ports_in_use_and_bad_contracts_are_refused(tmp_path: Path) -> Non
             bound: BoundAddresses = await nursery.start(serve, config(tmp_path))
             for option, address in (("http_address", bound.http), ("resp_address", bound.resp)):
                 with pytest.RaisesGroup(Unavailable, allow_unwrapped=True, flatten_subgroups=True) as caught:
-                    await serve(config(tmp_path, **{option: address}))
+                    await serve(config(tmp_path, data=None, **{option: address}))
                 assert option in repr(caught.value)
             nursery.cancel_scope.cancel()
     (tmp_path / "bad.toml").write_text(FILE.replace("burst = 2", "burst = 0"))
