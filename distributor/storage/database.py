@@ -34,6 +34,11 @@ _TIMEOUTS = {
 }
 # A leader that is stopped in a transaction must lose its locks.
 _SESSION = "-c idle_in_transaction_session_timeout=2000 -c lock_timeout=5000"
+# {SQLite's name of an error: what its text leaves open}
+_REMEDIES = {
+    "SQLITE_BUSY": ": a distributor uses it, which must be stopped first",
+    "SQLITE_CANTOPEN": ": its directory must exist, and be one in which files can be made",
+}
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,8 @@ class Database:
 
     def trouble(self, error: SQLAlchemyError) -> Unavailable:
         """``error`` as an Unavailable for people."""
-        reason = " ".join(str(getattr(error, "orig", None) or error).split())
+        cause = getattr(error, "orig", None) or error
+        reason = " ".join(str(cause).split()) + _REMEDIES.get(getattr(cause, "sqlite_errorname", ""), "")
         return Unavailable(f"store {self.shown}: {without_password(reason)}")
 
     def _check_options(self) -> None:
