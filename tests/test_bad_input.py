@@ -145,7 +145,9 @@ def test_what_is_not_there_or_no_document_is_refused_and_changes_nothing(
 
 def test_a_store_that_cannot_be_reached_is_said_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["distributor", "--http-address", "127.0.0.1:0", "--store", "sqlite:////nowhere/x.sqlite3"]) == 1
-    assert capsys.readouterr().err == "srtm: store sqlite:////nowhere/x.sqlite3: unable to open database file\n"
+    rule = "its directory must exist, and be one in which files can be made"
+    said = f"srtm: store sqlite:////nowhere/x.sqlite3: unable to open database file: {rule}\n"
+    assert capsys.readouterr().err == said
 
 
 def test_a_port_in_use_is_said_in_one_line_and_nothing_is_written(

@@ -34,7 +34,8 @@ def check_succession(old: Broker, new: Broker, *, in_use: Callable[[], bool]) ->
     if not old.dead and not is_successor and in_use():
         rule = (
             f"another broker named {old.name} ({old.tcp_address}, incarnation {old.incarnation}) is not proven "
-            f"dead{_of_a_copy(old, new)}: choose another name, or stop that one and POST its incarnation to .../dead"
+            f"dead{_of_a_copy(old, new)}: choose another name, or stop that one and say so by "
+            f"`srtm brokers dead {old.name}`"
         )
         raise Conflict("incarnation", new.incarnation, rule)
 

@@ -288,7 +288,7 @@ class BrokerRequests:
         if broker.incarnation != incarnation:
             raise Conflict("broker", name, f"has come back, as incarnation {broker.incarnation}")
         if self._state.broker_state(name) is not BrokerState.DEAD and self._has_any_part(name):
-            rule = "has publishers or tokens and is not proven dead: stop it and POST its incarnation to .../dead first"
+            rule = f"has publishers or tokens and is not proven dead: stop it, and say so by `srtm brokers dead {name}`"
             raise Conflict("broker", name, rule)
 
     def _has_any_part(self, name: str) -> bool:

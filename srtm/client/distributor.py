@@ -234,7 +234,7 @@ class DistributorClient:
     async def assignment(self, topic: str, publisher_id: str) -> Assignment:
         """Return the broker of a publisher. Raises NotFound (no such topic), Unavailable (no broker)."""
         return await self._call(
-            "GET", f"/v1/topics/{path_part(topic)}/publishers/{path_part(publisher_id)}", Assignment
+            "GET", f"/v1/topics/{path_part(topic)}/publishers/{path_part(publisher_id, 'publisher_id')}", Assignment
         )
 
     async def brokers(self) -> list[Json]:
@@ -373,7 +373,7 @@ class DistributorClient:
             standby = refused
             if refused.leader is not None and _may_follow(url, refused.leader) and refused.leader not in asked:
                 waiting = [refused.leader, *(other for other in waiting if other != refused.leader)]
-        raise standby or Unavailable("; ".join(troubles))
+        raise standby or _unanswered(self.urls, troubles)
 
     async def _answer_or_another_leader(self, request: _Request, url: str) -> httpx.Response:
         """Send a request, and give up once another distributor leads. Raises TransportError.
@@ -454,12 +454,18 @@ async def lookup(http: httpx.AsyncClient, urls: Sequence[str], topic: str) -> Lo
         elif answer.status_code != httpx.codes.NOT_FOUND:
             troubles.append(f"{url}/lookup answered {answer.status_code}: {answer.text[:200]}")
     if len(troubles) == len(urls):
-        raise Unavailable("; ".join(troubles))
+        raise _unanswered(urls, troubles)
     producers = {
         (producer.broadcast_address, producer.tcp_port): producer for answer in found for producer in answer.producers
     }
     channels = {channel for answer in found for channel in answer.channels}
     return Lookup(channels=sorted(channels), producers=list(producers.values()))
+
+
+def _unanswered(urls: Sequence[str], troubles: list[str]) -> Unavailable:
+    """The error where none of ``urls`` answers. Who asked at the default may not know that it is one."""
+    start = f"; `srtm up` starts one, ${URL_VARIABLE} names one elsewhere" if list(urls) == [DEFAULT_URL] else ""
+    return Unavailable("; ".join(troubles) + start)
 
 
 def unreachable(url: str, error: httpx.TransportError) -> str:
@@ -483,14 +489,14 @@ def _decoded(answer: httpx.Response, kind: type[_T]) -> _T:
         raise PeerError(f"the answer of {answer.url} cannot be read: {error}") from error
 
 
-def path_part(name: str) -> str:
-    """Encode ``name`` as one segment of a path. Raises BadInput if that is impossible."""
+def path_part(name: str, field: str = "name") -> str:
+    """Encode ``name`` as one segment of a path. Raises BadInput, which names ``field``, if that is impossible."""
     try:
         part = quote(name, safe="")
     except UnicodeEncodeError as error:  # a command-line argument that is not UTF-8
-        raise BadInput("name", name, "must be UTF-8") from error
+        raise BadInput(field, name, "must be UTF-8") from error
     if not part:
-        raise BadInput("name", name, "must not be empty")
+        raise BadInput(field, name, "must not be empty")
     return part.replace(".", "%2E") if part in (".", "..") else part  # unescaped, these would change the path
 
 

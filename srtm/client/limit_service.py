@@ -128,7 +128,7 @@ class LimitClient:
         try:
             answer = await self._http.request(method, self.url + path, content=content, headers=headers)
         except httpx.TransportError as error:
-            raise Unavailable(unreachable(self.url, error)) from error
+            raise Unavailable(_unanswered(self.url, error)) from error
         return _read(answer, kind)
 
 
@@ -168,7 +168,7 @@ class BlockingLimitClient:
         try:
             answer = self._http.post(self.url + path, content=msgspec.json.encode(body))
         except httpx.TransportError as error:
-            raise Unavailable(unreachable(self.url, error)) from error
+            raise Unavailable(_unanswered(self.url, error)) from error
         return _read(answer, kind)
 
 
@@ -179,6 +179,12 @@ def _read(answer: httpx.Response, kind: type[_T]) -> _T:
         return msgspec.json.decode(answer.content or b"null", type=kind)
     except msgspec.DecodeError as error:
         raise PeerError(f"the answer of {answer.url} cannot be read: {error}") from error
+
+
+def _unanswered(url: str, error: httpx.TransportError) -> str:
+    """Explain why nothing answers. Who asked at the default may not know that it is one."""
+    start = f"; `srtm limit serve` starts one, ${URL_VARIABLE} names one elsewhere" if url == DEFAULT_URL else ""
+    return unreachable(url, error) + start
 
 
 def _url(given: str | None) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from srtm.client.distributor import DistributorClient, Json
+from srtm.client.distributor import DistributorClient
 from srtm.console.distributor_call import ask_distributor
 from srtm.console.output import DistributorOption, JsonOption, TokenOption, show
 from srtm.console.topic_tables import show_brokers
@@ -71,11 +71,12 @@ def undrain(
 ) -> None:
     """Let a drained broker come back. `srtm up` starts it again; elsewhere start it yourself."""
     view = ask_distributor(distributor, token, lambda client: client.undrain_broker(name))
-    _say("brokers undrain", name, _undrained(view), "`srtm up` starts it again; elsewhere start it", json_file)
-
-
-def _undrained(view: Json) -> str:
-    return "in service" if view["alive"] else "not drained any more"
+    if view["alive"]:
+        _say("brokers undrain", name, "in service", "it may be given publishers", json_file)
+    else:
+        _say(
+            "brokers undrain", name, "not drained any more", "`srtm up` starts it again; elsewhere start it", json_file
+        )
 
 
 def _say(command: str, name: str, state: str, then: str, json_file: str | None) -> None:

@@ -358,6 +358,9 @@ def _when(at_s: int) -> str:
 
 
 def _show_contracts(found: list[Json], console: Console) -> None:
+    if not found:
+        console.print("there is no such contract: `srtm limit contract submit` puts some in force")
+        return
     rows = [
         [
             each["namespace"],

@@ -17,7 +17,9 @@ def refusal(url: str, status: int, content: bytes, retry_after_s: float | None =
         return PeerError(f"{url} answered {status}: {content[:200].decode(errors='replace')!r}")
     field, value, rule = problem.field or problem.title, problem.value, problem.rule or problem.detail
     match status:
-        case 404 if problem.field is not None:
+        case 404 if problem.field in (None, "path"):
+            return PeerError(f"{url} is no route there: is that another service, or one of another version?")
+        case 404:
             return NotFound(field, str(value), problem.rule)
         case 409:
             return Conflict(field, value, rule)

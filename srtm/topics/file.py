@@ -37,7 +37,7 @@ def read_topic_text(text: str, csv: Mapping[str, str]) -> dict[str, Any]:
 
 def _document(text: str, shown: str, csv_text: Callable[[str, str], str]) -> dict[str, Any]:
     document = read_toml("file", shown, text)
-    blocks = document.get("publishers", [])
+    blocks = document.get("publishers")
     if isinstance(blocks, list):
         document["publishers"] = [_inlined(f"publishers[{i}].csv", block, csv_text) for i, block in enumerate(blocks)]
     return document
@@ -47,7 +47,9 @@ def topic_name(document: dict[str, Any]) -> str:
     """Return the name of a topic's document. Raises BadInput if it has none."""
     name = document.get("name")
     if not isinstance(name, str) or not name:
-        raise BadInput("name", name, "must be the topic's name")
+        there = ", ".join(document) or "nothing"
+        rule = "must be the topic's name" + (f"; the file has {there}" if name is None else "")
+        raise BadInput("name", name, rule)
     return name
 
 

@@ -263,7 +263,7 @@ async def test_a_broker_comes_back_once_a_copy_that_took_its_place_is_proven_dea
     copy = FakeBroker("a", distributor.syncing, incarnation="3", claims=("a copy",))
     a.incarnation = "2"  # before the copy was made
     await copy.settle()
-    with pytest.raises(Conflict, match="is not proven dead"):
+    with pytest.raises(Conflict, match=r"is not proven dead.*say so by `srtm brokers dead a`"):
         await a.sync()
     await distributor.registry.declare_dead("a", "3")
     await a.settle()

@@ -12,7 +12,7 @@ import pytest
 import trio
 import trio.testing
 
-from srtm.client.distributor import DistributorClient, distributor_urls
+from srtm.client.distributor import DEFAULT_URL, DistributorClient, distributor_urls
 from srtm.control import DeadNotice, Problem
 from srtm.errors import BadInput, NotLeader, PeerError, Unavailable
 from srtm.net.tokens import FromFile
@@ -261,8 +261,25 @@ async def test_any_name_is_one_segment_of_the_path(name: str) -> None:
 async def test_a_route_that_a_distributor_does_not_know_is_no_missing_thing() -> None:
     hosts = Hosts(a=Problem(title="not found", status=404, detail="Not Found: see /openapi.json"))
     async with hosts.client() as client:
-        with pytest.raises(PeerError, match=r"answered 404: Not Found: see /openapi\.json"):
+        with pytest.raises(PeerError, match=r"http://a/v1/topics/roads is no route there: is that another service"):
             await client.topic("roads")
+
+
+async def test_who_asks_at_the_default_is_told_what_names_another() -> None:
+    def refuse(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("connection refused")
+
+    async with DistributorClient(DEFAULT_URL, transport=httpx.MockTransport(refuse)) as client:
+        with pytest.raises(Unavailable, match=r"refused; `srtm up` starts one, \$SRTM_DISTRIBUTOR names one elsewhere"):
+            await client.topics()
+        with pytest.raises(Unavailable, match=r"\$SRTM_DISTRIBUTOR names one elsewhere"):
+            await client.lookup("roads")
+
+
+async def test_a_publisher_without_an_id_is_refused_by_that_name() -> None:
+    async with Hosts().client() as client:
+        with pytest.raises(BadInput, match="publisher_id: '': must not be empty"):
+            await client.assignment("roads", "")
 
 
 async def test_a_renewed_token_is_shown_from_the_next_request_on():

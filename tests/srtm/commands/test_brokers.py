@@ -45,14 +45,18 @@ def test_a_broker_that_is_heard_from_is_not_declared_dead(
     [
         ("forget", "DELETE", "/v1/brokers/broker-1", 204, "broker-1 is forgotten"),
         ("undrain", "POST", "/v1/brokers/broker-1/undrain", 200, "broker-1 is not drained any more"),
+        ("undrain", "POST", "/v1/brokers/broker-1/undrain", 200, "broker-1 is in service"),
     ],
 )
 def test_a_broker_is_forgotten_or_undrained(
     distributor: Distributor, capsys: pytest.CaptureFixture[str], command, method, path, status, said
 ) -> None:
-    distributor.answers[method, path] = (status, None if status == 204 else AWAY)
+    view = {**AWAY, "alive": said.endswith("in service")}
+    distributor.answers[method, path] = (status, None if status == 204 else view)
     assert main(["brokers", command, "broker-1"]) == 0
-    assert said in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert said in shown
+    assert ("starts it again" in shown) == (said == "broker-1 is not drained any more")
     distributor.answers[method, path] = (409, {**CONFLICT, "rule": "has publishers"})
     assert main(["brokers", command, "broker-1"]) == 1
     assert capsys.readouterr().err == "srtm: broker: 'broker-1': has publishers\n"

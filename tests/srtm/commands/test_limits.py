@@ -61,6 +61,8 @@ def test_values_of_a_contract_are_set(capsys: pytest.CaptureFixture[str]) -> Non
     (shown,) = result(capsys, "contract", "show", "api")
     assert shown == found
     assert result(capsys, "contract", "show", "other") == []
+    assert main(["limit", "contract", "show", "other"]) == 0
+    assert "there is no such contract" in capsys.readouterr().out
     assert main(["limit", "contract", "remove", "api", "user:*"]) == 0
     assert result(capsys, "contract", "show") == []
 

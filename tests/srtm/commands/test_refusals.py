@@ -67,7 +67,8 @@ def test_a_refusal_is_one_line_with_field_value_and_rule(
     ("contents", "message"),
     [
         ("name = ", "file: .*: must be TOML: "),
-        ("rate = 5\n", "name: must be the topic's name"),
+        ("", "name: must be the topic's name; the file has nothing"),
+        ("[[contracts]]\n", "name: must be the topic's name; the file has contracts"),
         ("name = 7\n", "name: 7: must be the topic's name"),
         (
             TOPIC + '[[publishers]]\ncsv = "none.csv"\n',
