@@ -265,7 +265,9 @@ async def cluster(
         begun()
         issued = issue(data, _names(brokers)) if tokens else None
         ended = _ended_with_the_host(data)
-        distributor, places = _places(data, brokers, http_address, ports, mqtt=mqtt)
+        last = read_cluster(data)
+        distributor, places = _places(last, brokers, http_address, ports, mqtt=mqtt)
+        _tell_of_moved([] if last is None else last.brokers, places, tell)
         options = broker_options if mcap is None else ["--mcap", str(mcap), *broker_options]
         running = Cluster(data, distributor, places, options, tell, issued, distributor_options, program)
         try:
@@ -331,10 +333,9 @@ def _opened(path: Path) -> TextIO:
 
 
 def _places(
-    data: Path, brokers: int, http_address: str | None, ports: range | None, *, mqtt: bool
+    last: ClusterFile | None, brokers: int, http_address: str | None, ports: range | None, *, mqtt: bool
 ) -> tuple[str, list[BrokerPlace]]:
-    """Return the distributor's address, and the brokers'."""
-    last = read_cluster(data)
+    """Return the distributor's address, and the brokers'. ``last``: what ran here before."""
     kept = {} if last is None else _kept_addresses(last, brokers, ports)
     if http_address is not None:
         kept[0] = http_address
@@ -348,6 +349,15 @@ def _places(
             _names(brokers), free[: 2 * brokers : 2], free[1 : 2 * brokers : 2], spoken, strict=True
         )
     ]
+
+
+def _tell_of_moved(last: Sequence[BrokerPlace], places: Sequence[BrokerPlace], tell: Callable[[str], object]) -> None:
+    """Tell of brokers at other addresses than last time: clients that were given one by hand look in vain."""
+    for before, now in zip(last, places, strict=False):
+        for what in ("tcp_address", "http_address", "mqtt_address"):
+            old, new = getattr(before, what), getattr(now, what)
+            if None not in (old, new) and old != new:
+                tell(f"{now.name} has {new} instead of {old}, which is taken or outside --ports")
 
 
 def _kept_addresses(last: ClusterFile, brokers: int, ports: range | None) -> dict[int, str]:

@@ -37,6 +37,7 @@ from srtm.cluster.supervisor import (
     _kept_addresses,
     _not_ready,
     _tell_of_missing,
+    _tell_of_moved,
     cluster,
     keep_logs_short,
 )
@@ -86,6 +87,15 @@ def test_addresses_outside_the_given_ports_are_not_kept() -> None:
     last = ClusterFile(distributor="http://127.0.0.1:3", brokers=[PLACE])
     assert _kept_addresses(last, 1, None) == {0: "127.0.0.1:3", 1: "127.0.0.1:1", 2: "127.0.0.1:2"}
     assert _kept_addresses(last, 1, range(2, 9)) == {0: "127.0.0.1:3", 2: "127.0.0.1:2"}
+
+
+def test_a_broker_at_another_address_than_last_time_is_told_of() -> None:
+    told: list[str] = []
+    spoken = msgspec.structs.replace(PLACE, http_address="127.0.0.1:9", mqtt_address="127.0.0.1:7")
+    _tell_of_moved([PLACE], [PLACE, spoken], told.append)
+    assert told == []
+    _tell_of_moved([PLACE], [spoken], told.append)
+    assert told == ["broker-1 has 127.0.0.1:9 instead of 127.0.0.1:2, which is taken or outside --ports"]
 
 
 @pytest.mark.parametrize("text", ["4150", "4170-4150", "0-5", "1-65536", "a-b", "-5", "5-", "1-2-3", "٣-٤"])
