@@ -377,9 +377,13 @@ def _consumers(topic: TopicFigures, part: BrokerPart, report: TopicReport) -> It
                 yield found
 
 
+def _messages_wait(count: int) -> str:
+    return "1 message waits" if count == 1 else f"{count:,} messages wait"
+
+
 def _unread(broker: str, report: TopicReport) -> Finding:
     """Messages that the bucket let go and that no channel has."""
-    waits = f"{report.depth:,} {plural(report.depth, 'message')} wait at {broker}"
+    waits = f"{_messages_wait(report.depth)} at {broker}"
     if report.channels:
         sentence, remedy = f"{waits}: the topic is paused there", f"POST /topic/unpause?topic={report.topic} there"
     else:
@@ -389,7 +393,7 @@ def _unread(broker: str, report: TopicReport) -> Finding:
 
 def _queue(topic: TopicFigures, broker: str, queue: ChannelQueue, wait: LatencyMs) -> Finding | None:
     """None: its consumers keep up."""
-    waits = f"{queue.depth:,} {plural(queue.depth, 'message')} wait in channel {queue.channel} at {broker}"
+    waits = f"{_messages_wait(queue.depth)} in channel {queue.channel} at {broker}"
     figures: Figures = {
         "channel": queue.channel,
         "depth": queue.depth,

@@ -18,7 +18,7 @@ from srtm.console.output import JsonOption, TokenOption, show, table
 from srtm.console.running import run_trio
 from srtm.errors import BadInput
 from srtm.operations.audit_list import print_changes
-from srtm.text import figure
+from srtm.text import figure, plural
 from srtm.toml_text import read_toml
 
 if TYPE_CHECKING:
@@ -341,7 +341,7 @@ def _policies(subject: Json) -> Any:
 
 def _show_heaviest(found: Json, console: Console) -> None:
     rows = [[each["subject"], each["checks"], each["error"]] for each in found["heaviest"]]
-    title = f"{found['in_memory']:,} subjects of {found['namespace']} in memory"
+    title = f"{found['in_memory']:,} {plural(found['in_memory'], 'subject')} of {found['namespace']} in memory"
     console.print(table(title, ["subject", "checks", "at most too many"], rows))
     if not rows:
         console.print("one check in 16 is looked at: none yet")

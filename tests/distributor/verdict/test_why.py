@@ -265,6 +265,11 @@ def test_messages_wait_in_a_channel(reported, told):
     assert answer.figures["depth"] == 40
 
 
+def test_one_message_waits():
+    sentence = asked(part("a", queue(1, consumers=0))).sentence
+    assert sentence == "1 message waits in channel c at a: no consumer is connected"
+
+
 def test_consumers_that_keep_up_are_not_blamed():
     assert asked(part("a", queue(40, consumers=1, in_flight=1))).cause == "nothing"
     assert asked(part("a", queue(0, consumers=1, in_flight=1))).cause == "nothing"
