@@ -38,6 +38,7 @@ from srtm.concurrency.outage import Outage
 from srtm.control import (
     DeadNotice,
     MeasurementRequest,
+    Move,
     SyncAnswer,
     SyncRequest,
     Throttling,
@@ -303,16 +304,8 @@ class Synchronizer:
             have_addresses=self._have_addresses if self._wants_addresses else None,
         )
         if reports_all:
-            seen = snapshot.take_raw(self._engine)
-            self._connections = seen.connections
-            self._mqtt_sessions = None if seen.mqtt is None else seen.mqtt.sessions
-            if not self._broker.contracts.is_empty:
-                self._counts.note_contracts(snapshot.take_contracts(self._engine))
-            self._links.note_ways(seen.links)
-            self._full.note(full_by_topic(seen.mqtt_topics))
-            request = msgspec.structs.replace(request, wants_verdicts=self._wants_verdicts(seen.mqtt))
-            self._reports.note(seen.topics, applied)
-            self._changed.clear()
+            mqtt = self._note_all_topics(applied)
+            request = msgspec.structs.replace(request, wants_verdicts=self._wants_verdicts(mqtt))
         else:
             for topic in [*self._applied, *self._take_changed()]:
                 self._reports.note_one(topic, snapshot.take_raw(self._engine, topic).topics, applied)
@@ -325,6 +318,19 @@ class Synchronizer:
             links=list(self._links.unsent.values()),
             mqtt_full=self._full.unsent,
         )
+
+    def _note_all_topics(self, applied: Mapping[str, int]) -> snapshot.Mqtt | None:
+        """Read all that is reported from the engine. Returns what it says of MQTT."""
+        seen = snapshot.take_raw(self._engine)
+        self._connections = seen.connections
+        self._mqtt_sessions = None if seen.mqtt is None else seen.mqtt.sessions
+        if not self._broker.contracts.is_empty:
+            self._counts.note_contracts(snapshot.take_contracts(self._engine))
+        self._links.note_ways(seen.links)
+        self._full.note(full_by_topic(seen.mqtt_topics))
+        self._reports.note(seen.topics, applied)
+        self._changed.clear()
+        return seen.mqtt
 
     def _wants_verdicts(self, mqtt: snapshot.Mqtt | None) -> bool:
         now_s = trio.current_time()
@@ -364,19 +370,13 @@ class Synchronizer:
         self._told.follow(answer)
         if is_first and not self._drain.refuses:
             self._broker.acceptance.take_all()
-        for move in answer.moves:
-            ports = move.mqtt_ports
-            mqtt = (move.mqtt_address, ports.tls, ports.ws, ports.wss)
-            if not self._broker.redirects_mqtt:
-                mqtt = ("", "", "", "")
-            self._engine.move_publisher(move.topic, move.publisher_id, move.address, mqtt, move.version)
-            self._told.note(move, trio.current_time())
+        self._order_moves(answer.moves)
         if answer.addresses is not None:
             self._have_addresses = answer.addresses_version
             self._broker.contracts.meet(answer.addresses)
             self._listener.meet(answer.addresses)
         if answer.verdicts is not None:
-            verdicts = [(topic, one.verdict, one.latency_ms) for topic, one in answer.verdicts.items()]
+            verdicts = [(topic, told.verdict, told.latency_ms) for topic, told in answer.verdicts.items()]
             self._engine.set_verdicts(verdicts)
         self._measurements = answer.measurements
         self._listener.follow(answer.measurements)
@@ -387,6 +387,16 @@ class Synchronizer:
             # The next sync follows at once: a share elsewhere may wait for this acknowledgement. A broker that drains
             # has to end soon: it asks for an answer at once to that sync, too.
             self._urgent |= self._drain.has_begun
+
+    def _order_moves(self, moves: Sequence[Move]) -> None:
+        """Have the engine tell publishers where they belong."""
+        for move in moves:
+            ports = move.mqtt_ports
+            mqtt = (move.mqtt_address, ports.tls, ports.ws, ports.wss)
+            if not self._broker.redirects_mqtt:
+                mqtt = ("", "", "", "")
+            self._engine.move_publisher(move.topic, move.publisher_id, move.address, mqtt, move.version)
+            self._told.note(move, trio.current_time())
 
     def _give_up(self) -> None:
         """Drop all tokens: they may be in force elsewhere. Refuse publishers, so that they ask for their broker."""
