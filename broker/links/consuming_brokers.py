@@ -85,25 +85,7 @@ class ConsumingBrokers:
             consumer = _Consumer(broker, channel, secrets.token_hex(16), topics=self._topics_with(channel))
         before = consumer.request and msgspec.structs.replace(consumer.request, mark=request.mark)
         if request != before:
-            try:
-                self._engine.allow_links(
-                    broker,
-                    consumer.channel,
-                    consumer.key,
-                    request.filters,
-                    request.groups,
-                    request.kept,
-                    request.durable,
-                )
-            except ValueError as error:
-                raise BadInput("filters", [request.filters, request.groups, request.kept], str(error)) from None
-            news = new_filters(consumer.filters, wanted_of(request))
-            consumer.request = request
-            self._consumers[broker] = consumer
-            if self._speaks_mqtt:
-                self._make_own_topics(wants_more=wanted_of(request) != [])
-            for topic in self._topics | consumer.topics:
-                self._settle(consumer, topic, self._names(topic), news)
+            self._give(consumer, request)
         self._heard_s[consumer.channel] = now_s
         incarnation = request.mark.partition(" ")[0]
         if incarnation != consumer.incarnation:
@@ -120,6 +102,21 @@ class ConsumingBrokers:
             tls=self._tls,
             marks=consumer.mark == request.mark != "",
         )
+
+    def _give(self, consumer: _Consumer, request: LinkRequest) -> None:
+        """Let ``consumer`` have what it wants from now on, and nothing else. Raises BadInput."""
+        wants = request.filters, request.groups, request.kept
+        try:
+            self._engine.allow_links(consumer.broker, consumer.channel, consumer.key, *wants, request.durable)
+        except ValueError as error:
+            raise BadInput("filters", list(wants), str(error)) from None
+        news = new_filters(consumer.filters, wanted_of(request))
+        consumer.request = request
+        self._consumers[consumer.broker] = consumer
+        if self._speaks_mqtt:
+            self._make_own_topics(wants_more=wanted_of(request) != [])
+        for topic in self._topics | consumer.topics:
+            self._settle(consumer, topic, self._names(topic), news)
 
     def _part_with(self, broker: str) -> LinkAnswer:
         """``broker`` is not coming back."""
