@@ -419,8 +419,6 @@ class Broker:
             case events.Starved():
                 if self._synchronizer is not None:
                     self._synchronizer.wake()
-            case events.LeaseExpired(topic, waiting):
-                self._log.warning("a lease ended without renewal: its topic waits here", topic=topic, waiting=waiting)
             case events.AuthAsked():
                 nursery.start_soon(self._authorizer.answer, event)
             case events.DiskFailed(reason):
@@ -429,18 +427,6 @@ class Broker:
             case events.DiskWorks():
                 self._health.note("queues", None)
                 self._log.info("messages can be written again")
-            case events.DiskRepaired(file, what):
-                self._log.warning("a file of a queue was damaged", file=file, done=what)
-            case events.AcceptFailed(reason):
-                self._log.failure("no room for more connections: those that come now wait", reason=reason)
-            case events.LimitReached(limit, client, times):
-                self._log.warning(event.in_words(), limit=limit, first=client, times=times)
-            case events.Denied(action, client, name, times):
-                self._log.warning("a client is denied", action=action, client=client, name=name, times=times)
-            case events.MqttExcess():
-                self._log.warning("messages of an MQTT publisher are not taken", **msgspec.structs.asdict(event))
-            case events.MqttUnkept():
-                self._log.warning("messages for MQTT subscribers are not kept", **msgspec.structs.asdict(event))
             case events.MqttInterestChanged():
                 if self._keeper is not None:
                     self._keeper.note_interest()
@@ -450,13 +436,10 @@ class Broker:
             case events.LinkEnded(number, reason):
                 if self._keeper is not None:
                     self._keeper.note_link_ended(number, reason)
-            case events.SubscribedEarly(times):
-                self._log.warning("clients were told that they are subscribed before all brokers know it", times=times)
-            case events.ConnectedEarly(times):
-                trouble = "clients go on without what other brokers may keep for them: it comes late"
-                self._log.warning(trouble, times=times)
             case events.Failed(reason):
                 raise InternalError(f"the engine cannot go on: {reason}")
+            case _:
+                _log_event(self._log, event)
 
     def _note_topic(self, topic: str) -> None:
         self._note_change()
@@ -466,3 +449,27 @@ class Broker:
     def _note_change(self) -> None:
         self._topic_list_writer.note_change()
         self._lookups.note_change()
+
+
+def _log_event(log: Log, event: events.Event) -> None:
+    """Tell people of what nothing here has to follow."""
+    match event:
+        case events.LeaseExpired(topic, waiting):
+            log.warning("a lease ended without renewal: its topic waits here", topic=topic, waiting=waiting)
+        case events.DiskRepaired(file, what):
+            log.warning("a file of a queue was damaged", file=file, done=what)
+        case events.AcceptFailed(reason):
+            log.failure("no room for more connections: those that come now wait", reason=reason)
+        case events.LimitReached(limit, client, times):
+            log.warning(event.in_words(), limit=limit, first=client, times=times)
+        case events.Denied(action, client, name, times):
+            log.warning("a client is denied", action=action, client=client, name=name, times=times)
+        case events.MqttExcess():
+            log.warning("messages of an MQTT publisher are not taken", **msgspec.structs.asdict(event))
+        case events.MqttUnkept():
+            log.warning("messages for MQTT subscribers are not kept", **msgspec.structs.asdict(event))
+        case events.SubscribedEarly(times):
+            log.warning("clients were told that they are subscribed before all brokers know it", times=times)
+        case events.ConnectedEarly(times):
+            trouble = "clients go on without what other brokers may keep for them: it comes late"
+            log.warning(trouble, times=times)
