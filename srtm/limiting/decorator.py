@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar, cast
 
 import anyio
@@ -34,42 +34,55 @@ def limited(
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise Misuse(f"{name} is a generator, which runs after its call: limit the function that goes through it")
 
-        def of(*args: _P.args, **kwargs: _P.kwargs) -> str:
+        def subject_of(*args: _P.args, **kwargs: _P.kwargs) -> str:
             return subject if isinstance(subject, str) else subject(*args, **kwargs)
 
         if inspect.iscoroutinefunction(function):
-
-            @functools.wraps(function)
-            async def later(*args: _P.args, **kwargs: _P.kwargs) -> Any:
-                answer = _admitted(await awaited(limits.check(namespace, of(*args, **kwargs), cost)))
-                try:
-                    if answer.wait_s:
-                        await anyio.sleep(answer.wait_s)
-                    return await function(*args, **kwargs)
-                finally:
-                    if answer.is_open:
-                        with anyio.move_on_after(_RELEASE_S, shield=True):
-                            await awaited(limits.release(answer.grant or b""))
-
-            return cast(Callable[_P, _T], later)
+            return cast(Callable[_P, _T], _limited_async(function, limits, namespace, subject_of, cost))
         if isinstance(limits, RemoteLimits):
             raise Misuse(f"{name} is not async: limit it by LocalLimits or BlockingRemoteLimits")
-        blocking = cast(BlockingLimits, limits)
-
-        @functools.wraps(function)
-        def now(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-            answer = _admitted(blocking.check(namespace, of(*args, **kwargs), cost))
-            try:
-                if answer.wait_s:
-                    time.sleep(answer.wait_s)
-                return function(*args, **kwargs)
-            finally:
-                if answer.is_open:
-                    blocking.release(answer.grant or b"")
-
-        return now
+        return _limited_blocking(function, cast(BlockingLimits, limits), namespace, subject_of, cost)
 
     return decorate
+
+
+def _limited_async(
+    function: Callable[_P, Coroutine[Any, Any, _T]],
+    limits: Limits | BlockingLimits,
+    namespace: str,
+    subject_of: Callable[_P, str],
+    cost: int,
+) -> Callable[_P, Coroutine[Any, Any, _T]]:
+    @functools.wraps(function)
+    async def limited_call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        answer = _admitted(await awaited(limits.check(namespace, subject_of(*args, **kwargs), cost)))
+        try:
+            if answer.wait_s:
+                await anyio.sleep(answer.wait_s)
+            return await function(*args, **kwargs)
+        finally:
+            if answer.is_open:
+                with anyio.move_on_after(_RELEASE_S, shield=True):
+                    await awaited(limits.release(answer.grant or b""))
+
+    return limited_call
+
+
+def _limited_blocking(
+    function: Callable[_P, _T], limits: BlockingLimits, namespace: str, subject_of: Callable[_P, str], cost: int
+) -> Callable[_P, _T]:
+    @functools.wraps(function)
+    def limited_call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        answer = _admitted(limits.check(namespace, subject_of(*args, **kwargs), cost))
+        try:
+            if answer.wait_s:
+                time.sleep(answer.wait_s)
+            return function(*args, **kwargs)
+        finally:
+            if answer.is_open:
+                limits.release(answer.grant or b"")
+
+    return limited_call
 
 
 def _admitted(answer: Answer) -> Answer:
