@@ -206,18 +206,8 @@ class Publisher:
         Raises Unavailable, PeerError.
         """
         host, port = parse_peer("address", address)
-        client = Client(
-            CallbackAPIVersion.VERSION2,
-            self.publisher_id,
-            protocol=MQTTProtocolVersion.MQTTv5,
-            reconnect_on_failure=False,
-        )
-        client.max_inflight_messages_set(_MAX_OUTSTANDING)
         told: SimpleQueue[_Told] = SimpleQueue()
-        # paho holds its locks while it tells: this thread is to take ours, and not paho's.
-        client.on_connect = lambda _client, _data, _flags, reason, said: told.put(("connected", 0, reason, said))
-        client.on_publish = lambda _client, _data, number, reason, said: told.put(("answer", number, reason, said))
-        client.on_disconnect = lambda _client, _data, _flags, reason, said: told.put(("ended", 0, reason, said))
+        client = _client(self.publisher_id, told)
         wishes = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
         wishes.UserProperty = [("srtm-receipts", "1"), ("srtm-follow", "1")]
         try:
@@ -294,6 +284,21 @@ class Publisher:
             pending = self._sent.pop(number)
             self._pending.remove(pending)
         pending.settle(receipt, None if is_accepted else refusal_of(reason, properties, said))
+
+
+def _client(publisher_id: str, told: SimpleQueue[_Told]) -> Client:
+    """A client of paho that puts what the broker says into ``told``.
+
+    paho holds its locks while it tells: who reads ``told`` takes other locks without them.
+    """
+    client = Client(
+        CallbackAPIVersion.VERSION2, publisher_id, protocol=MQTTProtocolVersion.MQTTv5, reconnect_on_failure=False
+    )
+    client.max_inflight_messages_set(_MAX_OUTSTANDING)
+    client.on_connect = lambda _client, _data, _flags, reason, said: told.put(("connected", 0, reason, said))
+    client.on_publish = lambda _client, _data, number, reason, said: told.put(("answer", number, reason, said))
+    client.on_disconnect = lambda _client, _data, _flags, reason, said: told.put(("ended", 0, reason, said))
+    return client
 
 
 def _next(told: SimpleQueue[_Told], within_s: float, address: str) -> _Told:
