@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+import msgspec
+
 from distributor.measuring.messages import MAX_SERVICE_NS
 from distributor.model.cluster import Broker
 from srtm.control import BrokerMachine, SyncRequest, check_broker_name
@@ -26,19 +28,13 @@ def checked_broker(name: str, request: SyncRequest) -> Broker:
     check_broker_name("broker", name)
     for field in ("incarnation", "srtm_version"):
         _check_text(field, getattr(request, field))
-    ports = request.mqtt_ports
-    may_be_none = {
-        "mqtt_address": request.mqtt_address,
-        "mqtt_ports.tls": ports.tls,
-        "mqtt_ports.ws": ports.ws,
-        "mqtt_ports.wss": ports.wss,
-    }
-    addresses = {"tcp_address": request.tcp_address, "http_address": request.http_address}
-    for field, address in (addresses | {name: one for name, one in may_be_none.items() if one}).items():
-        _check_text(field, address)
-        match = _ADDRESS.fullmatch(address)
-        if match is None or not 0 < int(match[1]) < 65536:
-            raise BadInput(field, address, "must be HOST:PORT")
+    _check_address("tcp_address", request.tcp_address)
+    _check_address("http_address", request.http_address)
+    mqtt = {"mqtt_address": request.mqtt_address}
+    mqtt |= {f"mqtt_ports.{kind}": address for kind, address in msgspec.structs.asdict(request.mqtt_ports).items()}
+    for field, address in mqtt.items():
+        if address:
+            _check_address(field, address)
     if not request.incarnation:
         raise BadInput("incarnation", request.incarnation, "must not be empty")
     if not 0 <= request.mcap <= LARGEST:  # false for NaN too
@@ -63,6 +59,13 @@ def checked_broker(name: str, request: SyncRequest) -> Broker:
         accepting=request.accepting,
         claims=None if request.claims is None else tuple(request.claims),
     )
+
+
+def _check_address(field: str, address: str) -> None:
+    _check_text(field, address)
+    match = _ADDRESS.fullmatch(address)
+    if match is None or not 0 < int(match[1]) < 65536:
+        raise BadInput(field, address, "must be HOST:PORT")
 
 
 def _check_machine(machine: BrokerMachine) -> None:
