@@ -244,10 +244,31 @@ def _skips(numbers: Mapping[str, int]) -> dict[int, int]:
 
 def _stored(found: _Found) -> Stored:
     numbers = {row["name"]: row["value"] for row in found.settings}
+    return Stored(
+        edition=found.edition,
+        identity=numbers.get(store.IDENTITY, 0),
+        version=numbers.get(_VERSION, 0),
+        skips=_skips(numbers),
+        draining={name.removeprefix(_DRAINING) for name in numbers if name.startswith(_DRAINING)},
+        brokers={row["name"]: _broker(row) for row in found.brokers},
+        topics=_topics(found, numbers),
+        decisions=_decisions(found),
+        capacities={row["broker"]: _figures(row) for row in found.capacities},
+        fittings={row["topic"]: FittingRecord(**row) for row in found.fittings},
+        caps=_caps(found.marks),
+        contracts=Contracts(
+            numbers.get(_CONTRACTS, 0),
+            {kept.contract.key: kept for kept in map(_contract, found.contracts)},
+        ),
+    )
+
+
+def _topics(found: _Found, numbers: Mapping[str, int]) -> dict[str, Topic]:
+    """``numbers``: the settings of the store, by name."""
     known = found.known.topics if found.known else {}
     shares, publishers, places = _by_topic(found.shares), _by_topic(found.publishers), _by_topic(found.places)
     misplaced = misplaced_in(numbers)
-    topics = [
+    topics = (
         topic_from(
             TopicRows(
                 topic=row,
@@ -260,24 +281,8 @@ def _stored(found: _Found) -> Stored:
             known[name].placement if name in found.placements else None,
         )
         for name, row in found.topics.items()
-    ]
-    return Stored(
-        edition=found.edition,
-        identity=numbers.get(store.IDENTITY, 0),
-        version=numbers.get(_VERSION, 0),
-        skips=_skips(numbers),
-        draining={name.removeprefix(_DRAINING) for name in numbers if name.startswith(_DRAINING)},
-        brokers={row["name"]: _broker(row) for row in found.brokers},
-        topics={topic.name: topic for topic in topics},
-        decisions=_decisions(found),
-        capacities={row["broker"]: _figures(row) for row in found.capacities},
-        fittings={row["topic"]: FittingRecord(**row) for row in found.fittings},
-        caps=_caps(found.marks),
-        contracts=Contracts(
-            numbers.get(_CONTRACTS, 0),
-            {one.contract.key: one for one in map(_contract, found.contracts)},
-        ),
     )
+    return {topic.name: topic for topic in topics}
 
 
 def _figures(row: Row) -> tuple[Capacity, ...]:
