@@ -50,6 +50,16 @@ class LimitConfig:
         if (self.tls_cert is None) != (self.tls_key is None):
             missing = "tls_key" if self.tls_key is None else "tls_cert"
             raise BadInput(missing, None, "a certificate and its key must be given together")
+        self._check_nodes()
+        if not 0 <= self.metrics_contracts <= 1_000_000:
+            raise BadInput("metrics_contracts", self.metrics_contracts, "must be 0 to 1,000,000 contracts")
+        if not 1 <= self.most_connections <= 1_000_000:
+            raise BadInput("most_connections", self.most_connections, "must be 1 to 1,000,000")
+        if not 1_000 <= self.max_subjects <= 100_000_000:
+            raise BadInput("max_subjects", self.max_subjects, "must be 1,000 to 100,000,000")
+
+    def _check_nodes(self) -> None:
+        """Check who decides: this node alone, with others, or a store."""
         if self.distributor:
             self._check_discovery()
         elif (self.peers is None) != (self.node is None):
@@ -65,12 +75,6 @@ class LimitConfig:
             raise BadInput("mode", self.mode, "must be local or store on one node: give node and peers")
         if self.peers_ca is not None and self.tls_cert is None:
             raise BadInput("tls_cert", None, "must be given with peers_ca: nodes show this certificate to each other")
-        if not 0 <= self.metrics_contracts <= 1_000_000:
-            raise BadInput("metrics_contracts", self.metrics_contracts, "must be 0 to 1,000,000 contracts")
-        if not 1 <= self.most_connections <= 1_000_000:
-            raise BadInput("most_connections", self.most_connections, "must be 1 to 1,000,000")
-        if not 1_000 <= self.max_subjects <= 100_000_000:
-            raise BadInput("max_subjects", self.max_subjects, "must be 1,000 to 100,000,000")
 
     def _check_discovery(self) -> None:
         if self.peers is not None:

@@ -137,23 +137,18 @@ async def _serve(
         most_subjects=config.max_subjects,
         plans=plans,
     )
-    redis = RedisServer(config.max_subjects, config.tokens)
     contracts = ContractStore(decisions, database)
     usage = None if database is None else Usage(limiter, contracts, database, Log("limit"))
     if usage is not None:
         usage.restore()  # under the contracts of then: those of the file may change them
     if config.contracts is not None:
         contracts.put_all(read_contract_file(config.contracts))
+    redis = RedisServer(config.max_subjects, config.tokens)
     with _saved_at_the_end(usage), bound(config.http_address) as listener:
         http = format_address(*listener.getsockname()[:2])
         async with background_nursery() as nursery:
-            resp = grpc = None
-            if config.resp_address is not None:
-                door = Door("resp_address", config.most_connections, redis.serve, too_many, certificate.context())
-                resp = await nursery.start(door.listen, config.resp_address)
-            if config.grpc_address is not None:
-                door = _grpc_door(config, certificate, decisions, contracts)
-                grpc = await nursery.start(door.listen, config.grpc_address)
+            resp = await _listen_for_redis(nursery, config, certificate, redis)
+            grpc = await _listen_for_envoy(nursery, config, certificate, decisions, contracts)
             if links is not None and decisions.mesh is not None:
                 await nursery.start(links.serve, decisions.mesh)
             nursery.start_soon(decisions.run)
@@ -191,12 +186,35 @@ def _ready(
     task_status.started(addresses)
 
 
-def _grpc_door(config: LimitConfig, certificate: Certificate, decisions: Decisions, contracts: ContractStore) -> Door:
+async def _listen_for_redis(
+    nursery: trio.Nursery, config: LimitConfig, certificate: Certificate, redis: RedisServer
+) -> str | None:
+    """Returns the address, HOST:PORT; None: switched off."""
+    if config.resp_address is None:
+        return None
+    door = Door("resp_address", config.most_connections, redis.serve, too_many, certificate.context())
+    address: str = await nursery.start(door.listen, config.resp_address)
+    return address
+
+
+async def _listen_for_envoy(
+    nursery: trio.Nursery,
+    config: LimitConfig,
+    certificate: Certificate,
+    decisions: Decisions,
+    contracts: ContractStore,
+) -> str | None:
+    """Returns the address, HOST:PORT; None: switched off."""
+    if config.grpc_address is None:
+        return None
+
     async def decide(request: RateLimitRequest) -> RateLimitResponse:
         return await should_rate_limit(decisions, contracts, request, config.headers)
 
     server = GrpcServer(decide, lambda: decisions.may_wait, config.tokens)
-    return Door("grpc_address", config.most_connections, server.serve, tls=certificate.context("h2"))
+    door = Door("grpc_address", config.most_connections, server.serve, tls=certificate.context("h2"))
+    address: str = await nursery.start(door.listen, config.grpc_address)
+    return address
 
 
 def _collect_seldom() -> None:

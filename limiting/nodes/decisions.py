@@ -288,27 +288,23 @@ class Decisions:
     ) -> Checked:
         stored = [self._stored_contract(namespace, subject) for subject in subjects]
         costs = each_cost(subjects, cost)
-        if stored[0] is not None and len(subjects) == 1:
+        groups = [self._group_of(namespace, subject) for subject in subjects]
+        if not any(stored) and not any(groups):
+            return check(self.limiter, namespace, subjects, cost, peek=peek)
+        if len(subjects) > 1 and not peek:
+            _refuse_decided_apart(subjects, stored, groups)
+        if len(subjects) == 1 and stored[0] is not None:
             verdict = await self._stored.check(stored[0], subjects[0], checked_cost(costs[0][1]), peek=peek)
             return _checked([(subjects[0], verdict)])
-        if not peek and any(stored):
-            raise BadInput("subjects", list(subjects), 'must be one where the mode is "store": it decides each apart')
-        groups = [self._group_of(namespace, subject) for subject in subjects]
-        if not any(groups) and not any(stored):
-            return check(self.limiter, namespace, subjects, cost, peek=peek)
-        if len(subjects) == 1 and not peek:
-            return _checked([(subjects[0], await self._take(groups[0], namespace, *costs[0]))])
-        if not peek and any(group is not None and group.mode == "exact" for group in groups):
-            raise BadInput("subjects", list(subjects), 'must be one where the mode is "exact": owners decide apart')
-        looked = [(subject, await self.peek(namespace, subject, tokens)) for subject, tokens in costs]
-        if peek or not all(verdict.allowed for _, verdict in looked):
-            return _checked(looked)
-        return _checked(
-            [
-                (subject, await self._take(group, namespace, subject, tokens))
-                for (subject, tokens), group in zip(costs, groups, strict=True)
-            ]
-        )
+        if len(subjects) > 1 or peek:
+            looked = [(subject, await self.peek(namespace, subject, tokens)) for subject, tokens in costs]
+            if peek or not all(verdict.allowed for _, verdict in looked):
+                return _checked(looked)
+        taken = [
+            (subject, await self._take(group, namespace, subject, tokens))
+            for (subject, tokens), group in zip(costs, groups, strict=True)
+        ]
+        return _checked(taken)
 
     async def peek(self, namespace: str, subject: str, cost: int = 1) -> Verdict:
         """Say what ``check`` would say, by what this node knows, or the store. Raises BadInput, NotFound."""
@@ -572,6 +568,16 @@ class Decisions:
                     group.forget(self._clocks())
                 self._flush(group)
             await self._due.wait(all_due, self._clocks()[0])
+
+
+def _refuse_decided_apart(
+    subjects: Sequence[str], stored: Sequence[Contract | None], groups: Sequence[Group | None]
+) -> None:
+    """Raises BadInput for subjects that cannot be checked together, all or none."""
+    if any(stored):
+        raise BadInput("subjects", list(subjects), 'must be one where the mode is "store": it decides each apart')
+    if any(group is not None and group.mode == "exact" for group in groups):
+        raise BadInput("subjects", list(subjects), 'must be one where the mode is "exact": owners decide apart')
 
 
 def _checked(verdicts: list[tuple[str, Verdict]]) -> Checked:
