@@ -21,7 +21,6 @@ from srtm.net.address import (
     is_loopback,
     is_socket_path,
     listen_address,
-    parse_address,
     parse_peer,
     resolvable,
 )
@@ -340,38 +339,47 @@ class BrokerConfig:
     def __post_init__(self) -> None:
         check_broker_name("name", self.name)
         self._check_each()
-        listen_address("tcp_address", self.tcp_address)
-        for name, address in (("http_address", self.http_address), ("https_address", self.https_address)):
-            if address:
-                listen_address(name, address)
+        self._check_addresses()
         if any(getattr(self, name) for name in MQTT_ADDRESSES):
             self._check_mqtt()
         self._check_apart()
-        if self.broadcast_address:
-            check_host("broadcast_address", self.broadcast_address)
-        if self.distributors:  # they tell clients where to connect to
-            parse_address("tcp_address", self.tcp_address)
-            parse_address("http_address", self.http_address)
         if self.engine.arrival_clock == "packet" and is_socket_path(self.tcp_address):
             raise BadInput("arrival_clock", "packet", "must be kernel where tcp_address is a Unix socket")
-        for address in self.lookupd_tcp_addresses:
-            parse_peer("lookupd_tcp_address", address)
-        for address in self.auth_http_addresses:
-            parse_auth_address("auth_http_address", address)
-        if self.topic_acl_file and self.tokens is None and not self.mqtt_password_file:
-            raise BadInput("topic_acl_file", self.topic_acl_file, "needs --tokens or --mqtt-password-file")
-        for name in ("topic_acl_file", "mqtt_password_file"):
-            if getattr(self, name) and self.auth_http_addresses:
-                rule = "goes with no auth server, which gets tokens and passwords"
-                raise BadInput(name, getattr(self, name), rule)
-        for url in self.distributors:
-            parse_http_url("distributor", url, "https" if url.startswith("https:") else "http")
+        self._check_access()
         if self.token is not None:
             checked_token("token", shown(self.token))
         for experiment in self.experiments:
             if experiment not in EXPERIMENTS:
                 raise BadInput("enable_experiment", experiment, f"must be one of {', '.join(EXPERIMENTS)}")
         self._check_streams()
+
+    def _check_addresses(self) -> None:
+        """Check where clients are listened for, and where others are asked. ``_check_mqtt`` has the ports of MQTT."""
+        listen_address("tcp_address", self.tcp_address)
+        for name, address in (("http_address", self.http_address), ("https_address", self.https_address)):
+            if address:
+                listen_address(name, address)
+        if self.broadcast_address:
+            check_host("broadcast_address", self.broadcast_address)
+        if self.distributors:  # they tell clients where to connect to
+            for name, address in (("tcp_address", self.tcp_address), ("http_address", self.http_address)):
+                if not address or is_socket_path(address):
+                    raise BadInput(name, address, "must be HOST:PORT with a distributor, which tells others of it")
+        for address in self.lookupd_tcp_addresses:
+            parse_peer("lookupd_tcp_address", address)
+        for address in self.auth_http_addresses:
+            parse_auth_address("auth_http_address", address)
+        for url in self.distributors:
+            parse_http_url("distributor", url, "https" if url.startswith("https:") else "http")
+
+    def _check_access(self) -> None:
+        """Check that the files of who may do what go together."""
+        if self.topic_acl_file and self.tokens is None and not self.mqtt_password_file:
+            raise BadInput("topic_acl_file", self.topic_acl_file, "needs --tokens or --mqtt-password-file")
+        for name in ("topic_acl_file", "mqtt_password_file"):
+            if getattr(self, name) and self.auth_http_addresses:
+                rule = "goes with no auth server, which gets tokens and passwords"
+                raise BadInput(name, getattr(self, name), rule)
 
     def _check_each(self) -> None:
         for row in _ROWS:

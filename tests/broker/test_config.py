@@ -25,6 +25,11 @@ def test_no_two_ports_have_the_same_address(tmp_path, first, second, address):
         config(tmp_path, **{first: address, second: address})
 
 
+def test_a_member_of_a_cluster_cannot_listen_at_a_path(tmp_path):
+    with pytest.raises(BadInput, match=r"tcp_address: '/run/b.sock': must be HOST:PORT with a distributor"):
+        config(tmp_path, tcp_address="/run/b.sock", distributors=("http://d:1",))
+
+
 def test_any_free_ports_and_ports_of_two_hosts_differ(tmp_path):
     config(tmp_path, tcp_address="127.0.0.1:0", http_address="127.0.0.1:0", mqtt_address="127.0.0.1:0")
     config(tmp_path, tcp_address="127.0.0.1:4150", http_address="[::1]:4150")
