@@ -54,17 +54,18 @@ def trouble(url: str, error: BaseException, remedy: str = "") -> str:
             return _distrust(url, cause, remedy)
         if isinstance(cause, ssl.SSLError) and cause.reason in _NO_TLS:
             return f"does not speak TLS: should it be {urlsplit(url).scheme.removesuffix('s')}://?"
-    text = next((_text_of(cause) for cause in _chain(error) if _text_of(cause)), type(error).__name__)
-    return f"cannot be reached: {text}"
+    told = next((cause for cause in _chain(error) if _is_timeout(cause) or str(cause)), None)
+    if told is not None and _is_timeout(told):
+        return "gives no answer in time"
+    return f"cannot be reached: {told or type(error).__name__}"
 
 
-def _text_of(cause: BaseException) -> str:
-    """Return the text of one cause. A timeout's own text only names the cancellation, or nothing.
+def _is_timeout(cause: BaseException) -> bool:
+    """Whether time is up. Such an error's own text only names the cancellation, or nothing.
 
     ``TooSlowError`` is trio's, known by its name: the client library runs without trio too.
     """
-    is_timeout = (isinstance(cause, TimeoutError) and cause.errno is None) or type(cause).__name__ == "TooSlowError"
-    return "no answer in time" if is_timeout else str(cause)
+    return (isinstance(cause, TimeoutError) and cause.errno is None) or type(cause).__name__ == "TooSlowError"
 
 
 def no_answer(url: str) -> str:
