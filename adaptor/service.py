@@ -93,10 +93,10 @@ class Adaptor:
         try:
             answered = await self._distributor.propose_shares(proposals)
         except SrtmError:
-            self.topics.note_answers({one.topic: False for one in proposals}, trio.current_time())
+            self.topics.note_answers({proposal.topic: False for proposal in proposals}, trio.current_time())
             raise
-        self.topics.note_answers({one.topic: one.taken for one in answered.results}, trio.current_time())
-        self._note_refusals({one.topic: one.problem for one in answered.results if not one.taken})
+        self.topics.note_answers({result.topic: result.taken for result in answered.results}, trio.current_time())
+        self._note_refusals({result.topic: result.problem for result in answered.results if not result.taken})
 
     def _warn_of_ignored(self) -> None:
         """Once a broker; how often it was, whoever leads counts."""
@@ -114,7 +114,7 @@ class Adaptor:
 
 def _pieces(answer: HistoryAnswer) -> Iterator[HistoryAnswer]:
     """``answer`` with some of its topics each, those that tell a change first."""
-    topics = sorted(answer.topics, key=lambda one: all(report.history.change is None for report in one.reports))
+    topics = sorted(answer.topics, key=lambda topic: all(report.history.change is None for report in topic.reports))
     yield msgspec.structs.replace(answer, topics=topics[:_PIECE])
     for first in range(_PIECE, len(topics), _PIECE):
         yield HistoryAnswer(version=answer.version, topics=topics[first : first + _PIECE])

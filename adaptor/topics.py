@@ -54,7 +54,7 @@ class TopicStates:
         for name in answer.gone:
             self._forget(name)
         for histories in answer.topics:
-            mode = next((one for one in ADAPTED if one == histories.mode), None)
+            mode = next((adapted for adapted in ADAPTED if adapted == histories.mode), None)
             if mode is None:
                 self._forget(histories.topic)
                 continue
@@ -71,7 +71,7 @@ class TopicStates:
                 continue
             proposals.append(self._propose(topic.policy, topic.histories, at_s))
             self._note_due(name, topic.policy)
-        return [one for one in proposals if one is not None]
+        return [proposal for proposal in proposals if proposal is not None]
 
     def disconnected(self) -> None:
         """Nothing could be heard until now: silence was not the brokers'."""
@@ -149,7 +149,7 @@ class TopicStates:
             return None
         if shares is None:
             return None
-        rates = ", ".join(f"{one.name} {policy.rate(one.name):,.0f}" for one in members)
+        rates = ", ".join(f"{member.name} {policy.rate(member.name):,.0f}" for member in members)
         return ShareProposal(
             topic=histories.topic,
             mode=histories.mode,
@@ -192,8 +192,8 @@ def _forget_departed(topic: _Topic) -> None:
 def _note_clocks(topic: _Topic, histories: TopicHistories) -> None:
     """A broker's clock that was set back: its bins follow on those before all the same."""
     for name, broker in topic.brokers.items():
-        reports = [one.history for one in histories.reports if one.broker == name and one.history.arrivals]
-        if reports and max(one.end_ns for one in reports) < broker.end_ns - _SET_BACK_NS:
+        reports = [report.history for report in histories.reports if report.broker == name and report.history.arrivals]
+        if reports and max(report.end_ns for report in reports) < broker.end_ns - _SET_BACK_NS:
             broker.end_ns = reports[0].first_ns
 
 

@@ -161,13 +161,14 @@ class ConsumingBrokers:
             return []
         self._has_looked = True  # for what an earlier incarnation left
         found = snapshot.take(self._engine)
-        here = {(topic.topic_name, one.channel_name) for topic in found.topics for one in topic.channels}
+        here = {(topic.topic_name, channel.channel_name) for topic in found.topics for channel in topic.channels}
         channels = {channel for _, channel in here if is_link_channel(channel)}
-        lost = [one for one in sorted(channels) if now_s - self._heard_s.setdefault(one, now_s) > self._patience_s]
+        heard_s = {channel: self._heard_s.setdefault(channel, now_s) for channel in sorted(channels)}
+        lost = [channel for channel, at_s in heard_s.items() if now_s - at_s > self._patience_s]
         for topic, channel in sorted(here):
             if channel in lost:
                 self._engine.delete_channel(topic, channel)
-        for broker in [one.broker for one in self._consumers.values() if one.channel in lost]:
+        for broker in [consumer.broker for consumer in self._consumers.values() if consumer.channel in lost]:
             del self._consumers[broker]
             self._engine.forbid_links(broker)
         for channel in lost:
@@ -199,4 +200,4 @@ class ConsumingBrokers:
     def _topics_with(self, channel: str) -> set[str]:
         """Topics that have the channel since an earlier incarnation."""
         found = snapshot.take(self._engine)
-        return {one.topic_name for one in found.topics if any(each.channel_name == channel for each in one.channels)}
+        return {topic.topic_name for topic in found.topics if channel in {here.channel_name for here in topic.channels}}

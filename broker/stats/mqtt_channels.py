@@ -24,8 +24,8 @@ def with_mqtt_channels(snapshot: Snapshot) -> Snapshot:
     if not snapshot.mqtt_topics:
         return snapshot
     held = defaultdict(list)
-    for one in snapshot.mqtt_topics:
-        held[one.topic].append(one)
+    for holding in snapshot.mqtt_topics:
+        held[holding.topic].append(holding)
     here = [_with_channels(topic, held.pop(topic.topic_name, [])) for topic in snapshot.topics]
     elsewhere = [_with_channels(_elsewhere(name), of_topic) for name, of_topic in held.items()]
     return msgspec.structs.replace(snapshot, topics=here + elsewhere)
@@ -38,12 +38,12 @@ def channel_name(held: MqttTopic) -> str:
 def _with_channels(topic: Topic, held: list[MqttTopic]) -> Topic:
     if not held:
         return topic
-    groups = [one for one in held if one.group]
+    groups = [holding for holding in held if holding.group]
     if len(groups) > MOST_GROUPS:
-        busiest = nlargest(MOST_GROUPS, groups, key=lambda one: one.messages)
-        held = [one for one in held if not one.group] + sorted(busiest, key=channel_name)
+        busiest = nlargest(MOST_GROUPS, groups, key=lambda holding: holding.messages)
+        held = [holding for holding in held if not holding.group] + sorted(busiest, key=channel_name)
     taken = {channel.channel_name for channel in topic.channels}
-    made = [_channel(one) for one in held if channel_name(one) not in taken]
+    made = [_channel(holding) for holding in held if channel_name(holding) not in taken]
     return msgspec.structs.replace(topic, channels=[*topic.channels, *made])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from heapq import nlargest
+from operator import itemgetter
 
 from broker.snapshot import MqttTopic, Snapshot
 from broker.stats.mqtt_channels import MOST_GROUPS, channel_name
@@ -14,14 +15,14 @@ from srtm.control import MqttLosses
 def full_by_topic(held: Iterable[MqttTopic]) -> dict[str, dict[str, int]]:
     """{topic: ``MqttLosses.full`` of it}, without zeros. Of more than 64 channels those that lost most."""
     found: dict[str, dict[str, int]] = defaultdict(dict)
-    for one in held:
-        if one.full:
-            found[one.topic][channel_name(one)] = one.full
+    for holding in held:
+        if holding.full:
+            found[holding.topic][channel_name(holding)] = holding.full
     return {topic: _most(full) for topic, full in found.items()}
 
 
 def _most(full: dict[str, int]) -> dict[str, int]:
-    return full if len(full) <= MOST_GROUPS else dict(nlargest(MOST_GROUPS, full.items(), key=lambda one: one[1]))
+    return full if len(full) <= MOST_GROUPS else dict(nlargest(MOST_GROUPS, full.items(), key=itemgetter(1)))
 
 
 def losses_by_topic(snapshot: Snapshot) -> dict[str, MqttLosses]:

@@ -57,7 +57,7 @@ class _Places(NamedTuple):
 
 def _places(ids: Sequence[str], placement: Placement, names: Sequence[str]) -> _Places:
     known, index = placement.publishers.positions, {name: at for at, name in enumerate(names)}
-    there = np.array([known.get(one, NOWHERE) for one in ids], dtype=np.int64)
+    there = np.array([known.get(client, NOWHERE) for client in ids], dtype=np.int64)
     brokers = np.array([*(index.get(name, NOWHERE) for name in placement.brokers), NOWHERE], dtype=np.int64)
     at = brokers[np.append(placement.at, NOWHERE)[there]]  # the last entries are those of NOWHERE
     who = np.flatnonzero(at != NOWHERE)
@@ -69,8 +69,8 @@ def held_or_home(
 ) -> list[str | None]:
     """``held`` (the broker of each publisher of ``spec``, or None) with homes that have room for those without any."""
     with_room = {broker.name for broker in offered if broker.rcap > 0}
-    usable = {one: home for one, home in homes.items() if home in with_room}
-    return [broker or usable.get(one) for one, broker in zip(spec.publishers.ids, held, strict=True)]
+    usable = {client: home for client, home in homes.items() if home in with_room}
+    return [broker or usable.get(client) for client, broker in zip(spec.publishers.ids, held, strict=True)]
 
 
 def at_homes(
@@ -83,14 +83,14 @@ def at_homes(
     publishers = placement.publishers
     rooms = {broker.name: broker.rcap for broker in offered}
     load, brokers, to = dict(placement.assigned), set(placement.brokers), dict[str, str]()
-    astray = sorted(publishers.positions[one] for one in _away(placement, homes))
+    astray = sorted(publishers.positions[client] for client in _away(placement, homes))
     for at in sorted(astray, key=lambda at: -publishers.rates[at]):
-        one, rate = publishers.ids[at], float(publishers.rates[at])
-        home = homes[one]
+        client, rate = publishers.ids[at], float(publishers.rates[at])
+        home = homes[client]
         has_room = load.get(home, 0.0) + rate <= rooms.get(home, 0.0) + ROUNDING
         if not has_room or len(brokers | {home}) > max(most_brokers, len(brokers)):
             continue
-        to[one] = home
+        to[client] = home
         brokers.add(home)
         load[home] = load.get(home, 0.0) + rate
         load[placement.brokers[placement.at[at]]] -= rate
@@ -98,16 +98,16 @@ def at_homes(
 
 
 def _away(placement: Placement, homes: Mapping[str, str]) -> list[str]:
-    return [one for one, home in homes.items() if placement.broker_of(one) not in (None, home)]
+    return [client for client, home in homes.items() if placement.broker_of(client) not in (None, home)]
 
 
 def reasons(placement: Placement, homes: Mapping[str, str]) -> list[str]:
     """For people: how many clients of several topics have one place, and who has none for lack of room."""
     away = sorted(_away(placement, homes), key=placement.publishers.positions.__getitem__)
-    met = sum(placement.broker_of(one) == home for one, home in homes.items())
+    met = sum(placement.broker_of(client) == home for client, home in homes.items())
     lines = [f"{SEVERAL_TOPICS}{met:,} placed at the broker of their other topics"] if met else []
     if away:
-        some = [f"{one} ({homes[one]})" for one in away[:_MOST_NAMED]]
+        some = [f"{client} ({homes[client]})" for client in away[:_MOST_NAMED]]
         more = [f"{len(away) - len(some):,} more"] if len(away) > len(some) else []
         lines.append(
             f"warning: {len(away):,} {plural(len(away), 'client')} of several topics: no room at the broker of the "

@@ -79,12 +79,12 @@ def judged(publishers: Publishers, candidates: Sequence[Candidate], promise: Pro
     """Judge the first of ``candidates`` until it is clear, and the others on its first minutes."""
     most = most_minutes(publishers, MOST_MESSAGES)
     if fewest_successes(most, sure) is None:
-        return [Kept.computed(_by_formula(publishers, one, promise)) for one in candidates]
+        return [Kept.computed(_by_formula(publishers, candidate, promise)) for candidate in candidates]
     counts, minutes = [0] * len(candidates), [0] * len(candidates)
     for seed in range(most):
         drawn = minute(publishers, seed)
-        for index, one in enumerate(candidates if seed < COMPARED else candidates[:1]):
-            counts[index] += one.keeps(split(drawn, one.layout.at, len(one.layout.servers)), promise)
+        for index, candidate in enumerate(candidates if seed < COMPARED else candidates[:1]):
+            counts[index] += candidate.keeps(split(drawn, candidate.layout.at, len(candidate.layout.servers)), promise)
             minutes[index] += 1
         if Kept.counted(counts[0], minutes[0]).is_clear(sure):
             break
@@ -101,6 +101,6 @@ def is_predicted(keeps: Callable[[int], bool], most: int, sure: float) -> bool:
     return False
 
 
-def _by_formula(publishers: Publishers, one: Candidate, promise: Promise) -> float:
-    traffic = traffic_of(publishers, one.layout.at, len(one.layout.servers))
-    return chance_by_formula(traffic, one.layout.servers, one.bursts, promise)
+def _by_formula(publishers: Publishers, candidate: Candidate, promise: Promise) -> float:
+    traffic = traffic_of(publishers, candidate.layout.at, len(candidate.layout.servers))
+    return chance_by_formula(traffic, candidate.layout.servers, candidate.bursts, promise)

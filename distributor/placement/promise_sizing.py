@@ -128,7 +128,7 @@ class PromiseSizing:
             late[seed] = None if arrivals_s is None or keeps(arrivals_s, index) else arrivals_s
             return late[seed] is None
 
-        for index in itertools.takewhile(lambda one: one < most, (least + 2**step - 1 for step in range(_STEPS))):
+        for index in itertools.takewhile(lambda burst: burst < most, (least + 2**step - 1 for step in range(_STEPS))):
             if self._is_predicted(partial(keeps_minute, index), _RATE_MESSAGES, confidence):
                 return three_digits(index)
         return None
@@ -144,7 +144,7 @@ class PromiseSizing:
     def candidate_of(self, shares: Mapping[str, Amount]) -> Candidate:
         """Return what is to be judged with these ``shares`` of the brokers."""
         mine = [shares[name] for name in self.placement.brokers]
-        return Candidate(layout=self._layout(mine), bursts=tuple(one.burst / MICRO for one in mine))
+        return Candidate(layout=self._layout(mine), bursts=tuple(share.burst / MICRO for share in mine))
 
     def service_s(self, broker: str) -> float:
         """Return what a message takes of ``broker``, s."""
@@ -164,7 +164,7 @@ class PromiseSizing:
 
     @property
     def _enough_for_all(self) -> float:
-        return float(max(self.fewest, sum(one.batch for one in self.placement.traffic.values())))
+        return float(max(self.fewest, sum(at_broker.batch for at_broker in self.placement.traffic.values())))
 
     @property
     def _most_burst(self) -> float:
@@ -233,9 +233,9 @@ class PromiseSizing:
     def _burst_by_formula(self, rate: float, confidence: float) -> int | None:
         return self._smallest(lambda burst: self._chance(self.candidate(rate, burst)) >= confidence, self.fewest)
 
-    def _chance(self, one: Candidate) -> float:
+    def _chance(self, candidate: Candidate) -> float:
         traffic = list(self.placement.traffic.values())
-        return chance_by_formula(traffic, one.layout.servers, one.bursts, self.promise)
+        return chance_by_formula(traffic, candidate.layout.servers, candidate.bursts, self.promise)
 
     def _smallest(self, keeps: Callable[[int], bool], least: int) -> int | None:
         most = least

@@ -55,8 +55,8 @@ def target_shares(demand: ShareDemand) -> dict[str, Amount]:
     whole = _assignable(demand.envelope, demand.placement, traffic)
     limits = demand.limits
     served = {
-        name: replace(one, rate=min(one.rate, limits.get(name, math.inf)))
-        for name, one in traffic.items()
+        name: replace(at_broker, rate=min(at_broker.rate, limits.get(name, math.inf)))
+        for name, at_broker in traffic.items()
         if name not in demand.dead_brokers
     }
     if not served:
@@ -73,7 +73,7 @@ def _split(spec: TopicSpec, whole: Amount, traffic: list[Traffic]) -> list[Amoun
     if spec.split == "fitted":
         parts = fitted_bucket(whole.rate, whole.burst, traffic, spec.slo.percentile)
     else:
-        parts = split_bucket(whole.rate, whole.burst, [one.rate for one in traffic])
+        parts = split_bucket(whole.rate, whole.burst, [at_broker.rate for at_broker in traffic])
     return [Amount(*part) for part in parts]
 
 
@@ -82,11 +82,11 @@ def _traffic(
 ) -> dict[str, Traffic]:
     """{broker: traffic that gets tokens there}."""
     traffic = dict(placement.traffic)
-    load = sum(one.rate for one in traffic.values()) or placement.publishers.load
+    load = sum(at_broker.rate for at_broker in traffic.values()) or placement.publishers.load
     floor = load * MIN_SHARE_FRACTION or 1.0
     for name, more in extra_load.items():
-        one = traffic.get(name, Traffic(rate=0.0))
-        traffic[name] = replace(one, rate=max(one.rate + more, min(floor, one.rate or floor)))
+        at_broker = traffic.get(name, Traffic(rate=0.0))
+        traffic[name] = replace(at_broker, rate=max(at_broker.rate + more, min(floor, at_broker.rate or floor)))
     for name in extra_brokers:
         traffic.setdefault(name, Traffic(rate=floor))
     return traffic
@@ -100,8 +100,8 @@ def _assignable(envelope: Amount, placement: Placement, traffic: Mapping[str, Tr
     load = placement.publishers.load
     if load == 0 or placement.missing == 0:
         return envelope
-    rate = sum(one.rate for one in traffic.values())
-    batches = sum(one.batch for one in traffic.values())
+    rate = sum(at_broker.rate for at_broker in traffic.values())
+    batches = sum(at_broker.batch for at_broker in traffic.values())
     part = part_of_envelope(envelope, load, rate, batches)
     return Amount(max(part.rate, len(traffic)), part.burst)
 

@@ -57,16 +57,16 @@ class Outcome:
         return target_shares(ShareDemand(spec=self.spec, envelope=self.envelope, placement=self.placement))
 
 
-def explain(one: Outcome) -> Json:
+def explain(outcome: Outcome) -> Json:
     """The whole document. Takes a few seconds of work, and as long again as placing took."""
-    spec, placement, target = one.spec, one.placement, one.target
-    traffic = Simulation(spec.publishers, spec.slo.percentile, one.envelope, SEED)
-    found = traffic.forecast(placement, target, one.services)
-    even = _even(one) if spec.placement != "lb" else None
+    spec, placement, target = outcome.spec, outcome.placement, outcome.target
+    traffic = Simulation(spec.publishers, spec.slo.percentile, outcome.envelope, SEED)
+    found = traffic.forecast(placement, target, outcome.services)
+    even = _even(outcome) if spec.placement != "lb" else None
     return {
         "name": spec.name,
         "rate": spec.rate,
-        "burst": one.burst,
+        "burst": outcome.burst,
         "slo": {"percentile": spec.slo.percentile, "latency_ms": spec.slo.latency_ms},
         "placement": spec.placement,
         "split": spec.split,
@@ -74,14 +74,14 @@ def explain(one: Outcome) -> Json:
         "publishers_rate": spec.publishers.load,
         "k": len(placement.brokers),
         "state": placement.state,
-        "reason": reason(one.reasons),
-        "reasons": list(one.reasons),
-        "brokers": _brokers(one, target, found),
+        "reason": reason(outcome.reasons),
+        "reasons": list(outcome.reasons),
+        "brokers": _brokers(outcome, target, found),
         "predicted": _predicted(found, spec),
         "penalty": asdict(found.penalty),
-        "admitted_afterwards": _admitted(one.offered, placement),
-        "balanced": _balanced(one, traffic, *even) if even is not None else None,
-        "promise": _promise(one, target, even, one.confidence) if one.confidence is not None else None,
+        "admitted_afterwards": _admitted(outcome.offered, placement),
+        "balanced": _balanced(outcome, traffic, *even) if even is not None else None,
+        "promise": _promise(outcome, target, even, outcome.confidence) if outcome.confidence is not None else None,
     }
 
 
@@ -95,26 +95,26 @@ def urgent_reasons(lines: Sequence[str]) -> list[str]:
     return [line for line in lines if line.startswith(("missing", "warning"))]
 
 
-def _brokers(one: Outcome, target: Mapping[str, Amount], found: Forecast) -> list[Json]:
-    groups, free = _groups(one.placement), _free(one.offered, one.placement)
-    there = one.placement.at[one.placement.at >= 0]
-    heads = np.bincount(there, minlength=len(one.placement.brokers)).tolist()
+def _brokers(outcome: Outcome, target: Mapping[str, Amount], found: Forecast) -> list[Json]:
+    groups, free = _groups(outcome.placement), _free(outcome.offered, outcome.placement)
+    there = outcome.placement.at[outcome.placement.at >= 0]
+    heads = np.bincount(there, minlength=len(outcome.placement.brokers)).tolist()
     return [
         {
             "broker": name,
             "publishers": heads[at],
             "groups": groups[at],
-            "rate_assigned": one.placement.assigned[name],
+            "rate_assigned": outcome.placement.assigned[name],
             "rate": target[name].rate / MICRO,
             "burst": target[name].burst / MICRO,
-            "rate_part": target[name].rate / one.envelope.rate,
-            "burst_part": target[name].burst / one.envelope.burst,
-            "service_us": one.services.get(name, ASSUMED).ns / 1e3,
-            "service_known": one.services.get(name, ASSUMED).source,
+            "rate_part": target[name].rate / outcome.envelope.rate,
+            "burst_part": target[name].burst / outcome.envelope.burst,
+            "service_us": outcome.services.get(name, ASSUMED).ns / 1e3,
+            "service_known": outcome.services.get(name, ASSUMED).source,
             "free_afterwards": free.get(name),
             **asdict(found.brokers[name]),
         }
-        for at, name in enumerate(one.placement.brokers)
+        for at, name in enumerate(outcome.placement.brokers)
     ]
 
 
@@ -141,48 +141,50 @@ def _predicted(found: Forecast, spec: TopicSpec) -> Json:
 def _free(offered: Sequence[BrokerCapacity], placement: Placement) -> dict[str, float | None]:
     """{broker: msg/s that it would still take}; None: no limit is known."""
     return {
-        one.name: None if math.isinf(one.rcap) else max(0.0, one.rcap - placement.assigned.get(one.name, 0.0))
-        for one in offered
+        broker.name: None
+        if math.isinf(broker.rcap)
+        else max(0.0, broker.rcap - placement.assigned.get(broker.name, 0.0))
+        for broker in offered
     }
 
 
 def _admitted(offered: Sequence[BrokerCapacity], placement: Placement) -> Json:
     """The largest further topic: of small publishers, with a token for every broker."""
     free = _free(offered, placement)
-    known = [one for one in free.values() if one is not None]
+    known = [room for room in free.values() if room is not None]
     return {
         "brokers": [{"broker": name, "rate": rate} for name, rate in free.items()],
         "largest_topic": sum(known) if len(known) == len(free) else None,
     }
 
 
-def _even(one: Outcome) -> tuple[Placement, dict[str, Amount]]:
+def _even(outcome: Outcome) -> tuple[Placement, dict[str, Amount]]:
     """The same topic spread evenly over all brokers (lb), and its shares."""
-    even = replace(one.spec, placement="lb", burst=one.burst)
-    _, placement, _ = planner.place_anew(even, one.offered)
-    return placement, target_shares(ShareDemand(spec=even, envelope=one.envelope, placement=placement))
+    even = replace(outcome.spec, placement="lb", burst=outcome.burst)
+    _, placement, _ = planner.place_anew(even, outcome.offered)
+    return placement, target_shares(ShareDemand(spec=even, envelope=outcome.envelope, placement=placement))
 
 
-def _balanced(one: Outcome, traffic: Simulation, placement: Placement, shares: Mapping[str, Amount]) -> Json:
-    found = traffic.forecast(placement, shares, one.services)
+def _balanced(outcome: Outcome, traffic: Simulation, placement: Placement, shares: Mapping[str, Amount]) -> Json:
+    found = traffic.forecast(placement, shares, outcome.services)
     return {
         "k": len(placement.brokers),
         "state": placement.state,
-        "predicted": _predicted(found, one.spec),
+        "predicted": _predicted(found, outcome.spec),
         "penalty": asdict(found.penalty),
-        "admitted_afterwards": _admitted(one.offered, placement),
+        "admitted_afterwards": _admitted(outcome.offered, placement),
     }
 
 
 def _promise(
-    one: Outcome,
+    outcome: Outcome,
     target: Mapping[str, Amount],
     even: tuple[Placement, Mapping[str, Amount]] | None,
     confidence: float,
 ) -> Json:
-    services = {name: service.ns for name, service in one.services.items()}
-    sizing = PromiseSizing(spec=one.spec, placement=one.placement, services=services)
+    services = {name: service.ns for name, service in outcome.services.items()}
+    sizing = PromiseSizing(spec=outcome.spec, placement=outcome.placement, services=services)
     spread = None
     if even is not None and even[0].brokers:
         spread = replace(sizing, placement=even[0]).candidate_of(even[1])
-    return promise_json(sizing, one.burst, target, spread, confidence)
+    return promise_json(sizing, outcome.burst, target, spread, confidence)

@@ -87,7 +87,7 @@ class Forecast:
     def worst(self) -> Delay:
         """Of the broker with the largest total: a topic is judged per broker, and the worst decides."""
         none = Delay(access_ms=0.0, processing_ms=0.0, total_ms=0.0)
-        return max(self.brokers.values(), key=lambda one: one.total_ms, default=none)
+        return max(self.brokers.values(), key=lambda delay: delay.total_ms, default=none)
 
 
 class Simulation:
@@ -133,7 +133,7 @@ class Simulation:
             served = part.slower(services.get(name, ASSUMED).ns)
             found[name] = _delay(latency([delays(served, (share.rate, share.burst))], self._percentile))
         split = [part.arrival_ns for part in parts]
-        micro = [(one.rate, one.burst) for one in shares]
+        micro = [(share.rate, share.burst) for share in shares]
         cost = penalty(split, micro, self._envelope.rate, self._envelope.burst)
         return Forecast(
             method="simulation",
@@ -151,10 +151,10 @@ class Simulation:
 
     def _by_formula(self, placement: Placement, shares: Sequence[Amount], services: Mapping[str, Service]) -> Forecast:
         traffic = list(placement.traffic.values())
-        waits = [_wait(one, share, self._percentile) for one, share in zip(traffic, shares, strict=True)]
+        waits = [_wait(at_broker, share, self._percentile) for at_broker, share in zip(traffic, shares, strict=True)]
         found = {}
-        for name, one, wait in zip(placement.brokers, traffic, waits, strict=True):
-            processing_ms = 1e3 * processing_s(one, services.get(name, ASSUMED).ns / 1e9, self._percentile)
+        for name, at_broker, wait in zip(placement.brokers, traffic, waits, strict=True):
+            processing_ms = 1e3 * processing_s(at_broker, services.get(name, ASSUMED).ns / 1e9, self._percentile)
             found[name] = Delay(access_ms=wait.at_ms, processing_ms=processing_ms, total_ms=wait.at_ms + processing_ms)
         everywhere = self._everybody if (placement.at != NOWHERE).all() else _merged(placement.publishers, placement.at)
         whole = _wait(everywhere, self._envelope, 99.0)
@@ -176,8 +176,10 @@ class Simulation:
         )
 
 
-def _delay(one: Latency) -> Delay:
-    return Delay(access_ms=one.access_ns / 1e6, processing_ms=one.processing_ns / 1e6, total_ms=one.total_ns / 1e6)
+def _delay(measured: Latency) -> Delay:
+    return Delay(
+        access_ms=measured.access_ns / 1e6, processing_ms=measured.processing_ns / 1e6, total_ms=measured.total_ns / 1e6
+    )
 
 
 def _merged(publishers: Publishers, at: Ints) -> Traffic:
@@ -191,14 +193,14 @@ class _Wait:
     mean_ms: float
 
 
-def _theta(one: Traffic, rate: float) -> float:
+def _theta(traffic: Traffic, rate: float) -> float:
     """1 / messages; 0 where the server of ``rate`` msg/s cannot keep up."""
-    return max(0.0, 2 * (rate - one.rate) / (one.dispersion * one.rate)) if one.rate > 0 else math.inf
+    return max(0.0, 2 * (rate - traffic.rate) / (traffic.dispersion * traffic.rate)) if traffic.rate > 0 else math.inf
 
 
-def _wait(one: Traffic, share: Amount, percentile: float) -> _Wait:
+def _wait(traffic: Traffic, share: Amount, percentile: float) -> _Wait:
     rate, burst = share.rate / MICRO, share.burst / MICRO
-    theta = _theta(one, rate)
+    theta = _theta(traffic, rate)
     if theta == 0:
         return _Wait(math.inf, math.inf)
     work = math.log(100 / (100 - percentile)) / theta
@@ -207,11 +209,11 @@ def _wait(one: Traffic, share: Amount, percentile: float) -> _Wait:
 
 def _pooled_p99_ms(traffic: Sequence[Traffic], shares: Sequence[Amount]) -> float:
     """The wait that 1 % of all messages exceed, over all brokers together."""
-    load = sum(one.rate for one in traffic)
+    load = sum(at_broker.rate for at_broker in traffic)
     rates = [share.rate / MICRO for share in shares]
     pairs = [
-        (one.rate / load, _theta(one, rate), rate, share.burst / MICRO)
-        for one, rate, share in zip(traffic, rates, shares, strict=True)
+        (at_broker.rate / load, _theta(at_broker, rate), rate, share.burst / MICRO)
+        for at_broker, rate, share in zip(traffic, rates, shares, strict=True)
     ]
     if any(theta == 0 for _, theta, _, _ in pairs):
         return math.inf

@@ -17,11 +17,11 @@ MOST_SHOWN = 10  # of each kind: an entry has at most some 5 kB of them
 
 def publisher_changes(before: Publishers, after: Publishers) -> PublisherChanges | None:
     """Return what differs; None: nothing but, perhaps, the order. The first are in the order of the topic file."""
-    removed = [index for index, one in enumerate(before.ids) if one not in after.positions]
-    added = [index for index, one in enumerate(after.ids) if one not in before.positions]
-    kept = [one for one in after.ids if one in before.positions]
-    old = np.array([before.positions[one] for one in kept], dtype=np.int64)
-    new = np.array([after.positions[one] for one in kept], dtype=np.int64)
+    removed = [index for index, publisher in enumerate(before.ids) if publisher not in after.positions]
+    added = [index for index, publisher in enumerate(after.ids) if publisher not in before.positions]
+    kept = [publisher for publisher in after.ids if publisher in before.positions]
+    old = np.array([before.positions[publisher] for publisher in kept], dtype=np.int64)
+    new = np.array([after.positions[publisher] for publisher in kept], dtype=np.int64)
     changed = np.flatnonzero(_differ(before, old, after, new))
     if not removed and not added and not len(changed):
         return None
@@ -40,16 +40,16 @@ def publisher_changes(before: Publishers, after: Publishers) -> PublisherChanges
 
 def publisher_json(publishers: Publishers, index: int) -> dict[str, Any]:
     """Return a publisher without its id, with the keys of ``PATCH /v1/topics/NAME/publishers``; none that is empty."""
-    one = publishers[index]
-    found: dict[str, Any] = {"rate": one.rate}
-    if one.correlation_group:
-        found["correlation_group"] = one.correlation_group
-    if one.process != "poisson":
-        found["process"] = one.process
-    if one.batch != 1:
-        found["batch"] = one.batch
-    if one.contract:
-        found["contract"] = one.contract
+    publisher = publishers[index]
+    found: dict[str, Any] = {"rate": publisher.rate}
+    if publisher.correlation_group:
+        found["correlation_group"] = publisher.correlation_group
+    if publisher.process != "poisson":
+        found["process"] = publisher.process
+    if publisher.batch != 1:
+        found["batch"] = publisher.batch
+    if publisher.contract:
+        found["contract"] = publisher.contract
     points = publishers.points_of([index])
     if points is not None and points[0] is not None:
         found["latitude"], found["longitude"] = points[0]

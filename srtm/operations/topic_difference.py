@@ -72,12 +72,12 @@ def _column(value: Any, length: int) -> list[Any]:
 
 
 def _publishers(now: Mapping[str, _Publisher], then: Mapping[str, _Publisher]) -> Iterator[str]:
-    added = [f"+ {one}, {_rate(then[one][0])}" for one in then if one not in now]
-    removed = [f"- {one}, {_rate(now[one][0])}" for one in now if one not in then]
+    added = [f"+ {publisher}, {_rate(then[publisher][0])}" for publisher in then if publisher not in now]
+    removed = [f"- {publisher}, {_rate(now[publisher][0])}" for publisher in now if publisher not in then]
     changed = [
-        f"~ {one}: {_described(now[one])} -> {_described(then[one])}"
-        for one in now
-        if one in then and now[one] != then[one]
+        f"~ {publisher}: {_described(now[publisher])} -> {_described(then[publisher])}"
+        for publisher in now
+        if publisher in then and now[publisher] != then[publisher]
     ]
     for lines in (removed, added, changed):
         yield from lines[:_SHOWN]
@@ -88,15 +88,15 @@ def _publishers(now: Mapping[str, _Publisher], then: Mapping[str, _Publisher]) -
 def publisher_lines(changes: Mapping[str, Any]) -> list[str]:
     """Lines on changed publishers, given as ``srtm.web.audit_entry.PublisherChanges`` in JSON."""
     kinds: dict[str, list[str]] = {"removed": [], "added": [], "changed": []}
-    for one in changes["first"]:
-        before, after = one["before"], one["after"]
+    for change in changes["first"]:
+        before, after = change["before"], change["after"]
         if before is None:
-            kinds["added"].append(f"+ {one['id']}, {_described(_of_json(after))}")
+            kinds["added"].append(f"+ {change['id']}, {_described(_of_json(after))}")
         elif after is None:
-            kinds["removed"].append(f"- {one['id']}, {_described(_of_json(before))}")
+            kinds["removed"].append(f"- {change['id']}, {_described(_of_json(before))}")
         else:
             was, now = (_described(_of_json(each)) for each in (before, after))
-            kinds["changed"].append(f"~ {one['id']}: {was} -> {now}")
+            kinds["changed"].append(f"~ {change['id']}: {was} -> {now}")
     found = []
     for kind, lines in kinds.items():
         rest = changes[kind] - len(lines)
@@ -104,10 +104,10 @@ def publisher_lines(changes: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _of_json(one: Mapping[str, Any]) -> _Publisher:
-    north, east = one.get("latitude"), one.get("longitude")
-    names = one.get("correlation_group", ""), one.get("process", "poisson")
-    return one["rate"], *names, one.get("batch", 1), one.get("contract", ""), north, east
+def _of_json(publisher: Mapping[str, Any]) -> _Publisher:
+    north, east = publisher.get("latitude"), publisher.get("longitude")
+    names = publisher.get("correlation_group", ""), publisher.get("process", "poisson")
+    return publisher["rate"], *names, publisher.get("batch", 1), publisher.get("contract", ""), north, east
 
 
 def _rate(rate: float) -> str:

@@ -66,7 +66,7 @@ def split(drawn: Sent, at: Ints, brokers: int) -> list[Floats]:
 
 def needed_bursts(arrivals_s: Iterable[Floats], servers: Iterable[Server], promise: Promise) -> list[float]:
     """Return the smallest burst of each broker that keeps the promise; infinite: none does."""
-    return [needed_burst(one, server, promise) for one, server in zip(arrivals_s, servers, strict=True)]
+    return [needed_burst(instants_s, server, promise) for instants_s, server in zip(arrivals_s, servers, strict=True)]
 
 
 def needed_burst(arrival_s: Floats, server: Server, promise: Promise) -> float:
@@ -91,19 +91,20 @@ def chance_by_formula(
 ) -> float:
     """Return about the chance that a minute keeps the promise on all brokers, taken as independent."""
     return math.prod(
-        _chance(one, server, burst, promise) for one, server, burst in zip(traffic, servers, bursts, strict=True)
+        _chance(at_broker, server, burst, promise)
+        for at_broker, server, burst in zip(traffic, servers, bursts, strict=True)
     )
 
 
-def _chance(one: Traffic, server: Server, burst: float, promise: Promise) -> float:
-    margin = server.rate - one.rate
-    left_s = promise.latency_s - processing_s(one, server.service_s, promise.percentile)
-    if one.rate <= 0:
+def _chance(traffic: Traffic, server: Server, burst: float, promise: Promise) -> float:
+    margin = server.rate - traffic.rate
+    left_s = promise.latency_s - processing_s(traffic, server.service_s, promise.percentile)
+    if traffic.rate <= 0:
         return 1.0
     if margin <= 0 or left_s < 0:
         return 0.0
-    late = tail_of(one, margin).chance_above(burst - 1 + server.rate * left_s)
-    clump_s = one.dispersion * one.rate / (2 * margin**2)
+    late = tail_of(traffic, margin).chance_above(burst - 1 + server.rate * left_s)
+    clump_s = traffic.dispersion * traffic.rate / (2 * margin**2)
     allowed = 1 - promise.percentile / 100
     return _fewer(MINUTE_S * late / clump_s, MINUTE_S * allowed / clump_s)
 
@@ -126,16 +127,16 @@ def _poisson(mean: float, most: int) -> Floats:
     return chances
 
 
-def processing_s(one: Traffic, service_s: float, percentile: float) -> float:
+def processing_s(traffic: Traffic, service_s: float, percentile: float) -> float:
     """Return about the percentile of the time at the server, s, as if no bucket were before it.
 
     It is that of the last of the messages that come together. Infinite: the server cannot keep up.
     """
-    if not service_s or not one.rate:
+    if not service_s or not traffic.rate:
         return service_s
     rate = 1 / service_s
-    if rate <= one.rate:
+    if rate <= traffic.rate:
         return math.inf
-    scale = one.dispersion * one.rate / (2 * (rate - one.rate))
-    found = max(0.0, scale * math.log(one.rate / rate * 100 / (100 - percentile)))
-    return (found + max(1.0, one.dispersion)) / rate
+    scale = traffic.dispersion * traffic.rate / (2 * (rate - traffic.rate))
+    found = max(0.0, scale * math.log(traffic.rate / rate * 100 / (100 - percentile)))
+    return (found + max(1.0, traffic.dispersion)) / rate

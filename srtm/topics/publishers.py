@@ -145,7 +145,7 @@ class Publishers:
 
     def points_of(self, keep: Sequence[int] | slice) -> list[Point | None] | None:
         """Where the publishers at these indices are; None: nobody said where one is."""
-        return None if self.points is None else [_point(one) for one in self.points[keep].tolist()]
+        return None if self.points is None else [_point(point) for point in self.points[keep].tolist()]
 
     def changed(self, add: Rows, remove: Iterable[str]) -> Publishers:
         """Return the publishers without ``remove`` and with ``add`` at the end.
@@ -217,8 +217,8 @@ def coordinates(points: Sequence[Point | None] | None) -> dict[str, list[float |
     if points is None:
         return {}
     return {
-        "latitudes": [one and one[0] for one in points],
-        "longitudes": [one and one[1] for one in points],
+        "latitudes": [point and point[0] for point in points],
+        "longitudes": [point and point[1] for point in points],
     }
 
 

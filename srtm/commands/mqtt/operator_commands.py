@@ -71,18 +71,18 @@ def sessions(
     Below them stands what was lost of each topic since the brokers' start.
     """
     answers = _ask(broker, distributor, token, partial(_sessions_and_losses, most))
-    found = [(place.name, one) for place, (answer, _) in answers.given for one in answer.sessions]
-    found.sort(key=lambda one: (one[1].client_id, one[0]))
+    found = [(place.name, session) for place, (answer, _) in answers.given for session in answer.sessions]
+    found.sort(key=lambda row: (row[1].client_id, row[0]))
     total = sum(answer.total for _, (answer, _) in answers.given)
     losses = [(place.name, topic, lost) for place, (_, by_topic) in answers.given for topic, lost in by_topic.items()]
 
     def show_all(console: Console) -> None:
         _show_sessions(found, total, console)
-        for name, topic, lost in sorted(losses, key=lambda one: one[:2]):
+        for name, topic, lost in sorted(losses, key=lambda row: row[:2]):
             for remark in loss_remarks(lost):
                 console.print(f"{name}, topic {topic}: {remark}", soft_wrap=True)
 
-    show("mqtt sessions", [_row(name, one) for name, one in found], json_file, show_all)
+    show("mqtt sessions", [_row(name, session) for name, session in found], json_file, show_all)
     answers.check()
 
 
@@ -96,10 +96,10 @@ def session(
 ) -> None:
     """Show the session of a client, with its subscriptions."""
     answers = _ask(broker, distributor, token, partial(_or_none, lambda client: client.mqtt_session(name)))
-    found = [(place.name, one) for place, one in answers.given if one is not None]
+    found = [(place.name, session) for place, session in answers.given if session is not None]
     if not found:
         answers.not_found(name)
-    show("mqtt session", [_row(at, one) for at, one in found], json_file, partial(_show_session, found))
+    show("mqtt session", [_row(at, session) for at, session in found], json_file, partial(_show_session, found))
     answers.check()
 
 
@@ -132,11 +132,11 @@ def retained(
 ) -> None:
     """List what is retained under a filter, some 10,000 of each broker. Without one, all but `$SYS`."""
     answers = _ask(broker, distributor, token, partial(_retained, pattern, clear=clear))
-    found = sorted((one.name, place.name, one) for place, answer in answers.given for one in answer)
-    rows = [{"broker": at, **msgspec.to_builtins(one)} for _, at, one in found]
+    found = sorted((message.name, place.name, message) for place, answer in answers.given for message in answer)
+    rows = [{"broker": at, **msgspec.to_builtins(message)} for _, at, message in found]
     title = f"{'Removed' if clear else 'Retained'} under {pattern}"
     is_cut = not clear and any(len(answer) >= _MOST_RETAINED for _, answer in answers.given)
-    shown = partial(_show_retained, title, [(at, one) for _, at, one in found], clear, is_cut)
+    shown = partial(_show_retained, title, [(at, message) for _, at, message in found], clear, is_cut)
     show("mqtt retained", rows, json_file, shown)
     answers.check()
 
@@ -200,8 +200,8 @@ async def _or_none(question: Question[_T], client: BrokerClient) -> _T | None:
         return None
 
 
-def _row(broker: str, one: MqttSession) -> dict[str, object]:
-    return {"broker": broker, **msgspec.to_builtins(one)}
+def _row(broker: str, session: MqttSession) -> dict[str, object]:
+    return {"broker": broker, **msgspec.to_builtins(session)}
 
 
 def _show_sessions(found: Sequence[tuple[str, MqttSession]], total: int, console: Console) -> None:
@@ -211,32 +211,32 @@ def _show_sessions(found: Sequence[tuple[str, MqttSession]], total: int, console
     columns = ["client", "broker", "state", "address", "subscriptions", "queued", "in flight", "dropped"]
     rows = [
         [
-            one.client_id,
+            session.client_id,
             broker,
-            _state(one),
-            one.address,
-            one.subscriptions,
-            one.queued,
-            one.in_flight,
-            one.dropped,
+            _state(session),
+            session.address,
+            session.subscriptions,
+            session.queued,
+            session.in_flight,
+            session.dropped,
         ]
-        for broker, one in found
+        for broker, session in found
     ]
     console.print(table("Sessions", columns, rows, left=4))
     if total > len(found):
         console.print(f"{total:,} in all: --most lists more")
 
 
-def _state(one: MqttSession) -> str:
-    if one.connected:
-        return f"MQTT {one.version}"
-    return "away" if one.ends_in_s is None else f"away, ends in {one.ends_in_s:,} s"
+def _state(session: MqttSession) -> str:
+    if session.connected:
+        return f"MQTT {session.version}"
+    return "away" if session.ends_in_s is None else f"away, ends in {session.ends_in_s:,} s"
 
 
 def _show_session(found: Sequence[tuple[str, MqttSession]], console: Console) -> None:
-    for broker, one in found:
-        _show_sessions([(broker, one)], 1, console)
-        for text in one.filters:
+    for broker, session in found:
+        _show_sessions([(broker, session)], 1, console)
+        for text in session.filters:
             console.print(f"  subscribes to {text}", soft_wrap=True)
 
 
@@ -247,9 +247,9 @@ def _show_retained(
         console.print(f"{title}: nothing", soft_wrap=True)
         return
     columns = ["name", "broker", "QoS", "bytes", "expires in s"]
-    rows = [[one.name, broker, one.qos, one.bytes, one.expires_in_s] for broker, one in found]
+    rows = [[message.name, broker, message.qos, message.bytes, message.expires_in_s] for broker, message in found]
     console.print(table(title, columns, rows, left=2))
     if cleared:
-        console.print(f"{len({one.name for _, one in found}):,} names are removed")
+        console.print(f"{len({message.name for _, message in found}):,} names are removed")
     elif is_cut:
         console.print("there may be more: a filter that matches less shows the rest")
