@@ -33,7 +33,7 @@ from distributor.fitting.layout_loop import LayoutLoop
 from distributor.model.columns import Ints
 from distributor.placement.allocation import BrokerCapacity, Demand
 from distributor.placement.share_targets import MIN_SHARE_FRACTION
-from distributor.prediction.replay import Delays, Latency, Trace, excess_ns, latency, measured_service_ns
+from distributor.prediction.replay import Delays, Latency, Trace, latency, measured_service_ns
 from distributor.prediction.sequential_test import by_interval
 from srtm.token_bucket.bucket import TOKEN, UNITS_PER_MICRO
 from srtm.token_bucket.replay import Server
@@ -248,18 +248,12 @@ class Fleet:
     def _trace(self, name: str, done: _Measurement) -> Trace:
         arrival_ns = np.concatenate(done.arrival_ns)
         due_ns = arrival_ns + np.concatenate([part.access_ns for part in done.delays])
-        sent_ns = due_ns + np.concatenate([part.processing_ns for part in done.delays])
-        publisher = np.concatenate(done.publisher)
         if self._spread:
+            sent_ns = due_ns + np.concatenate([part.processing_ns for part in done.delays])
             service_ns = measured_service_ns(due_ns, sent_ns)
-            return Trace(publisher=publisher, arrival_ns=arrival_ns, service_ns=service_ns)
-        service_ns = np.full(len(due_ns), self._brokers[name].service_ns)
-        return Trace(
-            publisher=publisher,
-            arrival_ns=arrival_ns,
-            service_ns=service_ns,
-            excess_ns=excess_ns(due_ns, sent_ns, service_ns),
-        )
+        else:
+            service_ns = np.full(len(due_ns), self._brokers[name].service_ns)
+        return Trace(publisher=np.concatenate(done.publisher), arrival_ns=arrival_ns, service_ns=service_ns)
 
     def _report(self) -> list[Progress]:
         """Go on until the next report is due."""

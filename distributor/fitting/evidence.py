@@ -58,8 +58,7 @@ class Evidence:
         """``layout`` was measured and is above the target, at the brokers ``above``. ``made``: what arrived meanwhile,
         if anything did."""
         if made is not None:
-            believed = self._rules.always and self.was_measured_again(layout)  # what the machine added
-            self._recordings.append(made if believed else made.without_excess)
+            self._recordings.append(made)
             self._gave_up |= above & self._too_slow(layout)
         self._refuted.append(Refuted(layout=layout, latency=latency))
 
@@ -72,7 +71,7 @@ class Evidence:
     def is_doubtful(self, layout: Layout, made: Recording) -> bool:
         """Whether what arrived, served one after the other as it was, would have been in time: something else made it
         late, which need not last (a machine that stood still)."""
-        model = Model(self.task, [made.without_excess], [])
+        model = Model(self.task, [made], [])
         return not self.was_measured_again(layout) and model.keeps(model.predicted(layout), CLEAR)
 
     def _too_slow(self, layout: Layout) -> set[str]:

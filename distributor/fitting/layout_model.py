@@ -1,13 +1,12 @@
 """What a topic's recorded rounds say of layouts that were not tried. Pure.
 
-Every prediction is a replay (``prediction.replay``), for each broker by the service times that were measured on it,
-with what the machine added to each message.
+Every prediction is a replay (``prediction.replay``), for each broker by the service times that were measured on it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -41,11 +40,6 @@ class Recording:
     @property
     def typical_ns(self) -> float:
         return sum(self.service_ns.values()) / len(self.service_ns)
-
-    @property
-    def without_excess(self) -> Recording:
-        """Had the machine done nothing else."""
-        return replace(self, trace=self.trace.without_excess)
 
 
 def recording(traces: Mapping[str, Trace]) -> Recording | None:

@@ -187,7 +187,7 @@ def watch_of(task: Task) -> Watch:
 def is_clear(task: Task, layout: Layout, traces: Mapping[str, Trace]) -> bool:
     """Whether what arrived at each broker, served one after the other as it was, is clearly within the target."""
     for name, share in zip(layout.brokers, layout.shares_micro, strict=True):
-        trace = traces[name].without_excess
+        trace = traces[name]
         test = watch_of(task).test
         test.add(by_interval(trace.arrival_ns, delays(trace, share).total_ns, task.target_ns, task.target_ns))
         if test.verdict is not Verdict.BELOW:

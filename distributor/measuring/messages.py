@@ -11,7 +11,7 @@ import numpy as np
 
 from distributor.fitting.events import Measure, Progress, Task
 from distributor.model.columns import Ints
-from distributor.prediction.replay import Latency, Trace, excess_ns, measured_service_ns
+from distributor.prediction.replay import Latency, Trace, measured_service_ns
 from distributor.prediction.sequential_test import Intervals
 from srtm.control import MeasuredTrace, MeasurementReport, MeasurementRequest, Promise
 from srtm.errors import BadInput
@@ -79,8 +79,8 @@ def trace(sent: MeasuredTrace, positions: Mapping[str, int], lab_service_time_ns
     """The trace as arrays. ``positions`` is {publisher id: index in the topic's columns}; messages of other publishers
     are left out.
 
-    With ``lab_service_time_ns`` above 0 every service time is that of the laboratory, and the rest is kept as excess.
-    Else ``prediction.replay.measured_service_ns`` finds the service times. Raises BadInput.
+    With ``lab_service_time_ns`` above 0 every service time is that of the laboratory. Else
+    ``prediction.replay.measured_service_ns`` finds the service times. Raises BadInput.
     """
     columns = {name: getattr(sent, name) for name in ("publisher", "gap_ns", "access_ns", "processing_ns")}
     _check_equal_lengths(columns)
@@ -95,21 +95,14 @@ def trace(sent: MeasuredTrace, positions: Mapping[str, int], lab_service_time_ns
         raise BadInput("first_ns", sent.first_ns, f"must be from 0 to {_MAX_WALL_NS}")
     arrival_ns = sent.first_ns + np.cumsum(gap_ns)
     due_ns = arrival_ns + access_ns
-    sent_ns = due_ns + processing_ns
     if lab_service_time_ns:
         service_ns = np.full(len(arrival_ns), lab_service_time_ns, dtype=np.int64)
-        late_ns = excess_ns(due_ns, sent_ns, service_ns)
     else:
-        service_ns, late_ns = measured_service_ns(due_ns, sent_ns), np.zeros_like(due_ns)
+        service_ns = measured_service_ns(due_ns, due_ns + processing_ns)
     index = np.array([positions.get(name, -1) for name in sent.publishers], dtype=np.int64)
     mine = index[publisher] if len(publisher) else publisher
     known = mine >= 0
-    return Trace(
-        publisher=mine[known],
-        arrival_ns=arrival_ns[known],
-        service_ns=service_ns[known],
-        excess_ns=late_ns[known],
-    )
+    return Trace(publisher=mine[known], arrival_ns=arrival_ns[known], service_ns=service_ns[known])
 
 
 def _check_equal_lengths(columns: Mapping[str, Sequence[int]]) -> None:

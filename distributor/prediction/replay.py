@@ -4,9 +4,9 @@ A trace has the instant at which every message arrived, so publishers that fire 
 group or not. The access delay of any subset under any share follows exactly (``srtm.token_bucket.replay``). The
 processing delay is that of one server after the bucket that takes messages in the order in which they are let go
 (Lindley's recursion, exact in integers): exact where the service time is known, as in a laboratory; with measured
-ones, as good as the assumption that a message costs the same in other company. What the machine added to a known
-service time (it stood still) is added again, to the same message: wherever that had been, it would have come at that
-instant. A bucket starts full, and the server idle: what waited there before the first message is in no prediction.
+ones, as good as the assumption that a message costs the same in other company. A bucket starts full, and the server
+idle: what waited there before the first message is in no prediction. Nor is a machine that stood still, where service
+times are known.
 
 Arrivals that several brokers recorded must be on one clock before they are joined: members of a group that are apart
 by the error of a clock no longer fire together.
@@ -33,7 +33,6 @@ class Trace:
     publisher: Ints  # index in the topic's columns
     arrival_ns: Ints
     service_ns: Ints  # what the message took of the server
-    excess_ns: Ints | None = None  # how much later it left than the server let it go (the machine stood still); None: 0
 
     def __len__(self) -> int:
         return len(self.publisher)
@@ -43,10 +42,6 @@ class Trace:
         if times == 1:
             return self
         return replace(self, service_ns=np.rint(self.service_ns * times).astype(np.int64))
-
-    @property
-    def without_excess(self) -> Trace:
-        return replace(self, excess_ns=None)
 
     def of(self, chosen: npt.NDArray[np.bool_]) -> Trace:
         """The messages of the publishers that are true in ``chosen``, had no others come."""
@@ -63,7 +58,6 @@ class Trace:
             publisher=self.publisher[rows],
             arrival_ns=self.arrival_ns[rows],
             service_ns=self.service_ns[rows],
-            excess_ns=None if self.excess_ns is None else self.excess_ns[rows],
         )
 
 
@@ -98,12 +92,7 @@ def joined(traces: Sequence[Trace]) -> Trace:
         publisher=np.concatenate([trace.publisher for trace in traces])[order],
         arrival_ns=arrival_ns[order],
         service_ns=np.concatenate([trace.service_ns for trace in traces])[order],
-        excess_ns=np.concatenate([_or_zeros(trace.excess_ns, len(trace)) for trace in traces])[order],
     )
-
-
-def _or_zeros(column: Ints | None, length: int) -> Ints:
-    return np.zeros(length, dtype=np.int64) if column is None else column
 
 
 def measured_service_ns(due_ns: Ints, sent_ns: Ints) -> Ints:
@@ -119,16 +108,6 @@ def measured_service_ns(due_ns: Ints, sent_ns: Ints) -> Ints:
     return took_ns
 
 
-def excess_ns(due_ns: Ints, sent_ns: Ints, service_ns: Ints) -> Ints:
-    """How much later each message left than one server lets it go that takes ``service_ns`` for each, whatever the
-    machine does meanwhile (that of a laboratory). What the first message waited for, and others with it, is no part of
-    that: it was there before."""
-    in_order_ns = np.maximum.accumulate(due_ns)
-    free_ns = int(sent_ns[0] - service_ns[0]) if len(sent_ns) else 0
-    late_ns: Ints = np.maximum(sent_ns - in_order_ns - sojourn_ns(in_order_ns, service_ns, free_ns), 0)
-    return late_ns
-
-
 def sojourn_ns(due_ns: Ints, service_ns: Ints, free_ns: int = 0) -> Ints:
     """From due to served, by one server that is free from ``free_ns`` on, first come first served; ``due_ns`` in
     order. Exact."""
@@ -140,8 +119,7 @@ def sojourn_ns(due_ns: Ints, service_ns: Ints, free_ns: int = 0) -> Ints:
 
 def processing_ns(trace: Trace) -> Ints:
     """Of messages that wait for no token."""
-    took_ns = sojourn_ns(trace.arrival_ns, trace.service_ns)
-    return took_ns if trace.excess_ns is None else took_ns + trace.excess_ns
+    return sojourn_ns(trace.arrival_ns, trace.service_ns)
 
 
 def delays(trace: Trace, share_micro: tuple[int, int]) -> Delays:
@@ -151,8 +129,6 @@ def delays(trace: Trace, share_micro: tuple[int, int]) -> Delays:
     due_ns = trace.arrival_ns[passed] + access_ns[passed]
     took_ns = np.zeros(len(trace), dtype=np.int64)
     took_ns[passed] = sojourn_ns(due_ns, trace.service_ns[passed])
-    if trace.excess_ns is not None:
-        took_ns[passed] += trace.excess_ns[passed]
     return Delays(access_ns=access_ns, processing_ns=took_ns)
 
 

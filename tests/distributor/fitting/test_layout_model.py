@@ -1,7 +1,5 @@
 """What recorded rounds say of brokers and layouts: by the service times of each, and no more than was kept before."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from distributor.fitting.events import Layout, Task
@@ -82,14 +80,6 @@ def test_a_refuted_layout_counts_as_it_was_measured():
     assert model.judged(halves("x", "y")).latency["x"] == measured
     assert not model.is_refuted(halves("x", "z"))
     assert model.judged(halves("x", "z")).worst_ns == MS
-
-
-def test_what_the_machine_adds_is_predicted_of_every_layout_unless_it_is_left_out():
-    late = replace(bursts(np.arange(100), 10_000), excess_ns=np.tile(np.arange(100) % 50 // 48 * MS, 50))
-    made = recording({"b0": late})
-    assert Model(TASK, [made], []).judged(halves("b0", "b1")).worst_ns == MS + 50 * 10_000
-    assert Model(TASK, [made.without_excess], []).judged(halves("b0", "b1")).worst_ns == 50 * 10_000
-    assert Model(TASK, [made], []).keepable("b0") < Model(TASK, [made.without_excess], []).keepable("b0")
 
 
 def test_a_burst_that_is_enough_is_asked_for_only_where_the_topics_own_is_not():

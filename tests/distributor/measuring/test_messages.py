@@ -102,14 +102,6 @@ def test_a_trace_is_put_together_from_its_differences():
     assert found.publisher.tolist() == [7, 4, 7]
     assert found.arrival_ns.tolist() == [NOW_NS, NOW_NS, NOW_NS + 5]
     assert found.service_ns.tolist() == [18_000] * 3
-    assert found.excess_ns.tolist() == [0] * 3
-
-
-def test_what_took_longer_than_the_laboratory_says_is_kept_apart():
-    # Due 0, 10 and 15 ns after the first arrival; sent at 3, 13 and 19; 2 ns each would be 2, 12 and 17. The first may
-    # have waited for others.
-    found = trace(sent(), {"p0": 7, "p1": 4}, lab_service_time_ns=2)
-    assert found.excess_ns.tolist() == [0, 1, 2]
 
 
 def test_without_a_laboratory_service_times_are_what_one_server_needed():
@@ -123,7 +115,6 @@ def test_a_queue_from_before_is_not_what_a_message_takes(lab_service_time_ns):
     waited = sent(access_ns=[0, 0, 0], processing_ns=[1_004, 1_008, 1_007])
     found = trace(waited, {"p0": 0, "p1": 1}, lab_service_time_ns)
     assert found.service_ns.tolist() == [4, 4, 4]
-    assert found.excess_ns.tolist() == [0, 0, 0]
 
 
 def test_messages_of_publishers_that_the_topic_does_not_name_are_left_out_of_a_trace():

@@ -8,7 +8,6 @@ from distributor.prediction.replay import (
     Trace,
     delays,
     enough_burst_micro,
-    excess_ns,
     joined,
     latency,
     measured_service_ns,
@@ -78,7 +77,7 @@ def test_service_times_are_found_again_in_what_a_server_did(rows):
 
 
 @given(messages, st.integers(0, 4 * SECOND))
-def test_what_waited_before_the_first_message_is_neither_service_nor_excess(rows, waited_ns):
+def test_what_waited_before_the_first_message_is_no_service(rows, waited_ns):
     gaps, _, services = zip(*rows, strict=True)
     due_ns, service_ns = np.cumsum(gaps), np.array(services, dtype=np.int64)
     sent_ns = due_ns + sojourn_ns(due_ns, service_ns, int(due_ns[0]) + waited_ns)
@@ -86,7 +85,6 @@ def test_what_waited_before_the_first_message_is_neither_service_nor_excess(rows
     assert found_ns[1:].tolist() == service_ns[1:].tolist()
     if len(rows) > 1:
         assert found_ns[0] <= service_ns[1:].max()
-    assert not excess_ns(due_ns, sent_ns, service_ns).any()
 
 
 def test_a_share_of_nothing_lets_nothing_go():
@@ -144,25 +142,3 @@ def test_the_burst_that_is_enough_is_the_smallest_that_keeps_the_target():
     assert burst == 23 * MICRO  # two of 25 may wait 1 and 2 ms for their token
     assert latency([delays(recorded[0], (1_000 * MICRO, burst))], 99).access_ns <= 2 * MS
     assert latency([delays(recorded[0], (1_000 * MICRO, burst - MICRO))], 99).access_ns > 2 * MS
-
-
-def test_what_left_later_than_a_server_of_known_speed_let_it_go_is_excess_and_nothing_else_is():
-    # Due at 0, 0 and 50 ns, each 10 of the server: gone at 10, 20 and 60, unless the machine stood still from 15 to 40.
-    due_ns, service_ns = np.array([0, 0, 50]), np.full(3, 10)
-    assert excess_ns(due_ns, np.array([10, 20, 60]), service_ns).tolist() == [0, 0, 0]
-    assert excess_ns(due_ns, np.array([10, 40, 60]), service_ns).tolist() == [0, 20, 0]
-
-
-def test_excess_stays_with_its_message_in_whatever_company_that_is():
-    recorded = Trace(
-        publisher=np.array([0, 1, 0]),
-        arrival_ns=np.array([0, 0, 50]),
-        service_ns=np.full(3, 10),
-        excess_ns=np.array([0, 20, 5]),
-    )
-    alone = recorded.of(np.array([False, True]))
-    assert delays(alone, FREE).processing_ns.tolist() == [30]
-    first, second = recorded.by_broker(np.array([0, 1]), 2)
-    assert [delays(part, FREE).processing_ns.tolist() for part in (first, second)] == [[10, 15], [30]]
-    assert delays(joined([first, second]), FREE).processing_ns.tolist() == [10, 40, 15]
-    assert delays(recorded.without_excess, FREE).processing_ns.tolist() == [10, 20, 10]
