@@ -1,6 +1,6 @@
-"""Which layout to try next on a broken promise: the best by replay, if it is better than leaving things. Pure.
+"""Which layout to try next: the best by replay, if it is better than leaving things. Pure.
 
-Candidates are the layouts of ``search``, and greedy moves: a part of a late broker's publishers goes to one other
+Candidates are the layout of ``search``, and greedy moves: a part of a late broker's publishers goes to one other
 broker. Each is replayed on what was recorded, and so is the layout in force.
 """
 
@@ -12,9 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from distributor.fitting.events import Layout, Split, Task
-from distributor.fitting.layout_model import Candidate, Model, Recording, Refuted
+from distributor.fitting.layout_model import Candidate, Model
 from distributor.fitting.moves import moved, with_fewest_moves, with_shares
-from distributor.fitting.search import search
 from distributor.model.columns import NOWHERE
 from distributor.placement.allocation import BrokerCapacity
 from distributor.placement.retention import fair_order
@@ -27,21 +26,19 @@ def better_layout(
     task: Task,
     in_force: Layout,
     brokers: Sequence[BrokerCapacity],
-    recordings: Sequence[Recording],
-    refuted: Sequence[Refuted],
+    model: Model,
+    fewest: Candidate | None,
     split: Split,
     margin: float,
 ) -> Candidate | None:
     """The layout with the fewest moves that is predicted to keep the promise, with time for queues to drain; else the
-    one that comes closest.
+    one that comes closest. ``fewest``: the layout that ``search`` found.
 
     None: no layout is predicted to be better than ``in_force`` by ``margin``, a part of its worst percentile.
     """
-    model = Model(task, recordings, refuted)
     leaving = model.predicted(in_force)
-    found = search(task, brokers, recordings, refuted, split).found
     layouts = [*shifts(task, leaving, brokers, split)]
-    layouts += [] if found is None else [with_fewest_moves(in_force, found.layout, task.demand)]
+    layouts += [] if fewest is None else [with_fewest_moves(in_force, fewest.layout, task.demand)]
     tried = [model.predicted(layout) for layout in layouts if not model.is_refuted(layout)]
     better = [one for one in tried if one.worst_ns <= (1 - margin) * leaving.worst_ns]
     kept = [one for one in better if model.serves(one)]

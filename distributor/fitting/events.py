@@ -234,7 +234,7 @@ class Report:
     fits: bool  # every broker was found within the target
     certain: bool  # and each with the confidence asked for, not just by the sample
     layout: Layout
-    latency: Mapping[str, Latency]  # as measured in the last round; of a layout never measured: as predicted
+    latency: Mapping[str, Latency]  # as measured in its last round; empty: it was not measured
     rounds: tuple[RoundRecord, ...]
     full: Mapping[str, float]  # {broker: msg/s that it keeps}: those that had to give up publishers
     missing: Missing | None

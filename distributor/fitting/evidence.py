@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from distributor.fitting.candidates import better_layout
 from distributor.fitting.events import Begin, Layout, Missing, Outcome
-from distributor.fitting.layout_model import CLEAR, Candidate, Model, Recording, Refuted, key
+from distributor.fitting.layout_model import CLEAR, Candidate, Model, Recording, Refuted
 from distributor.fitting.moves import moved
 from distributor.fitting.search import by_rates, missing_by_rate, search
 from distributor.fitting.transitions import Rules
@@ -49,7 +49,6 @@ class Evidence:
         self._rules, self._split = rules, begin.split
         self._recordings: list[Recording] = []
         self._refuted: list[Refuted] = []
-        self._again: set[object] = set()  # layouts (``key``) that were measured once more
         self._gave_up: set[str] = set()  # brokers that processed too slowly for the target
 
     # What was measured
@@ -61,18 +60,6 @@ class Evidence:
             self._recordings.append(made)
             self._gave_up |= above & self._too_slow(layout)
         self._refuted.append(Refuted(layout=layout, latency=latency))
-
-    def was_measured_again(self, layout: Layout) -> bool:
-        return key(layout) in self._again
-
-    def measure_again(self, layout: Layout) -> None:
-        self._again.add(key(layout))
-
-    def is_doubtful(self, layout: Layout, made: Recording) -> bool:
-        """Whether what arrived, served one after the other as it was, would have been in time: something else made it
-        late, which need not last (a machine that stood still)."""
-        model = Model(self.task, [made], [])
-        return not self.was_measured_again(layout) and model.keeps(model.predicted(layout), CLEAR)
 
     def _too_slow(self, layout: Layout) -> set[str]:
         """Brokers whose processing of what arrives breaks the promise, whatever waited for tokens or from before."""
@@ -88,12 +75,7 @@ class Evidence:
             return NoneLeft(missing=None, best=self._best_measured())
         if not self._recordings:
             return self._by_rates(brokers)
-        result = search(self.task, brokers, self._recordings, self._refuted, self._split)
-        if not self._rules.always:
-            return self._better_than(in_force, brokers, result.missing)
-        if result.found is not None:
-            return result.found.layout
-        return NoneLeft(missing=result.missing, best=result.best)
+        return self._better_than(in_force, brokers)
 
     def _by_rates(self, brokers: Sequence[BrokerCapacity]) -> Layout | NoneLeft | Over:
         """While nothing was recorded."""
@@ -105,19 +87,17 @@ class Evidence:
         missing = Missing(brokers=1) if self._refuted else missing_by_rate(self.task, brokers)
         return NoneLeft(missing=missing, best=self._best_measured())
 
-    def _better_than(
-        self, in_force: Layout, brokers: Sequence[BrokerCapacity], missing: Missing | None
-    ) -> Layout | NoneLeft | Over:
+    def _better_than(self, in_force: Layout, brokers: Sequence[BrokerCapacity]) -> Layout | NoneLeft | Over:
         model = self._model
         if burst := model.enough_burst():
             return Over(outcome=Outcome.ONE_BUCKET, missing=Missing(burst=burst))
-        known = self._recordings, self._refuted
-        best = better_layout(self.task, in_force, brokers, *known, self._split, self._rules.margin)
-        if best is None and model.serves(model.predicted(in_force)):
+        if model.serves(model.predicted(in_force)):
             why = "what arrives now would be in time under the layout in force"
             return Over(outcome=Outcome.NO_BETTER, reason=why)
+        fewest = search(self.task, brokers, self._recordings, self._refuted, self._split)
+        best = better_layout(self.task, in_force, brokers, model, fewest.found, self._split, self._rules.margin)
         if best is None:
-            return NoneLeft(missing=missing, best=None)
+            return NoneLeft(missing=fewest.missing, best=None)
         if self._rules.may_move:
             return best.layout
         what = f"{moved(in_force, best.layout):,} publishers would move, to {', '.join(best.layout.brokers)}"

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import reduce
 
@@ -42,9 +42,9 @@ from distributor.fitting.layout_model import Candidate, key, recording
 from distributor.fitting.moves import let_in, moved, receiving, with_fewest_moves, with_shares, without
 from distributor.fitting.search import least_measuring_ns, settle_ns
 from distributor.fitting.transitions import Machine, Rules, State, Trigger
-from distributor.fitting.watch import BREACH_NS, Lateness, Watch, Watches, is_clear, latest, watch_of
+from distributor.fitting.watch import BREACH_NS, Lateness, Watches, is_clear, is_in_time, watch_of
 from distributor.model.columns import NOWHERE
-from distributor.prediction.replay import Latency, Trace
+from distributor.prediction.replay import Trace
 from distributor.prediction.sequential_test import Verdict
 from srtm.text import figure
 
@@ -53,7 +53,7 @@ AT_MOST_NS = 30 * SECOND_NS  # that a layout is measured: then what was seen is 
 SILENT_NS = 15 * SECOND_NS  # beyond what a broker was told to wait and measure; whoever has not moved by then stays
 SCALED_WITHIN_NS = 180 * SECOND_NS  # the operator's command has two minutes, brokers 30 s to come
 JUDGED_BY_NS = 5 * SECOND_NS  # of messages: those of publishers that did not move may wait long for tokens
-DRAINS_WITHIN_NS = 120 * SECOND_NS
+PASSES_WITHIN_NS = 120 * SECOND_NS  # what makes a layout late whose replay is in time
 SEARCH_AT_MOST_NS = 600 * SECOND_NS
 _MOST_PARTS = 10  # that the publishers of one layout move in
 
@@ -68,6 +68,7 @@ class Search:
         self._first = begin.in_force or self._nobody()  # the layout that it began with
         self._layout = self._in_force = self._before = self._first  # to be judged; at this step of it; before it
         self._was: Lateness | None = None  # under the layout before
+        self._last_ns = math.inf  # the percentile when this layout was measured before
         self._round = self._part = self._parts = 0
         self._coming: set[str] = set()  # brokers that get publishers by the layout
         self._beside = False  # other topics are there
@@ -78,7 +79,7 @@ class Search:
         least_ns = 0 if rules.always else JUDGED_BY_NS
         self._at_least_ns = max(least_ns, least_measuring_ns(begin.task.demand))
         self._others_worst_ns = 0
-        self._ending: tuple[Outcome, str, Missing | None, Mapping[str, Latency]] | None = None  # once all is back
+        self._ending: tuple[Outcome, str, Missing | None] | None = None  # once all is back
 
     @property
     def full(self) -> dict[str, float]:
@@ -165,32 +166,26 @@ class Search:
     def _end_of_round(self, now_ns: int) -> list[Action]:
         above = [watch for watch in self._watches.values() if watch.is_above]
         if above:
-            return self._end_late_round(above, now_ns)
+            is_told = any(watch.has_seen_enough for watch in above) or self._is_worse(now_ns)
+            return self._record(Trigger.LATE, now_ns) if is_told else []
         if not self._others_are_content(now_ns):
             return []
         here = [self._watches[name] for name in self._layout.brokers]
         if all(watch.verdict is Verdict.BELOW or watch.final for watch in here):
             return self._accept(now_ns, certain=all(watch.verdict is Verdict.BELOW for watch in here))
         is_long = all(watch.takes_long or watch.verdict is Verdict.BELOW for watch in here)
-        is_unclear = is_long and not self._known.was_measured_again(self._layout)
-        return self._record(Trigger.UNCLEAR, now_ns) if is_unclear else []
+        return self._record(Trigger.UNCLEAR, now_ns) if is_long and self._last_ns == math.inf else []
 
-    def _end_late_round(self, above: Sequence[Watch], now_ns: int) -> list[Action]:
-        if self._machine.state is State.JUDGING and not self._rules.always:
-            worst = latest(above)
-            if worst.drains_within(self._in_force_ns + DRAINS_WITHIN_NS - now_ns):
-                return self._judge_on(now_ns)
-            if self._was is not None and 0 < self._was.by(now_ns) < worst.latency.total_ns:
-                return self._judge_worse(worst.latency.total_ns, self._was.worst_ns, now_ns)
-        return self._record(Trigger.LATE, now_ns) if any(watch.has_seen_enough for watch in above) else []
+    def _is_worse(self, now_ns: int) -> bool:
+        """Whether the layout is later than the one before would be by now."""
+        return self._was is not None and 0 < self._was.by(now_ns) < self._watches.worst.latency.total_ns
 
     def _accept(self, now_ns: int, *, certain: bool) -> list[Action]:
         """Nothing speaks against the layout."""
         self._note_round(now_ns)
         stopped, watches = self._stop_all(), self._watches.values()
         if any(watch.test.count for watch in watches):
-            latency = self.rounds[-1].latency
-            return [*stopped, *self._end(now_ns, Outcome.FITS, latency=latency, certain=certain)]
+            return [*stopped, *self._end(now_ns, Outcome.FITS, certain=certain)]
         unsent = any(watch.unsent for watch in watches)
         return [*stopped, *self._end(now_ns, Outcome.NO_CONSUMER if unsent else Outcome.NO_TRAFFIC)]
 
@@ -212,17 +207,18 @@ class Search:
         traces = self._watches.traces
         if self._machine.state is not State.EXPLAINING or len(traces) < len(self._watches):
             return []
-        made, latency = recording(traces), self.rounds[-1].latency
-        above = self._watches.above
+        above, last_ns = self._watches.above, self._last_ns
+        self._last_ns = self._watches.worst.latency.total_ns
         if not above and self._is_clear(traces):
-            return self._end(now_ns, Outcome.FITS, latency=latency, certain=True)
-        if not above or (made is not None and self._known.is_doubtful(self._layout, made)):
-            self._known.measure_again(self._layout)
+            return self._end(now_ns, Outcome.FITS, certain=True)
+        if not above or (self._last_ns < last_ns and self._will_pass(above, traces, now_ns)):
             self._round += 1
             self._machine.go(Trigger.DOUBTFUL, now_ns)
             return self._measure(now_ns, 0)
-        self._known.learn(self._layout, latency, made, above)
-        worst = latest(self._watches.values())
+        if self._was is not None and self._is_worse(now_ns):
+            return self._take_back_worse(self._was.worst_ns, now_ns)
+        self._known.learn(self._layout, self.rounds[-1].latency, recording(traces), above)
+        worst = self._watches.worst
         self._was = Lateness(worst_ns=worst.latency.total_ns, rise=worst.rise, at_ns=self.rounds[-1].ended_ns)
         return self._next(now_ns)
 
@@ -230,6 +226,12 @@ class Search:
         """Whether the promise is kept by what arrived, replayed, and the sample does not speak against it: what keeps
         it from being clear is the machine, which stood still."""
         return self._watches.are_within and is_clear(self._task, self._layout, traces)
+
+    def _will_pass(self, above: set[str], traces: Mapping[str, Trace], now_ns: int) -> bool:
+        """Whether what arrived at the brokers that are late would have been in time, replayed: a queue from before
+        drains, or the machine stood still. What came to a broker that the layout has left passes only if it moves."""
+        is_late = now_ns - self._in_force_ns >= PASSES_WITHIN_NS or not above <= set(self._layout.brokers)
+        return not is_late and any(map(len, traces.values())) and is_in_time(self._task, self._layout, traces)
 
     # Predicting
 
@@ -252,23 +254,24 @@ class Search:
             self._wanted, self._due_ns = missing.brokers, now_ns + SCALED_WITHIN_NS
             self._machine.go(Trigger.SHORT, now_ns)
             return [AskScaler(brokers=missing.brokers)]
-        latency, last = None if best is None else best.latency, None
+        last = None
         if best is not None and key(best.layout) != key(self._in_force):
             last = with_fewest_moves(self._in_force, best.layout, self._task.demand)
         elif best is None and self.full:  # better nowhere than where others need the broker
             left = reduce(without, self.full, self._in_force)
             last = with_shares(left.brokers, left.placement, self._task.demand, self._split)
         if last is None or not self._rules.always:
-            return self._end(now_ns, Outcome.NO_BETTER, missing=missing, latency=latency)
+            return self._end(now_ns, Outcome.NO_BETTER, missing=missing)
         self._before = last
         if self._machine.state is not State.TAKING_BACK:
             self._machine.go(Trigger.WORSE, now_ns)
-        return self._place_back(now_ns, Outcome.NO_BETTER, missing=missing, latency=latency)
+        return self._place_back(now_ns, Outcome.NO_BETTER, missing=missing)
 
     # Acting
 
     def _try(self, layout: Layout, now_ns: int) -> list[Action]:
         self._known.tried += 1
+        self._last_ns = math.inf
         self._wanted = math.inf
         self._before = self._in_force
         self._layout = with_fewest_moves(self._before, layout, self._task.demand)
@@ -320,22 +323,14 @@ class Search:
         self._machine.go(Trigger.STEP, now_ns)
         return [*stopped, *self._place(now_ns)]
 
-    def _judge_on(self, now_ns: int) -> list[Action]:
-        """The layout is late, and gets less so: a queue drains, which the layout before has left."""
-        stopped = self._stop_all()
-        self._machine.go(Trigger.DRAINING, now_ns)
-        self._round += 1
-        return [*stopped, *self._measure(now_ns, 0)]
-
     # Taking back
 
-    def _judge_worse(self, worst_ns: int, before_ns: int, now_ns: int) -> list[Action]:
-        """The layout is clearly late, and later than the one before would be by now: it is taken back."""
-        self._note_round(now_ns)
-        stopped = self._stop_all()
+    def _take_back_worse(self, before_ns: int, now_ns: int) -> list[Action]:
+        """The layout is clearly late, and later than the one before would be by now."""
         self._machine.go(Trigger.WORSE, now_ns)
-        why = f"p{self._task.percentile:g} {figure(worst_ns / 1e6)} ms, {figure(before_ns / 1e6)} ms before"
-        return [*stopped, *self._place_back(now_ns, Outcome.TAKEN_BACK, f"it was worse: {why}")]
+        now_ms, before_ms = self._watches.worst.latency.total_ns / 1e6, before_ns / 1e6
+        why = f"p{self._task.percentile:g} {figure(now_ms)} ms, {figure(before_ms)} ms before"
+        return self._place_back(now_ns, Outcome.TAKEN_BACK, f"it was worse: {why}")
 
     def _abort(self, name: str, now_ns: int) -> list[Action]:
         """Another topic needs ``name``: it keeps what it had of this one before."""
@@ -358,9 +353,8 @@ class Search:
         outcome: Outcome,
         reason: str = "",
         missing: Missing | None = None,
-        latency: Mapping[str, Latency] | None = None,
     ) -> list[Action]:
-        self._ending = outcome, reason, missing, latency or {}
+        self._ending = outcome, reason, missing
         self._round += 1
         self._layout = self._in_force = self._before
         self._due_ns = now_ns + SILENT_NS
@@ -368,10 +362,8 @@ class Search:
 
     def _handle_back(self, now_ns: int) -> list[Action]:
         assert self._ending is not None
-        outcome, reason, missing, latency = self._ending
-        if outcome is Outcome.TAKEN_BACK and self._rules.always:
-            return self._next(now_ns)
-        return self._end(now_ns, outcome, reason, missing=missing, latency=latency)
+        outcome, reason, missing = self._ending
+        return self._end(now_ns, outcome, reason, missing=missing)
 
     # Ending
 
@@ -414,23 +406,24 @@ class Search:
         outcome: Outcome,
         reason: str = "",
         *,
-        latency: Mapping[str, Latency] | None = None,
         certain: bool = False,
         missing: Missing | None = None,
     ) -> list[Action]:
+        heard = outcome not in (Outcome.NO_TRAFFIC, Outcome.NO_CONSUMER)
+        of_it = [one.latency for one in self.rounds if heard and key(one.layout) == key(self._in_force)]
         report = Report(
             fits=outcome is Outcome.FITS,
             certain=certain,
             outcome=outcome,
             reason=reason,
             layout=self._in_force,
-            latency=latency or {},
+            latency=of_it[-1] if of_it else {},
             rounds=tuple(self.rounds),
             full=self._known.all_full(self._in_force),
             missing=missing,
             others_worst_ns=self._others_worst_ns,
             took_ns=now_ns - self._started_ns,
-            heard=outcome not in (Outcome.NO_TRAFFIC, Outcome.NO_CONSUMER),
+            heard=heard,
             unsent={name: watch.unsent_part for name, watch in self._watches.items() if watch.sees_too_little},
         )
         return [Done(report=report)]

@@ -34,8 +34,7 @@ class Trigger(Enum):
     BEGUN = "begun"  # it is its turn
     LATE = "late"  # the promise is broken in what was measured
     UNCLEAR = "unclear"  # many bursts do not say whether it is
-    DOUBTFUL = "doubtful"  # a replay of what arrived does not say the same: it is measured once more
-    DRAINING = "draining"  # it gets less late: it is measured on
+    DOUBTFUL = "doubtful"  # a replay of what arrived does not say the same: it is measured again
     BETTER = "better"  # a layout is predicted to be better
     SHORT = "short"  # no layout of the brokers there are would do, and more may be asked for
     STEP = "step"  # some publishers have moved, and more are to follow
@@ -78,12 +77,9 @@ TRANSITIONS: dict[tuple[State, Trigger], State] = {
     (State.PLACING, Trigger.WORSE): State.TAKING_BACK,
     (State.JUDGING, Trigger.LATE): State.EXPLAINING,
     (State.JUDGING, Trigger.UNCLEAR): State.EXPLAINING,
-    (State.JUDGING, Trigger.DRAINING): State.JUDGING,
     (State.JUDGING, Trigger.OTHERS_BROKEN): State.TAKING_BACK,
     (State.JUDGING, Trigger.WORSE): State.TAKING_BACK,
     (State.JUDGING, Trigger.ENDED): State.RESTING,
-    (State.TAKING_BACK, Trigger.BETTER): State.PLACING,
-    (State.TAKING_BACK, Trigger.SHORT): State.SCALING,
     (State.TAKING_BACK, Trigger.ENDED): State.RESTING,
     (State.RESTING, Trigger.RESTED): State.WATCHING,
 } | {(state, Trigger.DISTURBED): State.WATCHING for state in State}
@@ -107,8 +103,8 @@ class Machine:
 class Rules:
     """Settings of the loop.
 
-    ``always``: search for every layout that is submitted, without grace and replay. ``may_move``: else what would be
-    done is said, and nobody moves.
+    ``always``: search for every layout that is submitted, without grace. ``may_move``: else what would be done is said,
+    and nobody moves.
     """
 
     always: bool = False

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from distributor.fitting.events import Layout, Progress, Task
-from distributor.prediction.replay import Latency, Trace, delays
+from distributor.fitting.layout_model import CLEAR
+from distributor.prediction.replay import Latency, Trace, delays, latency
 from distributor.prediction.sequential_test import Intervals, SequentialTest, Verdict, by_interval
 
 BREACH_NS = 2_000_000_000  # a promise that is broken for longer is no accident
@@ -100,7 +101,7 @@ class Watch:
     @property
     def rise(self) -> float:
         """By how much latency grows, ns in a ns, from the first fifth of the intervals to the last: above 0 where a
-        queue grows, below where it drains."""
+        queue grows."""
         series = self.test.series
         fifth = len(series) // 5
         if not fifth:
@@ -108,10 +109,6 @@ class Watch:
         means = series.latency_ns / series.count
         passed_ns = (series.at[-fifth:].mean() - series.at[:fifth].mean()) * self.target_ns
         return float((means[-fifth:].mean() - means[:fifth].mean()) / passed_ns)
-
-    def drains_within(self, left_ns: int) -> bool:
-        """Whether nothing would be late any more after ``left_ns``, if latency goes on as it did."""
-        return self.latency.total_ns + self.rise * left_ns <= self.target_ns
 
     @property
     def is_within(self) -> bool:
@@ -140,6 +137,11 @@ class Lateness:
 
 class Watches(dict[str, Watch]):
     """{broker: what it has said}, of all that measure one layout."""
+
+    @property
+    def worst(self) -> Watch:
+        """Of the broker with the worst percentile."""
+        return max(self.values(), key=lambda watch: watch.latency.total_ns)
 
     @property
     def above(self) -> set[str]:
@@ -175,13 +177,15 @@ class Watches(dict[str, Watch]):
         return {name: watch.latency for name, watch in self.items()}
 
 
-def latest(watches: Iterable[Watch]) -> Watch:
-    """The broker with the worst percentile."""
-    return max(watches, key=lambda watch: watch.latency.total_ns)
-
-
 def watch_of(task: Task) -> Watch:
     return Watch(SequentialTest(task.percentile, task.confidence), 1 - task.percentile / 100, task.target_ns)
+
+
+def is_in_time(task: Task, layout: Layout, traces: Mapping[str, Trace]) -> bool:
+    """Whether what arrived at each broker, served one after the other as it was, takes less than the target."""
+    shares = zip(layout.brokers, layout.shares_micro, strict=True)
+    found = (latency([delays(traces[name], share)], task.percentile) for name, share in shares)
+    return all(one.total_ns <= CLEAR * task.target_ns for one in found)
 
 
 def is_clear(task: Task, layout: Layout, traces: Mapping[str, Trace]) -> bool:

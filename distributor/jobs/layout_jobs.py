@@ -133,7 +133,8 @@ class LayoutJobs:
         self._around.syncing.layouts.states.pop(name, None)
 
     def _enter(self, topic: Topic, options: FittingOptions, *, ask: bool) -> _Entry:
-        rules = replace(self._rules, always=_is_asked(topic.spec, options))
+        always = _is_asked(topic.spec, options)
+        rules = replace(self._rules, always=always, may_move=always or self._rules.may_move)
         entry = self._entries[topic.name] = _Entry(options, LayoutLoop(rules))
         if ask:
             entry.loop.ask()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from distributor.fitting.candidates import better_layout
-from distributor.fitting.layout_model import recording
+from distributor.fitting.layout_model import Model, recording
 from distributor.fitting.search import proportional
 from distributor.placement.allocation import BrokerCapacity
 from distributor.prediction.replay import Trace
@@ -29,8 +29,8 @@ def test_where_the_emptiest_broker_is_slow_the_next_takes_publishers() -> None:
     service_ns = {"b0": 40_000, "b1": 200_000, "b2": 40_000}
     made = recording({name: fire_together(here, service_ns[name]) for name, here in homes.items()})
     assert made is not None
-    brokers = [BrokerCapacity(name=name, mcap=0.0) for name in homes]
-    found = better_layout(task, laid_out(task, homes), brokers, [made], [], proportional, 0.1)
+    brokers, model = [BrokerCapacity(name=name, mcap=0.0) for name in homes], Model(task, [made], [])
+    found = better_layout(task, laid_out(task, homes), brokers, model, None, proportional, 0.1)
     assert found is not None
     heads = dict(zip(found.layout.brokers, np.bincount(found.layout.placement).tolist(), strict=True))
     assert heads == {"b0": 24, "b1": 4, "b2": 12}

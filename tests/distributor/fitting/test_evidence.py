@@ -99,14 +99,6 @@ def test_a_broker_that_is_too_slow_keeps_what_it_can_process_and_one_that_only_w
     assert other.all_full(ALL_ON_B0) == {}, "it was not late"
 
 
-def test_a_layout_is_measured_again_once() -> None:
-    known = evidence()
-    assert known.is_doubtful(ALL_ON_B0, together(1_000)), "its replay is in time"
-    assert not known.is_doubtful(ALL_ON_B0, together(40_000))
-    known.measure_again(ALL_ON_B0)
-    assert not known.is_doubtful(ALL_ON_B0, together(1_000))
-
-
 def test_a_layout_may_be_where_its_brokers_are_and_none_gets_too_much() -> None:
     known = evidence()
     assert known.may_be(ALL_ON_B0)

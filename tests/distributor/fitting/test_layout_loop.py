@@ -396,17 +396,36 @@ def test_a_layout_that_is_worse_is_taken_back():
     assert "2 ms before" in done.report.reason
 
 
+def found_late(played, layout, measures, total_ns, after_s=15):
+    """b0 is late by ``total_ns``, and what arrived would have been in time, replayed. What is measured then."""
+    for one in measures:
+        played.tell(progress(one, late=int(one.broker == "b0"), total_ns=round(total_ns)), after_s)
+    for one in measures:
+        here = np.flatnonzero(layout.placement == layout.brokers.index(one.broker)).tolist()
+        played.tell(Recorded(broker=one.broker, round=one.round, trace=bursts(10_000, publishers=here)))
+    return played.measures
+
+
 @pytest.mark.parametrize("worst_ms", [9.0, 1.5])  # 2 ms before
-def test_a_layout_that_gets_less_late_is_measured_on_for_a_queue_drains(worst_ms):
-    worst_ns = round(worst_ms * MS)
+def test_a_layout_whose_replay_is_in_time_is_measured_again_while_it_gets_less_late(worst_ms):
     played = measured_late()
+    layout = played.place.layout
     measures = of_kind(Measure, played.tell(Placed(round=played.place.round), after_s=1))
-    late = next(one for one in measures if one.broker == "b0")
-    found = progress(late, late=1, total_ns=worst_ns)  # a broker tells nothing before it has measured for long enough
-    falls = found.intervals.count * np.linspace(worst_ns, worst_ns // 2, len(found.intervals)).astype(np.int64)
-    played.tell(replace(found, intervals=replace(found.intervals, latency_ns=falls)), after_s=15)
-    assert played.loop.state is State.JUDGING
-    assert {one.round for one in played.measures} == {late.round + 1}
+    for part in (1.0, 0.5):
+        again = found_late(played, layout, measures, part * worst_ms * MS)
+        assert played.loop.state is State.JUDGING
+        assert {one.round for one in again} == {measures[0].round + 1}
+        measures = again
+    assert found_late(played, layout, measures, 0.5 * worst_ms * MS) == []
+    assert played.loop.state in (State.TAKING_BACK, State.RESTING)
+
+
+def test_a_layout_whose_replay_is_in_time_is_measured_again_for_120_s_at_most():
+    played = measured_late()
+    layout = played.place.layout
+    measures = of_kind(Measure, played.tell(Placed(round=played.place.round), after_s=1))
+    assert found_late(played, layout, measures, 9 * MS, after_s=60) == []
+    assert played.loop.state is State.TAKING_BACK
 
 
 def test_a_layout_that_is_better_and_late_yet_is_not_taken_back():

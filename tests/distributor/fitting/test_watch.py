@@ -11,12 +11,10 @@ from distributor.fitting.events import Progress, Task
 from distributor.fitting.watch import Lateness, Watch, watch_of
 from distributor.model.columns import ALONE
 from distributor.placement.allocation import Demand
-from distributor.prediction.replay import Latency
 from distributor.prediction.sequential_test import Intervals, Verdict
 
 MS = 1_000_000  # ns
 DEMAND = Demand(rates=np.ones(1), groups=np.full(1, ALONE), rate=2.0, burst=1.0)
-THREE_S = Latency(count=1, total_ns=3_000 * MS)
 TASK = Task(demand=DEMAND, percentile=99, target_ns=MS)
 
 
@@ -78,13 +76,6 @@ def test_latency_rises_by_what_it_grows_in_the_time_that_passed():
 
 def test_where_nothing_was_heard_latency_does_not_rise():
     assert heard(said(in_time(0), lost=5, final=True)).rise == 0
-
-
-def test_a_queue_drains_within_the_time_in_which_its_percentile_falls_to_the_promise():
-    queue = in_time(1000)
-    watch = heard(replace(said(replace(queue, latency_ns=queue.count * (4000 - queue.at) * MS)), latency=THREE_S))
-    assert watch.rise == pytest.approx(-1)
-    assert [watch.drains_within(ms * MS) for ms in (-1, 0, 2_998, 3_000)] == [False, False, False, True]
 
 
 def test_the_layout_before_would_be_later_by_now_if_it_got_later_and_as_late_if_not():
