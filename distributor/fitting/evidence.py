@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from distributor.fitting.candidates import better_layout
 from distributor.fitting.events import Begin, Layout, Missing, Outcome
-from distributor.fitting.layout_model import CLEAR, Candidate, Model, Recording, Refuted
+from distributor.fitting.layout_model import CLEAR, Model, Recording, Refuted
 from distributor.fitting.moves import moved
-from distributor.fitting.search import by_rates, missing_by_rate, search
+from distributor.fitting.search import layout_for, missing_by_rate, search
 from distributor.fitting.transitions import Rules
 from distributor.placement.allocation import BrokerCapacity
 from distributor.prediction.replay import Latency
@@ -23,10 +23,9 @@ _MOST_LAYOUTS = 4  # that are tried: a model that is wrong so often is no help
 
 @dataclass(frozen=True, kw_only=True)
 class NoneLeft:
-    """No layout of the brokers there are is to be tried. ``missing``: what it would take; ``best``: the closest."""
+    """No layout of the brokers there are is to be tried. ``missing``: what it would take."""
 
     missing: Missing | None
-    best: Candidate | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,12 +52,10 @@ class Evidence:
 
     # What was measured
 
-    def learn(self, layout: Layout, latency: Mapping[str, Latency], made: Recording | None, above: set[str]) -> None:
-        """``layout`` was measured and is above the target, at the brokers ``above``. ``made``: what arrived meanwhile,
-        if anything did."""
-        if made is not None:
-            self._recordings.append(made)
-            self._gave_up |= above & self._too_slow(layout)
+    def learn(self, layout: Layout, latency: Mapping[str, Latency], made: Recording, above: set[str]) -> None:
+        """``layout`` was measured and is above the target, at the brokers ``above``. ``made``: what arrived."""
+        self._recordings.append(made)
+        self._gave_up |= above & self._too_slow(layout)
         self._refuted.append(Refuted(layout=layout, latency=latency))
 
     def _too_slow(self, layout: Layout) -> set[str]:
@@ -72,20 +69,19 @@ class Evidence:
         """``in_force``: the layout that others must be better than."""
         brokers = list(self.brokers.values())
         if self.tried >= _MOST_LAYOUTS:
-            return NoneLeft(missing=None, best=self._best_measured())
+            return NoneLeft(missing=None)
         if not self._recordings:
             return self._by_rates(brokers)
         return self._better_than(in_force, brokers)
 
     def _by_rates(self, brokers: Sequence[BrokerCapacity]) -> Layout | NoneLeft | Over:
-        """While nothing was recorded."""
-        layout = by_rates(self.task, brokers, self._split, self._refuted)
+        """While nothing was recorded: section 4.2, steps 1 and 2."""
+        layout = layout_for(self.task, brokers, self._split)
         if layout is not None and not self._rules.always:  # whoever has no place gets one there
             return Over(outcome=Outcome.BROKERS_CAME)
         if layout is not None:
             return layout
-        missing = Missing(brokers=1) if self._refuted else missing_by_rate(self.task, brokers)
-        return NoneLeft(missing=missing, best=self._best_measured())
+        return NoneLeft(missing=missing_by_rate(self.task, brokers))
 
     def _better_than(self, in_force: Layout, brokers: Sequence[BrokerCapacity]) -> Layout | NoneLeft | Over:
         model = self._model
@@ -97,15 +93,11 @@ class Evidence:
         fewest = search(self.task, brokers, self._recordings, self._refuted, self._split)
         best = better_layout(self.task, in_force, brokers, model, fewest.found, self._split, self._rules.margin)
         if best is None:
-            return NoneLeft(missing=fewest.missing, best=None)
+            return NoneLeft(missing=fewest.missing)
         if self._rules.may_move:
             return best.layout
         what = f"{moved(in_force, best.layout):,} publishers would move, to {', '.join(best.layout.brokers)}"
         return Over(outcome=Outcome.NO_MOVES, reason=what)
-
-    def _best_measured(self) -> Candidate | None:
-        measured = [Candidate(layout=one.layout, latency=one.latency) for one in self._refuted]
-        return min((one for one in measured if self.may_be(one.layout)), key=lambda one: one.worst_ns, default=None)
 
     # Brokers
 

@@ -64,7 +64,6 @@ class LayoutLoop:
     def handle(self, event: Event, now_ns: int) -> list[Action]:
         """What is to be done now. A search over a recording may take seconds."""
         if isinstance(event, Disturbed):
-            self._asked = self.rules.always and self._asked
             self._machine.go(Trigger.DISTURBED, now_ns)
             return []
         if isinstance(event, Seen):

@@ -38,7 +38,7 @@ from distributor.fitting.events import (
     Tick,
 )
 from distributor.fitting.evidence import Evidence, NoneLeft, Over
-from distributor.fitting.layout_model import Candidate, key, recording
+from distributor.fitting.layout_model import key, recording
 from distributor.fitting.moves import let_in, moved, receiving, with_fewest_moves, with_shares, without
 from distributor.fitting.search import least_measuring_ns, settle_ns
 from distributor.fitting.transitions import Machine, Rules, State, Trigger
@@ -70,7 +70,8 @@ class Search:
         self._was: Lateness | None = None  # under the layout before
         self._last_ns = math.inf  # the percentile when this layout was measured before
         self._round = self._part = self._parts = 0
-        self._coming: set[str] = set()  # brokers that get publishers by the layout
+        # Brokers that get publishers by the layout; under ``always`` also by that which was submitted.
+        self._coming = set(self._first.brokers) if rules.always else set()
         self._beside = False  # other topics are there
         self._in_force_ns = now_ns  # the layout that is judged
         self._started_ns = self._step_ns = self._settle_ns = self._due_ns = now_ns
@@ -147,21 +148,17 @@ class Search:
         self._others_worst_ns = max(self._others_worst_ns, event.others_worst_ns)
         if state is State.PLACING:
             watch.heard = True
-            if self._answers_for(event.broker) and watch.breaks_others(event, now_ns):
+            if event.broker in self._coming and watch.breaks_others(event, now_ns):
                 return self._abort(event.broker, now_ns)
             return self._climb(now_ns)
         if state not in (State.MEASURING, State.JUDGING):
             return []
         watch.receive(event)
-        if self._answers_for(event.broker) and watch.breaks_others(event, now_ns):
+        if event.broker in self._coming and watch.breaks_others(event, now_ns):
             return self._abort(event.broker, now_ns)
         if now_ns - self._step_ns >= self._settle_ns + self._at_least_ns:
             watch.judge()
         return self._end_of_round(now_ns)
-
-    def _answers_for(self, name: str) -> bool:
-        """Whether the promises of other topics at broker ``name`` may be broken by this search."""
-        return name in (self._layout.brokers if self._rules.always else self._coming)
 
     def _end_of_round(self, now_ns: int) -> list[Action]:
         above = [watch for watch in self._watches.values() if watch.is_above]
@@ -207,17 +204,19 @@ class Search:
         traces = self._watches.traces
         if self._machine.state is not State.EXPLAINING or len(traces) < len(self._watches):
             return []
-        above, last_ns = self._watches.above, self._last_ns
+        above, made, last_ns = self._watches.above, recording(traces), self._last_ns
         self._last_ns = self._watches.worst.latency.total_ns
         if not above and self._is_clear(traces):
             return self._end(now_ns, Outcome.FITS, certain=True)
-        if not above or (self._last_ns < last_ns and self._will_pass(above, traces, now_ns)):
+        if not above or (made is not None and self._last_ns < last_ns and self._will_pass(above, traces, now_ns)):
             self._round += 1
             self._machine.go(Trigger.DOUBTFUL, now_ns)
             return self._measure(now_ns, 0)
         if self._was is not None and self._is_worse(now_ns):
             return self._take_back_worse(self._was.worst_ns, now_ns)
-        self._known.learn(self._layout, self.rounds[-1].latency, recording(traces), above)
+        if made is None:
+            return self._end(now_ns, Outcome.NO_BETTER, "nothing of what arrived was recorded")
+        self._known.learn(self._layout, self.rounds[-1].latency, made, above)
         worst = self._watches.worst
         self._was = Lateness(worst_ns=worst.latency.total_ns, rise=worst.rise, at_ns=self.rounds[-1].ended_ns)
         return self._next(now_ns)
@@ -231,7 +230,7 @@ class Search:
         """Whether what arrived at the brokers that are late would have been in time, replayed: a queue from before
         drains, or the machine stood still. What came to a broker that the layout has left passes only if it moves."""
         is_late = now_ns - self._in_force_ns >= PASSES_WITHIN_NS or not above <= set(self._layout.brokers)
-        return not is_late and any(map(len, traces.values())) and is_in_time(self._task, self._layout, traces)
+        return not is_late and is_in_time(self._task, self._layout, traces)
 
     # Predicting
 
@@ -242,29 +241,24 @@ class Search:
         match self._known.next_layout(self._in_force):
             case Layout() as layout:
                 return self._try(layout, now_ns)
-            case NoneLeft(missing=missing, best=best):
-                return self._without(now_ns, missing, best)
+            case NoneLeft(missing=missing):
+                return self._without(now_ns, missing)
             case Over(outcome=outcome, reason=reason, missing=missing):
                 return self._end(now_ns, outcome, reason, missing=missing)
 
-    def _without(self, now_ns: int, missing: Missing | None, best: Candidate | None) -> list[Action]:
-        """No layout of the brokers there are is to be tried: ask for more, or end with the best that is known."""
+    def _without(self, now_ns: int, missing: Missing | None) -> list[Action]:
+        """No layout of the brokers there are is to be tried: ask for more, or end with the one in force. Whoever is
+        where others need the broker waits."""
         # Again only where those that came have made it less: otherwise no number of them would do.
         if missing is not None and 0 < missing.brokers < self._wanted and self._task.scaler is not Scaler.NONE:
             self._wanted, self._due_ns = missing.brokers, now_ns + SCALED_WITHIN_NS
             self._machine.go(Trigger.SHORT, now_ns)
             return [AskScaler(brokers=missing.brokers)]
-        last = None
-        if best is not None and key(best.layout) != key(self._in_force):
-            last = with_fewest_moves(self._in_force, best.layout, self._task.demand)
-        elif best is None and self.full:  # better nowhere than where others need the broker
-            left = reduce(without, self.full, self._in_force)
-            last = with_shares(left.brokers, left.placement, self._task.demand, self._split)
-        if last is None or not self._rules.always:
+        if self.full.keys().isdisjoint(self._in_force.brokers):
             return self._end(now_ns, Outcome.NO_BETTER, missing=missing)
-        self._before = last
-        if self._machine.state is not State.TAKING_BACK:
-            self._machine.go(Trigger.WORSE, now_ns)
+        left = reduce(without, self.full, self._in_force)
+        self._before = with_shares(left.brokers, left.placement, self._task.demand, self._split)
+        self._machine.go(Trigger.WORSE, now_ns)
         return self._place_back(now_ns, Outcome.NO_BETTER, missing=missing)
 
     # Acting

@@ -49,11 +49,10 @@ def fitted(publishers: Publishers, percentile: float) -> Split:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchResult:
-    """``found``: the layout to try next, the smallest that should keep the target. None: there is none, ``best`` comes
-    closest, and ``missing`` is what it would take."""
+    """``found``: the layout to try next, the smallest that should keep the target. None: there is none, and ``missing``
+    is what it would take."""
 
     found: Candidate | None
-    best: Candidate | None
     missing: Missing | None = None
 
 
@@ -72,16 +71,6 @@ def layout_for(task: Task, brokers: Sequence[BrokerCapacity], split: Split, quot
         shares_micro=tuple(split(demand, made.placement, len(made.brokers))),
     )
     return with_pinned(layout, task, split)
-
-
-def by_rates(task: Task, brokers: Sequence[BrokerCapacity], split: Split, refuted: Sequence[Refuted]) -> Layout | None:
-    """Section 4.2, steps 1 and 2; after rounds in which nothing could be recorded, each time on more brokers."""
-    if not refuted:
-        return layout_for(task, brokers, split)
-    load = float(task.demand.rates.sum())
-    tried = max(len(one.layout.brokers) for one in refuted)
-    layouts = (layout_for(task, brokers, split, load / k) for k in range(tried + 1, len(brokers) + 1))
-    return next((one for one in layouts if one is not None and len(one.brokers) > tried), None)
 
 
 def settle_ns(demand: Demand, old: Layout, new: Layout) -> int:
@@ -144,17 +133,17 @@ def search(
         found = first_clear([k])
         if found is not None:
             found = first_clear(range(before + 1, k)) or found
-            return SearchResult(found=found, best=found)
+            return SearchResult(found=found)
         before = k
     if not tried:
-        return SearchResult(found=None, best=None, missing=missing_by_rate(task, brokers))
+        return SearchResult(found=None, missing=missing_by_rate(task, brokers))
     close = next((one for one in tried.values() if model.keeps(one) and not model.is_refuted(one.layout)), None)
     if close is not None:
-        return SearchResult(found=close, best=close)
+        return SearchResult(found=close)
     best = min(tried.values(), key=lambda one: one.worst_ns)
     if not (model.is_refuted(best.layout) or model.knows(best.layout.brokers) or _waits(best, task.target_ns)):
-        return SearchResult(found=best, best=best)  # they may be faster than those that were measured
-    return SearchResult(found=None, best=best, missing=_missing(task, brokers, split, model))
+        return SearchResult(found=best)  # they may be faster than those that were measured
+    return SearchResult(found=None, missing=_missing(task, brokers, split, model))
 
 
 def _layouts(

@@ -452,6 +452,15 @@ def test_a_move_that_breaks_the_promise_of_another_topic_for_2_s_is_taken_back_a
     assert played.loop.full == {"b1": 10.0}
 
 
+@pytest.mark.parametrize("rules", [ON_BREACH, ALWAYS])
+def test_a_broker_that_publishers_have_left_is_not_blamed_for_the_promise_of_another_topic(rules):
+    played = measured_late(rules)
+    left = next(one for one in of_kind(Measure, played.tell(Placed(round=played.place.round))) if one.broker == "b0")
+    for _ in range(3):
+        assert played.tell(progress(left, blocks=10, others_kept=False), after_s=1.5) == []
+    assert played.loop.state is State.JUDGING
+
+
 def test_beside_other_topics_publishers_move_in_parts():
     played = measured_late(replace(ON_BREACH, moves=5), start=replace(overloaded(), brokers=BESIDE))
     sizes = []
@@ -480,6 +489,15 @@ def test_no_consumer_ends_it():
     played = Played(queued(), begin())
     (done,) = of_kind(Done, played.tell(progress(played.measures[0], blocks=0, unsent=50, final=True), after_s=30))
     assert done.report.outcome is Outcome.NO_CONSUMER
+
+
+def test_messages_that_are_late_and_of_which_none_was_recorded_end_it():
+    played = Played(queued(), begin())
+    (one,) = played.measures
+    played.tell(progress(one, late=1), after_s=10)
+    (done,) = of_kind(Done, played.tell(Recorded(broker="b0", round=one.round, trace=bursts(1_000, times=0))))
+    assert done.report.outcome is Outcome.NO_BETTER
+    assert "recorded" in done.report.reason
 
 
 def test_no_broker_ends_it():

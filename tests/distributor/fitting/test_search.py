@@ -92,13 +92,12 @@ def test_what_was_measured_above_the_target_is_not_tried_again():
     assert len(search(task, brokers, traces, [refuted]).found.layout.brokers) == len(first.layout.brokers) + 1
 
 
-def test_where_brokers_are_short_it_says_how_many_and_which_layout_comes_closest():
+def test_where_brokers_are_short_it_says_how_many():
     whole, half = burst_trace(60_000).trace, np.arange(600) % 2 == 0
     both = recording({"b0": whole.of(half), "b1": whole.of(~half)})
     outcome = search(burst_task(), free_brokers(2), [both], [])
     assert outcome.found is None
     assert outcome.missing == Missing(brokers=2)
-    assert len(outcome.best.layout.brokers) == 2
 
 
 def test_before_brokers_are_called_too_few_those_that_were_not_measured_are_tried():
