@@ -7,14 +7,12 @@ broker. Each is replayed on what was recorded, and so is the layout in force.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from distributor.fitting.events import Layout, Split, Task
 from distributor.fitting.layout_model import Candidate, Model
 from distributor.fitting.moves import moved, with_fewest_moves, with_shares
-from distributor.model.columns import NOWHERE
 from distributor.placement.allocation import BrokerCapacity
 from distributor.placement.retention import fair_order
 
@@ -83,13 +81,3 @@ def _with_moved(layout: Layout, movers: Sequence[int], taker: str, task: Task, s
     placement = layout.placement.copy()
     placement[list(movers)] = brokers.index(taker)
     return with_shares(brokers, placement, task.demand, split)
-
-
-def is_complete(layout: Layout) -> bool:
-    """Whether everybody is somewhere."""
-    return len(layout.brokers) > 0 and NOWHERE not in layout.placement
-
-
-def without_room(task: Task, name: str, rate: float) -> Task:
-    """``task`` where broker ``name`` keeps ``rate`` msg/s of it, and no more."""
-    return replace(task, full={**task.full, name: rate})

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, Protocol
 
-from distributor.model.columns import Ints
+from distributor.model.columns import NOWHERE, Ints
 from distributor.placement.allocation import BrokerCapacity, Demand
 from distributor.prediction.replay import Latency, Trace
 from distributor.prediction.sequential_test import CONFIDENCE, Intervals, Verdict
@@ -56,6 +56,11 @@ class Layout:
     brokers: tuple[str, ...]
     placement: Ints
     shares_micro: tuple[tuple[int, int], ...]  # (r_l, b_l) of each broker
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everybody is somewhere."""
+        return len(self.brokers) > 0 and NOWHERE not in self.placement
 
 
 # Events
@@ -231,8 +236,8 @@ class Missing:
 class Report:
     """How a fitting ended. ``layout`` is in force."""
 
-    fits: bool  # every broker was found within the target
-    certain: bool  # and each with the confidence asked for, not just by the sample
+    outcome: Outcome
+    certain: bool  # it fits with the confidence asked for, not just by the sample
     layout: Layout
     latency: Mapping[str, Latency]  # as measured in its last round; empty: it was not measured
     rounds: tuple[RoundRecord, ...]
@@ -240,12 +245,20 @@ class Report:
     missing: Missing | None
     others_worst_ns: int  # the worst second of the topics that were there
     took_ns: int
-    outcome: Outcome = Outcome.FITS
     reason: str = ""
-    heard: bool = True  # false: no message came, so nothing was measured
     # {broker: part of the messages that no subscriber took in time}, of those where it is more than may be late
     unsent: Mapping[str, float] = field(default_factory=dict)
     unscaled: str = ""  # why the scaler that was asked brought less than was wanted
+
+    @property
+    def fits(self) -> bool:
+        """Whether every broker was found within the target."""
+        return self.outcome is Outcome.FITS
+
+    @property
+    def heard(self) -> bool:
+        """False: no message came, so nothing was measured."""
+        return self.outcome not in (Outcome.NO_TRAFFIC, Outcome.NO_CONSUMER)
 
 
 @dataclass(frozen=True, kw_only=True)

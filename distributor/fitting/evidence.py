@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from distributor.fitting.candidates import better_layout
 from distributor.fitting.events import Begin, Layout, Missing, Outcome
@@ -107,6 +107,11 @@ class Evidence:
         return self.brokers.keys() >= set(layout.brokers) and all(
             self.rate_on(layout, name) <= full.get(name, math.inf) for name in layout.brokers
         )
+
+    def give_way(self, broker: str, rate: float) -> None:
+        """Another topic's promise broke at ``broker``: it keeps ``rate`` msg/s of this one, and no more."""
+        self.full[broker] = rate
+        self.task = replace(self.task, full={**self.task.full, broker: rate})
 
     def rate_on(self, layout: Layout, broker: str) -> float:
         """Msg/s of the topic."""

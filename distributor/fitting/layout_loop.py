@@ -5,8 +5,8 @@ in force and record what arrives. A replay explains why messages are late, and p
 best is taken if it is better by a margin, judged by what comes, and taken back if it is worse. ``transitions`` has the
 states; ``docs/control-loop.md`` draws them.
 
-Under ``always`` a search begins as soon as a topic is submitted and has traffic, whatever its verdict. It goes on until
-a layout was measured within the promise, or none is left: the paper's step 3 by measurement (section 4.2).
+Under ``always`` a search begins also as soon as a topic is submitted and has traffic, whatever its verdict: the paper's
+step 3 by measurement (section 4.2).
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from functools import reduce
 
 import numpy as np
 
-from distributor.fitting.candidates import is_complete, without_room
 from distributor.fitting.events import (
     Action,
     AskScaler,
@@ -94,10 +93,10 @@ class Search:
     def begin(self, now_ns: int) -> list[Action]:
         """The first actions."""
         there = self._first
-        if is_complete(there) and self._known.may_be(there):
+        if there.is_complete and self._known.may_be(there):
             self._machine.go(Trigger.BEGUN, now_ns)
             return self._measure(now_ns, 0)
-        if is_complete(there) and not self._rules.always:
+        if there.is_complete and not self._rules.always:
             return self._end(now_ns, Outcome.NO_BROKER, "a broker of the topic is gone, or takes no publishers")
         return self._next(now_ns)
 
@@ -272,18 +271,17 @@ class Search:
         self._coming = receiving(self._before, self._layout)
         takers = [self._known.brokers[name] for name in self._coming if name in self._known.brokers]
         self._beside = any(broker.allocated > 0 for broker in takers)
-        moves = moved(self._before, self._layout)
-        self._part, self._parts = 0, min(_MOST_PARTS, math.ceil(moves / self._rules.moves)) if self._beside else 1
+        parts = math.ceil(max(1, moved(self._before, self._layout)) / self._rules.moves)
+        self._part, self._parts = 0, min(_MOST_PARTS, parts) if self._beside else 1
         self._machine.go(Trigger.BETTER, now_ns)
         return self._place(now_ns)
 
     def _place(self, now_ns: int) -> list[Action]:
         self._round += 1
         self._part += 1
-        last, demand = self._in_force, self._task.demand
-        self._in_force = let_in(self._before, self._layout, self._part / max(self._parts, 1), demand, self._split)
-        left_ns = max(0, self._settle_ns - (now_ns - self._step_ns)) if self._part > 1 else 0
-        self._settle_ns = max(left_ns, settle_ns(demand, last, self._in_force))
+        demand = self._task.demand
+        self._in_force = let_in(self._before, self._layout, self._part / self._parts, demand, self._split)
+        self._settle_ns = settle_ns(demand, self._before, self._in_force)
         self._step_ns, self._due_ns = now_ns, now_ns + SILENT_NS
         self._watches = Watches((name, watch_of(self._task)) for name in self._layout.brokers)
         held = self._watches if self._beside else ()
@@ -332,12 +330,10 @@ class Search:
         if state is not State.PLACING:
             self._note_round(now_ns)
         kept = 0.0 if state is State.MEASURING else self._known.rate_on(self._before, name)
-        self._known.task = without_room(self._task, name, kept)
-        self._known.full[name] = kept
-        if state is State.MEASURING:
-            self._machine.go(Trigger.OTHERS_BROKEN, now_ns)
-            return [*stopped, *self._next(now_ns)]
+        self._known.give_way(name, kept)
         self._machine.go(Trigger.OTHERS_BROKEN, now_ns)
+        if state is State.MEASURING:
+            return [*stopped, *self._next(now_ns)]
         why = f"the promise of another topic was broken at {name}"
         return [*stopped, *self._place_back(now_ns, Outcome.TAKEN_BACK, why)]
 
@@ -390,7 +386,7 @@ class Search:
         has_acted = state in (State.PLACING, State.JUDGING, State.EXPLAINING) and key(before) != key(self._in_force)
         if has_acted or state is State.PLACING:
             self._machine.go(Trigger.WORSE, now_ns)
-        if has_acted and is_complete(before) and self._known.may_be(before):
+        if has_acted and before.is_complete and self._known.may_be(before):
             return [*stopped, *self._place_back(now_ns, outcome, reason)]
         return [*stopped, *self._end(now_ns, outcome, reason)]
 
@@ -403,21 +399,18 @@ class Search:
         certain: bool = False,
         missing: Missing | None = None,
     ) -> list[Action]:
-        heard = outcome not in (Outcome.NO_TRAFFIC, Outcome.NO_CONSUMER)
-        of_it = [one.latency for one in self.rounds if heard and key(one.layout) == key(self._in_force)]
+        measured = [one.latency for one in self.rounds if key(one.layout) == key(self._in_force)]
         report = Report(
-            fits=outcome is Outcome.FITS,
             certain=certain,
             outcome=outcome,
             reason=reason,
             layout=self._in_force,
-            latency=of_it[-1] if of_it else {},
+            latency=measured[-1] if measured else {},
             rounds=tuple(self.rounds),
             full=self._known.all_full(self._in_force),
             missing=missing,
             others_worst_ns=self._others_worst_ns,
             took_ns=now_ns - self._started_ns,
-            heard=heard,
             unsent={name: watch.unsent_part for name, watch in self._watches.items() if watch.sees_too_little},
         )
         return [Done(report=report)]

@@ -269,7 +269,6 @@ class PaperFitting:
     def _done(self, now_ns: int, missing: Missing | None = None) -> Done:
         self._phase = "over"
         report = Report(
-            fits=missing is None,
             outcome=Outcome.FITS if missing is None else Outcome.NO_BETTER,
             certain=False,  # a sample of a fixed length says nothing of its error
             layout=self._layout,

@@ -66,9 +66,9 @@ def begun(
 
 
 def ended(report: Report, options: FittingOptions, started_at: str, target_ns: int, services: Services) -> Json:
-    state = _state(report)
+    state, measured = _state(report), report.latency if report.heard else {}
     return {
-        **begun(state, options, started_at, rounds=report.rounds, measured=report.latency, services=services),
+        **begun(state, options, started_at, rounds=report.rounds, measured=measured, services=services),
         "outcome": report.outcome.value,
         "reason": report.reason,
         "took_s": report.took_ns / 1e9,
