@@ -49,7 +49,7 @@ class LayoutLoop:
     @property
     def watches(self) -> bool:
         """Whether the verdict on the promise matters now."""
-        return self.state in (State.WATCHING, State.GRACE, State.QUEUED, State.RESTING)
+        return self.state not in SEARCHING
 
     @property
     def rounds(self) -> Sequence[RoundRecord]:
