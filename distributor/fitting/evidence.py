@@ -113,6 +113,10 @@ class Evidence:
         self.full[broker] = rate
         self.task = replace(self.task, full={**self.task.full, broker: rate})
 
+    def overfull(self, layout: Layout) -> list[str]:
+        """Brokers where another topic's promise broke, and that have more by ``layout`` than they keep."""
+        return [name for name, kept in self.full.items() if self.rate_on(layout, name) > kept]
+
     def rate_on(self, layout: Layout, broker: str) -> float:
         """Msg/s of the topic."""
         if broker not in layout.brokers:

@@ -211,7 +211,7 @@ class Search:
             self._round += 1
             self._machine.go(Trigger.DOUBTFUL, now_ns)
             return self._measure(now_ns, 0)
-        if self._was is not None and self._is_worse(now_ns):
+        if self._was is not None and self._is_worse(self.rounds[-1].ended_ns):
             return self._take_back_worse(self._was.worst_ns, now_ns)
         if made is None:
             return self._end(now_ns, Outcome.NO_BETTER, "nothing of what arrived was recorded")
@@ -246,17 +246,15 @@ class Search:
                 return self._end(now_ns, outcome, reason, missing=missing)
 
     def _without(self, now_ns: int, missing: Missing | None) -> list[Action]:
-        """No layout of the brokers there are is to be tried: ask for more, or end with the one in force. Whoever is
-        where others need the broker waits."""
+        """No layout of the brokers there are is to be tried: ask for more, or end with the one in force."""
         # Again only where those that came have made it less: otherwise no number of them would do.
         if missing is not None and 0 < missing.brokers < self._wanted and self._task.scaler is not Scaler.NONE:
             self._wanted, self._due_ns = missing.brokers, now_ns + SCALED_WITHIN_NS
             self._machine.go(Trigger.SHORT, now_ns)
             return [AskScaler(brokers=missing.brokers)]
-        if self.full.keys().isdisjoint(self._in_force.brokers):
+        if not self._known.overfull(self._in_force):
             return self._end(now_ns, Outcome.NO_BETTER, missing=missing)
-        left = reduce(without, self.full, self._in_force)
-        self._before = with_shares(left.brokers, left.placement, self._task.demand, self._split)
+        self._before = self._in_force
         self._machine.go(Trigger.WORSE, now_ns)
         return self._place_back(now_ns, Outcome.NO_BETTER, missing=missing)
 
@@ -344,9 +342,14 @@ class Search:
         reason: str = "",
         missing: Missing | None = None,
     ) -> list[Action]:
+        """Whoever was where others need the broker waits."""
         self._ending = outcome, reason, missing
         self._round += 1
-        self._layout = self._in_force = self._before
+        back, overfull = self._before, self._known.overfull(self._before)
+        if overfull:
+            left = reduce(without, overfull, back)
+            back = with_shares(left.brokers, left.placement, self._task.demand, self._split)
+        self._layout = self._in_force = back
         self._due_ns = now_ns + SILENT_NS
         return [Place(round=self._round, layout=self._in_force)]
 

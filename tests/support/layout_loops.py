@@ -25,7 +25,7 @@ from distributor.fitting.search import proportional
 from distributor.fitting.transitions import Rules
 from distributor.model.columns import ALONE
 from distributor.placement.allocation import BrokerCapacity, Demand
-from distributor.prediction.replay import Latency
+from distributor.prediction.replay import Latency, Trace
 from distributor.prediction.sequential_test import Intervals
 
 MS = 1_000_000  # ns
@@ -100,6 +100,15 @@ def progress(
         others_kept=others_kept,
         unsent=unsent,
         final=final,
+    )
+
+
+def bursts(service_ns: int, times: int = 20, publishers: Sequence[int] = range(40)) -> Trace:
+    """All fire together, so often."""
+    return Trace(
+        publisher=np.tile(np.array(publishers), times),
+        arrival_ns=np.repeat(np.arange(times) * SECOND, len(publishers)),
+        service_ns=np.full(len(publishers) * times, service_ns, dtype=np.int64),
     )
 
 

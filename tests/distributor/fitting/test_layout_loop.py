@@ -34,7 +34,6 @@ from distributor.fitting.layout_search import SEARCH_AT_MOST_NS
 from distributor.fitting.search import proportional
 from distributor.fitting.transitions import SEARCHING, TRANSITIONS, Rules, State
 from distributor.placement.allocation import BrokerCapacity
-from distributor.prediction.replay import Trace
 from tests.support.layout_loops import (
     BROKEN,
     KEPT,
@@ -42,6 +41,7 @@ from tests.support.layout_loops import (
     ON_BREACH,
     SECOND,
     Played,
+    bursts,
     fit_on,
     laid_out,
     of_kind,
@@ -64,15 +64,6 @@ def begin(**more):
             "in_force": laid_out(task, {"b0": range(40)}),
             **more,
         }
-    )
-
-
-def bursts(service_ns, times=20, publishers=range(40)):
-    """All fire together, so often."""
-    return Trace(
-        publisher=np.tile(np.array(publishers), times),
-        arrival_ns=np.repeat(np.arange(times) * SECOND, len(publishers)),
-        service_ns=np.full(len(publishers) * times, service_ns, dtype=np.int64),
     )
 
 
@@ -461,6 +452,17 @@ def test_a_move_that_breaks_the_promise_of_another_topic_for_2_s_is_taken_back_a
     assert played.loop.state is State.TAKING_BACK
     assert np.bincount(played.place.layout.placement).tolist() == [30, 10]
     assert played.loop.full == {"b1": 10.0}
+
+
+def test_whoever_is_taken_back_does_not_come_where_another_topic_needs_the_broker():
+    both = [replace(one, allocated=20.0) for one in two_empty()]
+    played = Played(queued(ALWAYS), begin(brokers=both))
+    for name in ("b0", "b1"):  # where it was submitted, and where it goes then
+        (measure,) = (one for one in played.measures if one.broker == name)
+        for after_s in (1, 2):
+            played.tell(progress(measure, blocks=10, others_kept=False), after_s)
+    assert played.loop.state is State.TAKING_BACK
+    assert played.place.layout.brokers == ()
 
 
 @pytest.mark.parametrize("rules", [ON_BREACH, ALWAYS])
