@@ -58,12 +58,13 @@ class TopicListWriter:
             try:
                 await trio.to_thread.run_sync(metadata.save, self._directory, now)
             except OSError as error:
-                self._health.note("topics", str(error))
-                self._log.failure("the list of topics was not written", reason=error)
+                if self._health.note("topics", str(error)):
+                    self._log.failure("the list of topics was not written", reason=error)
                 self._changed.set()
                 pause_s = _RETRY_S
             else:
-                self._health.note("topics", None)
+                if self._health.note("topics", None):
+                    self._log.info("the list of topics is written again")
             written.set()
             with trio.move_on_after(pause_s):
                 await self._asked.wait()

@@ -20,15 +20,16 @@ class Health:
         self._refusal: str | None = None  # why publishes are refused
         self.text = "OK"  # or "NOK - why"
 
-    def note(self, what: str, failure: str | None) -> None:
-        """``what`` cannot be written because of ``failure``; None: it can be again."""
+    def note(self, what: str, failure: str | None) -> bool:
+        """``what`` cannot be written because of ``failure``; None: it can be again. Returns whether that is new."""
         if failure is None and what not in self._failures:
-            return
-        self._failures.pop(what, None)
+            return False
+        is_new = self._failures.pop(what, None) != failure
         if failure is not None:
             self._failures[what] = failure
         self.text = next((f"NOK - {reason}" for reason in self._failures.values()), "OK")
         self._tell()
+        return is_new
 
     def note_refusal(self, reason: str | None) -> None:
         """Publishes are refused for ``reason``; None: they are taken."""

@@ -23,7 +23,7 @@ def engine():
 
 
 async def test_a_disk_that_refuses_shows_in_the_health_until_it_takes_the_list(
-    tmp_path, engine, monkeypatch, no_threads, autojump_clock
+    tmp_path, engine, monkeypatch, no_threads, autojump_clock, capsys
 ):
     refused_at = []
 
@@ -46,6 +46,9 @@ async def test_a_disk_that_refuses_shows_in_the_health_until_it_takes_the_list(
     assert refused_at == [0.0, 1.0, 2.0]
     assert health.text == engine.health == "OK"
     assert [topic.name for topic in metadata.load(tmp_path).topics] == ["t"]
+    logged = capsys.readouterr().err
+    assert logged.count("the list of topics was not written") == 1, "a full disk does not get a line a second"
+    assert logged.count("the list of topics is written again") == 1
 
 
 async def test_after_a_look_at_many_topics_the_next_waits_in_proportion_and_misses_nothing(
