@@ -26,7 +26,7 @@ from srtm.topics.publishers import Floats, Publishers
 BLOCK = 20  # minutes between two looks at the interval
 COMPARED = 100  # minutes on which other layouts are judged too
 MOST_MINUTES = 1_000
-MOST_MESSAGES = 100_000_000  # in all minutes: about ten seconds of work
+MOST_MESSAGES = 48_000_000  # in all minutes: less than five seconds of work
 
 Method = Literal["drawn", "formula"]
 
@@ -69,15 +69,15 @@ class Candidate:
         return all(needed_burst(arrival_s, server, promise) <= burst for arrival_s, server, burst in at_brokers)
 
 
-def most_minutes(publishers: Publishers, messages: int) -> int:
-    """Return how many minutes are drawn at most, with so many ``messages`` in all: whole blocks."""
-    minutes = min(MOST_MINUTES, messages / max(1.0, publishers.load * MINUTE_S))
+def most_minutes(publishers: Publishers) -> int:
+    """Return how many minutes are drawn at most: whole blocks."""
+    minutes = min(MOST_MINUTES, MOST_MESSAGES / max(1.0, publishers.load * MINUTE_S))
     return int(minutes) // BLOCK * BLOCK
 
 
 def judged(publishers: Publishers, candidates: Sequence[Candidate], promise: Promise, sure: float) -> list[Kept]:
     """Judge the first of ``candidates`` until it is clear, and the others on its first minutes."""
-    most = most_minutes(publishers, MOST_MESSAGES)
+    most = most_minutes(publishers)
     if fewest_successes(most, sure) is None:
         return [Kept.computed(_by_formula(publishers, candidate, promise)) for candidate in candidates]
     counts, minutes = [0] * len(candidates), [0] * len(candidates)

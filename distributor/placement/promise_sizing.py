@@ -43,8 +43,6 @@ from srtm.units import LARGEST, to_micro
 CONFIDENCE = 0.95
 MINUTES = 300  # as many as tell 0.95 from 0.977
 FEWEST_MINUTES = 80  # fewer have a lower bound below 0.95 even if all keep the promise
-MOST_MESSAGES = 64_000_000  # in all minutes: less than ten seconds of work
-_RATE_MESSAGES = 48_000_000  # in the minutes of a search for a rate, which goes over some of them ten times
 _KEPT_MESSAGES = 16_000_000  # in minutes that stay in memory: 8 bytes each
 _SEED = 1_000_000  # of the first minute; plans are judged on others
 _STEPS = 12  # from what was sized to what is predicted, each twice as far as that before: 4,095 in all
@@ -72,7 +70,7 @@ class PromiseSizing:
         """
         if not self.placement.brokers:
             return 1
-        drawn = self._minutes_within(MOST_MESSAGES, minutes, confidence)
+        drawn = self._minutes_within(minute_verdict.MOST_MESSAGES, minutes, confidence)
         sized = self._sized_burst(rate, confidence, drawn) if drawn else self._burst_by_formula(rate, confidence)
         if sized is None:
             return None
@@ -84,9 +82,7 @@ class PromiseSizing:
 
         def predicted(burst: int) -> bool:
             mine = self._bursts(rate, burst)
-            return self._is_predicted(
-                lambda seed: bool((needs(seed) <= mine).all()), minute_verdict.MOST_MESSAGES, confidence
-            )
+            return self._is_predicted(lambda seed: bool((needs(seed) <= mine).all()), confidence)
 
         return self._smallest(predicted, max(sized, math.floor(above) + 1))
 
@@ -117,7 +113,8 @@ class PromiseSizing:
         least += bisect_left(range(least, most), True, key=has_tokens)
         if least == most:
             return None
-        if drawn := self._minutes_within(_RATE_MESSAGES // 2, minutes, confidence):
+        half = minute_verdict.MOST_MESSAGES // 2  # a search for a rate goes over some minutes ten times
+        if drawn := self._minutes_within(half, minutes, confidence):
             least = self._sized_rate(keeps, least, most, drawn, confidence)
         else:
             least += bisect_left(range(least, most), True, key=keeps_by_formula)
@@ -128,8 +125,8 @@ class PromiseSizing:
             late[seed] = None if arrivals_s is None or keeps(arrivals_s, index) else arrivals_s
             return late[seed] is None
 
-        for index in itertools.takewhile(lambda burst: burst < most, (least + 2**step - 1 for step in range(_STEPS))):
-            if self._is_predicted(partial(keeps_minute, index), _RATE_MESSAGES, confidence):
+        for index in itertools.takewhile(lambda index: index < most, (least + 2**step - 1 for step in range(_STEPS))):
+            if self._is_predicted(partial(keeps_minute, index), confidence):
                 return three_digits(index)
         return None
 
@@ -199,11 +196,12 @@ class PromiseSizing:
     def _kept_minutes(self) -> dict[int, list[Floats]]:
         return {}
 
-    def _is_predicted(self, keeps: Callable[[int], bool], messages: int, confidence: float) -> bool:
-        """As in ``minute_verdict``, by minutes with so many ``messages`` in all."""
-        if fewest_successes(most_minutes(self.spec.publishers, minute_verdict.MOST_MESSAGES), confidence) is None:
+    def _is_predicted(self, keeps: Callable[[int], bool], confidence: float) -> bool:
+        """As in ``minute_verdict``."""
+        most = most_minutes(self.spec.publishers)
+        if fewest_successes(most, confidence) is None:
             return True  # a plan is by formula too: what was sized by it will do
-        return is_predicted(keeps, most_minutes(self.spec.publishers, messages), confidence)
+        return is_predicted(keeps, most, confidence)
 
     def _sized_burst(self, rate: float, confidence: float, minutes: int) -> int | None:
         servers, wanted = self.layout(rate).servers, fewest_successes(minutes, confidence) or minutes

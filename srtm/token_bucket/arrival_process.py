@@ -37,8 +37,12 @@ def sent(publishers: Publishers, seconds: float, seed: int) -> Sent:
     parts.append(_periodic(fires, group, publishers.periodic, seconds, rng))
     publisher = np.concatenate([who for who, _ in parts])
     times_s = np.concatenate([when for _, when in parts])
-    order = np.argsort(times_s, kind="stable")
-    publisher, arrival_ns = publisher[order], np.floor(times_s[order] * 1e9).astype(np.int64)
+    if publishers.periodic.any():  # else they are in order
+        order = np.argsort(times_s, kind="stable")
+        publisher, times_s = publisher[order], times_s[order]
+    arrival_ns = np.floor(times_s * 1e9).astype(np.int64)
+    if publishers.largest_batch == 1:
+        return Sent(publisher, arrival_ns, seconds)
     batches = publishers.batches[publisher]
     return Sent(np.repeat(publisher, batches), np.repeat(arrival_ns, batches), seconds)
 
@@ -46,7 +50,11 @@ def sent(publishers: Publishers, seconds: float, seed: int) -> Sent:
 def _poisson(
     fires: np.ndarray, group: Ints, chosen: np.ndarray, seconds: float, rng: np.random.Generator
 ) -> tuple[Ints, np.ndarray]:
-    """Return (publisher, time in s) of every firing; see ``burst_sizing.nested_streams`` for the streams of a group."""
+    """Return (publisher, time in s) of every firing, in order of time.
+
+    See ``burst_sizing.nested_streams`` for the streams of a group. A stream is sorted before its members are: they fire
+    together, and there are fewer of it.
+    """
     members = np.flatnonzero(chosen)
     members = members[np.lexsort((-fires[members], group[members]))]
     same = group[members][1:] == group[members][:-1]
@@ -56,6 +64,8 @@ def _poisson(
     first = np.repeat(starts, np.diff(np.append(starts, len(members))))  # of the group of each member
     stream = np.repeat(np.arange(len(members)), rng.poisson(rate * seconds))
     times_s = rng.random(len(stream)) * seconds
+    order = np.argsort(times_s)
+    stream, times_s = stream[order], times_s[order]
     together = stream - first[stream] + 1
     offset = np.arange(int(together.sum())) - np.repeat(np.cumsum(together) - together, together)
     return members[np.repeat(first[stream], together) + offset], np.repeat(times_s, together)

@@ -10,7 +10,7 @@ from distributor.placement.allocation import BrokerCapacity
 from distributor.placement.planner import capacities, place_anew
 from distributor.placement.promise_sizing import PromiseSizing, most_burst, three_digits
 from srtm.errors import BadInput
-from srtm.token_bucket.kept_minutes import minute, needed_bursts, split
+from srtm.token_bucket.kept_minutes import MINUTE_S, minute, needed_bursts, split
 from srtm.topics.spec import parse_topic_json
 
 BROKERS = [BrokerCapacity(name=name, mcap=300.0) for name in "ab"]
@@ -83,10 +83,7 @@ def test_too_many_messages_to_draw_are_sized_by_formula(monkeypatch):
     sizing = PromiseSizing(spec=topic, placement=placement)
     drawn = sizing.smallest_burst(topic.rate)
     rate = sizing.smallest_rate(lambda _rate: 60.0)
-    monkeypatch.setattr(promise_sizing, "MOST_MESSAGES", 1_000)
-    monkeypatch.setattr(promise_sizing, "_RATE_MESSAGES", 1_000)
-    monkeypatch.setattr(minute_verdict, "most_minutes", lambda *_: 20)  # a plan is by formula, too
-    monkeypatch.setattr(promise_sizing, "most_minutes", lambda *_: 20)
+    monkeypatch.setattr(minute_verdict, "MOST_MESSAGES", 1_000)  # a plan is by formula, too
     assert sizing.smallest_burst(topic.rate) == pytest.approx(drawn, rel=0.3)
     assert sizing.smallest_rate(lambda _rate: 60.0) == pytest.approx(rate, rel=0.3)
 
@@ -95,7 +92,7 @@ def test_what_is_sized_by_formula_and_judged_on_minutes_is_predicted(monkeypatch
     topic = sensors(burst=60)
     placement = place_anew(topic, BROKERS).placement
     sizing = PromiseSizing(spec=topic, placement=placement)
-    monkeypatch.setattr(promise_sizing, "MOST_MESSAGES", 1_000)
+    monkeypatch.setattr(promise_sizing, "FEWEST_MINUTES", 1_000)
     burst = sizing.smallest_burst(topic.rate)
     assert burst is not None
     (kept,) = minute_verdict.judged(topic.publishers, [sizing.candidate(600.0, burst)], sizing.promise, 0.95)
@@ -113,11 +110,17 @@ def test_nothing_above_the_largest_rate_and_burst_is_advised():
     assert sizing.smallest_burst(1e9) is not None
 
 
-def test_a_rate_that_takes_too_long_to_judge_is_not_advised(monkeypatch):
+@pytest.mark.parametrize("minutes", [20, 79, 80, 81, 159, 160])
+def test_a_rate_is_advised_however_many_minutes_may_be_drawn(monkeypatch, minutes):
     topic = sensors(burst=60)
+    monkeypatch.setattr(minute_verdict, "MOST_MESSAGES", round(minutes * MINUTE_S * topic.publishers.load))
     placement = place_anew(topic, BROKERS).placement
-    monkeypatch.setattr(promise_sizing, "_RATE_MESSAGES", 1_000)
-    assert PromiseSizing(spec=topic, placement=placement).smallest_rate(lambda _rate: 60.0) is None
+    sizing = PromiseSizing(spec=topic, placement=placement)
+    rate = sizing.smallest_rate(lambda _rate: 60.0)
+    assert rate is not None
+    candidate = sizing.candidate(rate, 60.0)
+    (kept,) = minute_verdict.judged(topic.publishers, [candidate], sizing.promise, 0.95)
+    assert kept.low >= 0.95
 
 
 def test_where_processing_breaks_the_promise_the_burst_is_that_of_the_access_delay():
