@@ -73,10 +73,13 @@ class BucketRoutes:
         return json_response({})
 
     async def get_trace(self, _request: Request, name: str) -> Response:
-        columns = self._engine.trace(checked_name("topic", name))
+        return await self._make_large(partial(self._trace, checked_name("topic", name)))
+
+    def _trace(self, name: str) -> Response:
+        columns = self._engine.trace(name)
         if columns is None:
             raise NotFound("trace", name)
-        return await self._make_large(partial(_trace_response, columns))
+        return _trace_response(columns)
 
     def _refuse_managed(self, name: str) -> None:
         if self._is_managed(name):

@@ -57,8 +57,11 @@ class AdminContext:
     _large: trio.CapacityLimiter = field(default_factory=lambda: trio.CapacityLimiter(_MAX_LARGE))
 
     async def make_large(self, make: Callable[[], _T]) -> _T:
-        """Make a large answer beside the event loop, in a thread: no sync of this broker waits for it. ``make`` may not
-        stay within one call of C for long, which no other thread interrupts."""
+        """Make a large answer beside the event loop, in a thread: no sync of this broker waits for it.
+
+        ``make`` reads the engine too: what many requests have read would fill the memory, and the loop's time. It may
+        not stay within one call of C for long, which no other thread interrupts.
+        """
         return await trio.to_thread.run_sync(make, limiter=self._large)
 
 

@@ -3,7 +3,7 @@ engine serves ``/pub``, ``/mpub`` and ``/ping``."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -82,6 +82,9 @@ class NsqdRoutes:
 
     async def stats(self, request: Request) -> Response:
         given = arguments(request)
+        return await self._context.make_large(partial(self._stats, given))
+
+    def _stats(self, given: Mapping[str, str]) -> Response:
         topic, channel = given.get("topic", ""), given.get("channel", "")
         include_clients = given.get("include_clients") not in _FALSE
         now = with_mqtt_channels(snapshot.take(self._engine, topic, channel, clients=include_clients))
@@ -93,12 +96,12 @@ class NsqdRoutes:
             "include_mem": given.get("include_mem") not in _FALSE,
         }
         if given.get("format") != "json":
-            return await self._context.make_large(lambda: text_response(stats_text(now, *service, **wanted)))
+            return text_response(stats_text(now, *service, **wanted))
         wanted["percentiles"] = self._settings.e2e_percentiles
         wanted["contracts"] = snapshot.take_contracts(self._engine)
         if given.get("include_mqtt") in _TRUE:
-            wanted["mqtt"] = await self._context.make_large(partial(self._engine.mqtt_sessions, mqtt_routes.MOST))
-        return await self._context.make_large(lambda: json_response(stats_json(now, *service, **wanted)))
+            wanted["mqtt"] = self._engine.mqtt_sessions(mqtt_routes.MOST)
+        return json_response(stats_json(now, *service, **wanted))
 
     async def topic_create(self, request: Request) -> Response:
         topic = topic_argument(arguments(request))

@@ -21,6 +21,7 @@ from broker.admin.nsqd_routes import add_nsqd_routes, nsq_answer
 from broker.admin.options import add_option_routes
 from broker.stats import latency_buckets
 from broker.stats.prometheus import Scrape, exposition
+from srtm.control import Throttling
 from srtm.errors import BadInput, Forbidden, NotFound, Unauthorized
 from srtm.net.http_server import Handler, NoSuchMethod, Request, Response, Router, json_response
 from srtm.net.tokens import BROKERS
@@ -76,6 +77,10 @@ class _ServiceRoutes:
         self._context = context
 
     async def metrics(self, _request: Request) -> Response:
+        body = await self._context.make_large(partial(self._exposed, self._context.throttling()))
+        return Response(body=body, content_type=CONTENT_TYPE)
+
+    def _exposed(self, throttling: Throttling) -> bytes:
         context = self._context
         scrape = Scrape(
             name=context.name,
@@ -83,15 +88,14 @@ class _ServiceRoutes:
             take_buckets=partial(latency_buckets.take, context.engine),
             metrics_topics=context.config.metrics_topics,
             metrics_contracts=context.config.metrics_contracts,
-            throttling=context.throttling(),
+            throttling=throttling,
             gdrl_rounds=context.gdrl_rounds(),
             gdrl_nonsense=context.gdrl_invalid_messages(),
             is_healthy=context.health() == "OK",
             contracts=snapshot.take_contracts(context.engine),
             take_disk=partial(_disk, context.config.data_path),
         )
-        body = await context.make_large(lambda: b"".join(exposition(scrape)))
-        return Response(body=body, content_type=CONTENT_TYPE)
+        return b"".join(exposition(scrape))
 
     async def openapi(self, _request: Request) -> Response:
         return json_response(openapi.document(__version__))

@@ -120,7 +120,9 @@ def test_a_long_trace_is_encoded_in_pieces_that_make_one_document():
 @pytest.mark.parametrize("target", ["/metrics", "/stats", "/stats?format=json", "/v1/topics/t/trace"])
 async def test_large_answers_are_made_in_threads_two_at_a_time(admin, monkeypatch, target):
     await admin.json("PUT", "/v1/topics/t/bucket", {"rate": 1, "burst": 1})
-    limits, begun, end = [], [], trio.Event()
+    limits, begun, end, read_on_loop = [], [], trio.Event(), []
+    for name in ("snapshot", "contracts", "trace", "latency_buckets"):
+        monkeypatch.setattr(admin.engine, name, lambda *_, name=name: read_on_loop.append(name))
 
     async def slow(make, *, limiter):
         async with limiter:
@@ -135,6 +137,8 @@ async def test_large_answers_are_made_in_threads_two_at_a_time(admin, monkeypatc
             nursery.start_soon(admin.ask, "GET", target)
         await trio.testing.wait_all_tasks_blocked()
         assert len(begun) == 2
+        assert not read_on_loop, "a thread reads the engine, too"
+        monkeypatch.undo()
         end.set()
     assert limits == [2] * 4
 
