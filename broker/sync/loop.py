@@ -195,7 +195,7 @@ class Synchronizer:
             except (Unavailable, PeerError) as error:
                 self._log_trouble(error)
                 if isinstance(error, Disowned):
-                    self._broker.note_disowned(str(error))
+                    self._broker.note_disowned(f"{self._disowned}: see the log")  # which names incarnations
                     self._give_up()
                 await self._distributors.choose_next(error.leader if isinstance(error, NotLeader) else None)
                 self._urgent = self._reports_wanted = self._names_peers = True
@@ -398,10 +398,14 @@ class Synchronizer:
             self._engine.move_publisher(move.topic, move.publisher_id, move.address, mqtt, move.version)
             self._told.note(move, trio.current_time())
 
+    @property
+    def _disowned(self) -> str:
+        return f"the distributor knows another broker {self._broker.name}"
+
     def _give_up(self) -> None:
         """Drop all tokens: they may be in force elsewhere. Refuse publishers, so that they ask for their broker."""
         self._holder.give_up()
-        self._broker.acceptance.refuse(f"the distributor knows another broker {self._broker.name}")
+        self._broker.acceptance.refuse(self._disowned)
         self._listener.follow([])
         self.last_sync_s = None
 
