@@ -69,9 +69,14 @@ class Candidate:
         return all(needed_burst(arrival_s, server, promise) <= burst for arrival_s, server, burst in at_brokers)
 
 
+def minute_cost(publishers: Publishers) -> float:
+    """Return what it costs to draw a minute, in messages: each publisher costs as two more."""
+    return max(1.0, publishers.load * MINUTE_S + 2 * len(publishers))
+
+
 def most_minutes(publishers: Publishers) -> int:
     """Return how many minutes are drawn at most: whole blocks."""
-    minutes = min(MOST_MINUTES, MOST_MESSAGES / max(1.0, publishers.load * MINUTE_S))
+    minutes = min(MOST_MINUTES, MOST_MESSAGES / minute_cost(publishers))
     return int(minutes) // BLOCK * BLOCK
 
 

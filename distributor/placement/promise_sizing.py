@@ -20,7 +20,7 @@ import numpy as np
 from distributor.model.cluster import Placement
 from distributor.model.leases import MICRO, Amount
 from distributor.placement import minute_verdict
-from distributor.placement.minute_verdict import Candidate, is_predicted, most_minutes
+from distributor.placement.minute_verdict import Candidate, is_predicted, minute_cost, most_minutes
 from distributor.placement.share_targets import ShareDemand, target_shares
 from srtm.errors import BadInput
 from srtm.text import figure
@@ -180,7 +180,7 @@ class PromiseSizing:
 
     def _minutes_within(self, messages: int, most: int, confidence: float) -> int:
         """How many minutes with so many messages in all are drawn for sizing; 0: too few to tell."""
-        minutes = int(min(most, messages / max(1.0, self.spec.publishers.load * MINUTE_S)))
+        minutes = int(min(most, messages / minute_cost(self.spec.publishers)))
         return minutes if minutes >= FEWEST_MINUTES and fewest_successes(minutes, confidence) is not None else 0
 
     def _drawn(self, seed: int) -> list[Floats]:

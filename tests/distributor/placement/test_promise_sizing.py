@@ -10,7 +10,7 @@ from distributor.placement.allocation import BrokerCapacity
 from distributor.placement.planner import capacities, place_anew
 from distributor.placement.promise_sizing import PromiseSizing, most_burst, three_digits
 from srtm.errors import BadInput
-from srtm.token_bucket.kept_minutes import MINUTE_S, minute, needed_bursts, split
+from srtm.token_bucket.kept_minutes import minute, needed_bursts, split
 from srtm.topics.spec import parse_topic_json
 
 BROKERS = [BrokerCapacity(name=name, mcap=300.0) for name in "ab"]
@@ -110,10 +110,16 @@ def test_nothing_above_the_largest_rate_and_burst_is_advised():
     assert sizing.smallest_burst(1e9) is not None
 
 
+def test_many_publishers_of_few_messages_are_too_many_to_draw():
+    few, many = (sensors(publishers=[{"count": count, "rate": 100 / count}]) for count in (100, 1_000_000))
+    assert minute_verdict.most_minutes(few.publishers) == minute_verdict.MOST_MINUTES
+    assert minute_verdict.most_minutes(many.publishers) < promise_sizing.FEWEST_MINUTES
+
+
 @pytest.mark.parametrize("minutes", [20, 79, 80, 81, 159, 160])
 def test_a_rate_is_advised_however_many_minutes_may_be_drawn(monkeypatch, minutes):
     topic = sensors(burst=60)
-    monkeypatch.setattr(minute_verdict, "MOST_MESSAGES", round(minutes * MINUTE_S * topic.publishers.load))
+    monkeypatch.setattr(minute_verdict, "MOST_MESSAGES", round(minutes * minute_verdict.minute_cost(topic.publishers)))
     placement = place_anew(topic, BROKERS).placement
     sizing = PromiseSizing(spec=topic, placement=placement)
     rate = sizing.smallest_rate(lambda _rate: 60.0)
