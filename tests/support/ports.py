@@ -6,6 +6,7 @@ import os
 from itertools import count
 
 from srtm.cluster import cluster_file
+from srtm.errors import Unavailable
 
 # Below the ports that the product itself draws from: nothing that a test starts may get one of these by luck.
 _PORTS = range(2_000, 10_000)
@@ -39,7 +40,7 @@ def _next() -> str:
         port = _OWN[next(_TURN) % len(_OWN)]
         try:
             return cluster_file.pick_addresses(1, {}, range(port, port + 1))[0]
-        except cluster_file.Unavailable:
+        except Unavailable:
             continue
 
 
