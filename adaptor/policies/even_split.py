@@ -2,7 +2,7 @@
 
 It is where exchanges of tokens in pairs end (``adaptor.gdrl.exchange``, indicator "slack"), in closed form. Demand is
 the rate of arrivals and what waits, which is to be gone in a second. The slack, r less all demand, goes by the square
-root of rate times dispersion, as noise does; the burst likewise. Pure.
+root of rate times dispersion, as noise does; the burst likewise. A broker without traffic keeps its floor. Pure.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from adaptor.policies.bounds import Limits, shares_within
 from srtm.units import from_micro
 
 DRAINED_S = 1.0  # what waits is to be gone in that time
-LEAST_DEMAND = 0.02  # of the mean share: a broker without traffic keeps enough to begin with
 
 
 class Demand(NamedTuple):
@@ -26,15 +25,19 @@ class Demand(NamedTuple):
     waiting: int  # messages, for tokens
     dispersion: float
 
+    @property
+    def wanted(self) -> float:
+        """Msg/s, with which what waits is gone in time."""
+        return self.rate + self.waiting / DRAINED_S
+
 
 def even_split(envelope: Envelope, bounds: Limits, demands: Sequence[Demand]) -> Shares:
     """Shares in the order of ``demands``, within ``bounds``."""
     rate = from_micro(envelope.rate_micro)
-    wanted = [one.rate + one.waiting / DRAINED_S for one in demands]
-    least = LEAST_DEMAND * rate / len(demands)
-    noise = [math.sqrt(one.dispersion * max(each, least)) for one, each in zip(demands, wanted, strict=True)]
+    wanted = [one.wanted for one in demands]
+    noise = [math.sqrt(one.dispersion * each) for one, each in zip(demands, wanted, strict=True)]
     slack = rate - sum(wanted)
-    if slack > 0:
+    if slack > 0 and any(noise):
         rates = [each + slack * part / sum(noise) for each, part in zip(wanted, noise, strict=True)]
     else:
         rates = _drained(rate, demands)
@@ -46,4 +49,4 @@ def _drained(rate: float, demands: Sequence[Demand]) -> list[float]:
     slack, waiting = rate - sum(one.rate for one in demands), sum(one.waiting for one in demands)
     if slack > 0 and waiting:
         return [one.rate + slack * one.waiting / waiting for one in demands]
-    return [one.rate + one.waiting / DRAINED_S for one in demands]
+    return [one.wanted for one in demands]

@@ -1,12 +1,11 @@
-"""The default policy: the even split while messages wait; else whatever would have delayed least of late.
+"""The default policy: rates of the even split, and the bursts that would have delayed least of late.
 
-1. Each broker's rate is that of the last 5 s, or since the engine told of a change there. While messages wait on any
-   broker it is that of the last second.
-2. While messages wait on any broker, or more comes than its share lets go, the shares are those of ``even_split``: what
-   waits gets what the others can spare. Bursts move only where that would have halved the delay.
-3. Else the last ten seconds are replayed under the shares as they are, as they were before, of the even split and in
-   proportion to the traffic. The best is proposed, if its worst broker would have delayed a tenth less than under the
-   shares as they are. So a split is judged by what came after it, and taken back if that was worse.
+1. Each broker's rate of arrivals is that of the last 5 s, or since the engine told of a change there. While messages
+   wait on any broker it is that of the last second.
+2. Rates become those of ``even_split`` as soon as some broker falls clearly short of what it would have there.
+3. The last ten seconds are replayed under these rates with the bursts as they are, those of the even split, and bursts
+   in proportion to the unfinished work. The best are taken, if the worst broker would have delayed a tenth less than
+   with the bursts as they are; while messages wait, half as much. So bursts are judged by what came after them.
 4. A broker that was not heard for two seconds since it was first asked for has no traffic. Until then it is taken to
    have what was declared and is not seen elsewhere, and nothing changes unless messages wait.
 """
@@ -19,12 +18,12 @@ from adaptor.observations import Bin, Change, Envelope, Member, Shares
 from adaptor.policies.bounds import is_over, limits, shares_within
 from adaptor.policies.even_split import Demand, even_split
 from adaptor.policies.replay import BrokerTraffic
-from srtm.units import from_micro
+from srtm.units import MICRO, from_micro
 
 HEARING_S = 2.0  # brokers report about once a second: who was not heard for so long has nothing to say
-_CLEARLY = 0.9  # of the delay under the shares as they are: less of an advantage is noise
-_FAR_BETTER = 0.5  # likewise, for bursts while messages wait: to shrink one loses tokens, and to grow one mints none
-_LEAST_MOVE = 0.01  # of r, of any share: every change of shares is told to all and stored
+_SHORT = 0.4  # of what the even split leaves beside arrivals: who lacks less is left, for rates are never exact
+_CLEARLY = 0.9  # of the delay with the bursts as they are: less of an advantage is noise
+_FAR_BETTER = 0.5  # likewise while messages wait: a bucket that shrinks loses tokens, and one that grows mints none
 _NO_TIME_S = 1e-6
 
 
@@ -34,7 +33,6 @@ class Fitted:
     def __init__(self) -> None:
         self._traffic: dict[str, BrokerTraffic] = {}
         self._shares: dict[str, tuple[int, int]] = {}  # {broker: in force, or on its way}
-        self._before: dict[str, tuple[int, int]] = {}  # the shares before those
 
     def observe(self, name: str, bins: Sequence[Bin], dispersion: float = 1.0) -> None:
         """Of broker ``name``, in order. ``dispersion``: as declared, where nothing is known yet."""
@@ -64,45 +62,36 @@ class Fitted:
     ) -> Shares | None:
         """New shares, or None while those there serve. ``is_hearing``: some brokers were not heard yet, and may be busy
         for all one knows. Raises BadInput as ``limits`` does."""
-        self._note_shares(members)
+        self._shares = {member.name: member.share for member in members}
         demands = self._demands(members, is_hearing=is_hearing)
         if not any(one.rate or one.waiting for one in demands):
             return None
-        bounds = limits(envelope, members, floor)
-        even, old = even_split(envelope, bounds, demands), [member.share for member in members]
-        works = [self._traffic[one.name].largest_work if one.name in self._traffic else 0.0 for one in members]
-        proportional = shares_within(envelope, bounds, [one.rate for one in demands], works)
+        old = [member.share for member in members]
         is_behind = any(one.rate > from_micro(rate) for one, (rate, _) in zip(demands, old, strict=True))
-        if is_behind or any(one.waiting for one in demands) or is_over(members):
-            rates = [rate for rate, _ in even]
-            kept, *others = (
-                shares_within(envelope, bounds, rates, _bursts(each)) for each in (old, even, proportional)
-            )
-            kept = self._best(members, kept, others, _FAR_BETTER) or kept
-            least = 0 if is_over(members) else _LEAST_MOVE * envelope.rate_micro
-            moves = [abs(now - was) for (now, _), (was, _) in zip(kept, old, strict=True)]
-            return kept if max(moves) > least or _bursts(kept) != _bursts(old) else None
-        if is_hearing:
+        somebody_waits = is_behind or any(one.waiting for one in demands) or is_over(members)
+        if is_hearing and not somebody_waits:
             return None
-        before = [self._before.get(member.name, member.share) for member in members]
-        before = shares_within(envelope, bounds, [rate for rate, _ in before], [burst for _, burst in before])
-        return self._best(members, old, [even, proportional, before], _CLEARLY)
+        bounds = limits(envelope, members, floor)
+        even = even_split(envelope, bounds, demands)
+        rates = [rate for rate, _ in (even if is_over(members) or _is_short(old, even, demands) else old)]
+        works = [self._largest_work(member.name) for member in members]
+        splits = [shares_within(envelope, bounds, rates, bursts) for bursts in (_bursts(old), _bursts(even), works)]
+        found = self._best(members, splits, _FAR_BETTER if somebody_waits else _CLEARLY)
+        return None if found == old else found
 
-    def _best(self, members: Sequence[Member], old: Shares, others: Sequence[Shares], clearly: float) -> Shares | None:
-        """Of ``others``, what would have delayed less than ``clearly`` times ``old`` on the worst broker, and least."""
-        tried = [old, *others]
-        worst = [_NO_TIME_S] * len(tried)
+    def _best(self, members: Sequence[Member], splits: Sequence[Shares], clearly: float) -> Shares:
+        """Of ``splits``, what would have delayed least on the worst broker: the first one unless that is less than
+        ``clearly`` times it."""
+        worst = [_NO_TIME_S] * len(splits)
         for at, member in enumerate(members):
             if member.name in self._traffic:
-                delays_s = self._traffic[member.name].delays_s([shares[at] for shares in tried])
+                delays_s = self._traffic[member.name].delays_s([shares[at] for shares in splits])
                 worst = list(map(max, worst, delays_s))
-        best = min(range(len(tried)), key=worst.__getitem__)
-        return tried[best] if worst[best] < clearly * worst[0] else None
+        best = min(range(len(splits)), key=worst.__getitem__)
+        return splits[best] if worst[best] < clearly * worst[0] else splits[0]
 
-    def _note_shares(self, members: Sequence[Member]) -> None:
-        shares = {member.name: member.share for member in members}
-        if shares != self._shares:
-            self._before, self._shares = self._shares, shares
+    def _largest_work(self, name: str) -> float:
+        return self._traffic[name].largest_work if name in self._traffic else 0.0
 
     def _demands(self, members: Sequence[Member], *, is_hearing: bool) -> list[Demand]:
         unheard = {member.name: member.declared for member in members if member.name not in self._traffic}
@@ -121,5 +110,13 @@ class Fitted:
         return found
 
 
-def _bursts(shares: Shares) -> list[int]:
+def _is_short(shares: Shares, even: Shares, demands: Sequence[Demand]) -> bool:
+    """Whether the rate of any broker is clearly less than that of the even split."""
+    return any(
+        by_even - rate > _SHORT * max(0.0, by_even - one.rate * MICRO)
+        for (rate, _), (by_even, _), one in zip(shares, even, demands, strict=True)
+    )
+
+
+def _bursts(shares: Shares) -> list[float]:
     return [burst for _, burst in shares]

@@ -14,7 +14,7 @@ def test_a_broker_that_has_no_part_any_more_is_forgotten() -> None:
     book = TopicStates()
     book.take(told(*BEFORE), 5.0)
     book.take(told(shares={"b2": SHARES["b2"], "b3": (1.0, 1.0)}), 5.1)
-    found = book.take(told(("b1", history(51, [450] * 2, waiting=[900] * 2))), 5.3)
+    found = book.take(told(("b1", history(51, [450] * 2, waiting=[2_000] * 2))), 5.3)
     assert "b1 4,500" in found[0].reason
 
 
@@ -24,7 +24,7 @@ def test_what_was_known_before_a_long_time_of_which_nothing_is_known_does_not_co
     book.take(told(*both), 5.0)
     hours = 200_000
     found = book.take(
-        told(("b1", history(hours, [490] * 2)), ("b2", history(hours, [450] * 2, waiting=[900] * 2))), 2e4
+        told(("b1", history(hours, [400] * 2)), ("b2", history(hours, [450] * 2, waiting=[1_800] * 2))), 2e4
     )
     assert "b2 4,500" in found[0].reason
 

@@ -1,4 +1,4 @@
-"""The default policy: even while messages wait, else what would have delayed least."""
+"""The default policy: rates of the even split, and the bursts that would have delayed least."""
 
 from __future__ import annotations
 
@@ -33,8 +33,16 @@ def fed(*bins: list[Bin], shares: Shares = HALVES) -> Fitted:
     return fitted
 
 
-def test_shares_stay_while_nobody_waits_wherever_the_traffic_is() -> None:
-    assert asked(fed([Bin(10, work=2.0)] * 50, [Bin(50, work=12.0)] * 50)) is None
+def test_rates_follow_the_traffic_before_anybody_waits_and_the_bursts_stay() -> None:
+    shares = asked(fed([Bin(10, work=2.0)] * 50, [Bin(50, work=12.0)] * 50))
+    assert shares is not None
+    assert shares[0][0] < 300 * MICRO
+    assert [burst for _, burst in shares] == [15 * MICRO] * 2
+
+
+def test_shares_stay_while_no_broker_clearly_lacks_slack() -> None:
+    assert asked(fed([Bin(48, work=2.0)] * 50, [Bin(50, work=12.0)] * 50)) is None
+    assert asked(fed([Bin(1)] * 50, [Bin(1, work=3.0)] * 50)) is None
     assert asked(Fitted()) is None
 
 

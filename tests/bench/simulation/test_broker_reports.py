@@ -53,11 +53,12 @@ def test_the_end_of_traffic_is_told_and_takes_the_tokens_along() -> None:
 
 
 @pytest.mark.slow
-def test_little_traffic_that_stays_as_it_is_keeps_its_share() -> None:
+def test_little_traffic_that_stays_as_it_is_keeps_slack_and_moves_shares_seldom() -> None:
     dice = np.random.default_rng(1)
     little = np.sort(dice.integers(0, 40 * SECOND_NS, 12 * 40))
     found = run("fitted", [little, regular(500, 0, 40)], 40)
-    assert found.proposed == []
+    assert all(shares[0][0] > 120 * MICRO for _, shares in found.proposed)
+    assert len(found.proposed) < 6
 
 
 @pytest.mark.slow
