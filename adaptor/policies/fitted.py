@@ -73,9 +73,12 @@ class Fitted:
             return None
         bounds = limits(envelope, members, floor)
         even = even_split(envelope, bounds, demands)
-        rates = [rate for rate, _ in (even if is_over(members) or _is_short(old, even, demands) else old)]
+        moves_rates = is_over(members) or _is_short(old, even, demands)
+        rates = [rate for rate, _ in (even if moves_rates else old)]
         works = [self._largest_work(member.name) for member in members]
         splits = [shares_within(envelope, bounds, rates, bursts) for bursts in (_bursts(old), _bursts(even), works)]
+        if not moves_rates:
+            splits[0] = old  # which may be less than the envelope
         found = self._best(members, splits, _FAR_BETTER if somebody_waits else _CLEARLY)
         return None if found == old else found
 

@@ -46,6 +46,11 @@ def test_shares_stay_while_no_broker_clearly_lacks_slack() -> None:
     assert asked(Fitted()) is None
 
 
+def test_shares_that_are_less_than_the_envelope_stay_while_no_broker_lacks_slack() -> None:
+    less: Shares = [(540 * MICRO, 14 * MICRO)] * 2
+    assert asked(fed([Bin(48, work=2.0)] * 50, [Bin(50, work=12.0)] * 50, shares=less), less) is None
+
+
 def test_what_waits_gets_what_the_other_can_spare_and_the_bursts_stay() -> None:
     shares = asked(fed([Bin(10)] * 20, [Bin(90, waiting=300)] * 20))
     assert shares is not None
