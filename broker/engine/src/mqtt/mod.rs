@@ -145,11 +145,12 @@ impl Hub {
         self.tally.drop(topic, 1);
     }
 
-    /// Messages of the topic are dropped since their shared group has ended.
-    pub fn drop_with_group(&mut self, topic: TallyKey, group: &str, count: u64) {
+    /// Messages of the topic are dropped since their shared group has ended. `holder`: the group, or the client to
+    /// which they were in flight.
+    pub fn drop_with_group(&mut self, topic: TallyKey, holder: &str, count: u64) {
         self.counters.dropped += count;
         self.tally.drop(topic, count);
-        self.excess.note_ended(self.tally.topic_of(topic), group, count);
+        self.excess.note_ended(self.tally.topic_of(topic), holder, count);
     }
 
     /// The same since as many messages wait for a session or a group as may, `holder` by name.

@@ -114,13 +114,12 @@ impl Outgoing {
     /// Takes the messages of groups out of flight, in the order in which they were sent.
     pub fn take_shared(&mut self) -> Vec<(GroupKey, Message, TallyKey)> {
         let mut taken = Vec::new();
-        self.in_flight.retain_mut(|entry| match entry.group.filter(|_| entry.message.is_some()) {
-            Some(group) => {
-                taken.extend(entry.message.take().map(|message| (group, message, entry.topic)));
-                self.stock.subtract(taken.last().map_or(0, |(_, message, _)| message.cost()));
-                false
-            }
-            None => true,
+        self.in_flight.retain_mut(|entry| {
+            let Some(group) = entry.group else { return true };
+            let Some(message) = entry.message.take() else { return true };
+            self.stock.subtract(message.cost());
+            taken.push((group, message, entry.topic));
+            false
         });
         taken
     }

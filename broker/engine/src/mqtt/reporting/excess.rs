@@ -57,10 +57,10 @@ impl Excess {
         *(if is_refused { &mut unkept.refused } else { &mut unkept.dropped }) += 1;
     }
 
-    /// A shared group has ended for which so many messages of the topic waited.
-    pub fn note_ended(&mut self, topic: &str, group: &str, count: u64) {
+    /// A shared group has ended for which `count` messages of the topic waited, at the group or at a client of it.
+    pub fn note_ended(&mut self, topic: &str, holder: &str, count: u64) {
         let unkept = self.by_topic.of(topic);
-        unkept.first.get_or_insert_with(|| group.into());
+        unkept.first.get_or_insert_with(|| holder.into());
         unkept.ended += count;
     }
 
