@@ -27,7 +27,7 @@ class Demand(NamedTuple):
 
     @property
     def wanted(self) -> float:
-        """Msg/s, with which what waits is gone in time."""
+        """Msg/s: what arrives, and what lets all that waits go within ``DRAINED_S``."""
         return self.rate + self.waiting / DRAINED_S
 
 

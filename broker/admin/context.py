@@ -59,8 +59,9 @@ class AdminContext:
     async def make_large(self, make: Callable[[], _T]) -> _T:
         """Make a large answer beside the event loop, in a thread: no sync of this broker waits for it.
 
-        ``make`` reads the engine too: what many requests have read would fill the memory, and the loop's time. It may
-        not stay within one call of C for long, which no other thread interrupts.
+        ``make`` reads the engine too. Read on the loop, many requests would hold it up, and each would keep in memory
+        what it read while it waits for its turn. ``make`` may not stay within one call of C for long, which no other
+        thread interrupts.
         """
         return await trio.to_thread.run_sync(make, limiter=self._large)
 
