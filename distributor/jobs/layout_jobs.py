@@ -33,6 +33,7 @@ from srtm.control import MeasurementAnswer, MeasurementReport
 from srtm.topics.spec import TopicSpec
 
 PERIOD_S = 1.0  # a look at a topic costs microseconds
+_PORTION = 20  # topics between two checkpoints: some ms
 
 
 class _Recorded(msgspec.Struct):
@@ -187,8 +188,9 @@ class LayoutJobs:
         topics = {topic.name: topic for topic in self._registry.managed()}
         for name in self._entries.keys() - topics.keys():
             self.cancel(name)
-        for name, topic in topics.items():
-            await trio.lowlevel.checkpoint()  # there may be thousands
+        for number, (name, topic) in enumerate(topics.items()):
+            if number % _PORTION == 0:
+                await trio.lowlevel.checkpoint()
             if not len(topic.spec.publishers) or self._is_disturbed(topic):
                 continue
             entry = self._entries.get(name)
@@ -203,9 +205,7 @@ class LayoutJobs:
     def _look_at(self, topic: Topic, entry: _Entry) -> None:
         sessions, loop = self._around.syncing.sessions, entry.loop
         entry.heard = any(
-            one.last_60s.access.count > 0 or one.backlog > 0
-            for by_topic in sessions.living().values()
-            if (one := by_topic.get(topic.name))
+            one.last_60s.access.count > 0 or one.backlog > 0 for one in sessions.known(topic.name).values()
         )
         is_short = self._around.scaler is not Scaler.NONE and topic.placement.missing > 0
         watches = loop.watches and entry.options.method != "paper"

@@ -212,8 +212,8 @@ class LiveSearch:
             await self._around.syncing.news.wait()
 
     def _undeclared(self) -> dict[str, int]:
-        reports = self._around.syncing.sessions.reports
-        return {name: one[self._name].undeclared for name, one in reports.items() if self._name in one}
+        reports = self._around.syncing.sessions.reports(self._name)
+        return {name: report.undeclared for name, report in reports.items()}
 
     def _is_in_force(self) -> bool:
         """And nobody is on his way, and nothing left of what waited meanwhile."""

@@ -6,11 +6,12 @@ import trio
 
 from distributor.registry.registry import Registry
 from distributor.sync.service import SyncService
-from distributor.verdict.kept import Verdict, promise_verdict
+from distributor.verdict.kept import Verdict
 from srtm.errors import Unavailable
 from srtm.log import Log
 
 PERIOD_S = 5.0
+_PORTION = 20  # topics between two checkpoints: some ms
 _APART_S = 60.0  # notes of one topic: a figure at the border of its promise would fill the log
 
 
@@ -30,19 +31,19 @@ class PromiseWatch:
             await trio.sleep(PERIOD_S)
 
     async def _look(self) -> None:
-        topics, heard = self._registry.managed(), self._syncing.sessions.heard_by_topic()
-        links = self._syncing.sessions.links_by_topic()
+        topics = self._registry.managed()
         self._told = {topic.name: self._told[topic.name] for topic in topics if topic.name in self._told}
-        for topic in topics:
-            await trio.lowlevel.checkpoint()  # there may be thousands
-            promise = promise_verdict(topic.spec.slo, heard.get(topic.name, {}), links.get(topic.name, {}))
+        for number, topic in enumerate(topics):
+            if number % _PORTION == 0:
+                await trio.lowlevel.checkpoint()
+            name, promise = topic.name, self._syncing.sessions.promise(topic)
             now_s = trio.current_time()
-            before, noted_s = self._told.get(topic.name, ("kept", now_s - _APART_S))
+            before, noted_s = self._told.get(name, ("kept", now_s - _APART_S))
             if promise.verdict in ("unknown", before) or now_s < noted_s + _APART_S:
                 continue
             try:
-                await self._registry.note(topic.name, f"promise {promise.verdict}: {promise.reason}")
+                await self._registry.note(name, f"promise {promise.verdict}: {promise.reason}")
             except Unavailable as error:  # of the store: the next look tries again
-                self._log.warning("a promise that turned is not noted", topic=topic.name, reason=error)
+                self._log.warning("a promise that turned is not noted", topic=name, reason=error)
                 continue
-            self._told[topic.name] = (promise.verdict, now_s)
+            self._told[name] = (promise.verdict, now_s)

@@ -14,11 +14,11 @@ import trio
 
 from distributor.model.cluster import Decision, Topic
 from distributor.page.latency_history import STEP_S, LatencyHistory
-from distributor.page.rows import BrokerRow, Reports, TopicRow, broker_row, topic_row
+from distributor.page.rows import BrokerRow, TopicRow, broker_row, topic_row
 from distributor.registry.registry import Registry
 from distributor.sync.figures import utc
 from distributor.sync.service import SyncService
-from distributor.verdict.kept import Links, Verdict, latest, promise_verdict
+from distributor.verdict.kept import Verdict, latest, promise_verdict
 from distributor.views.broker_view import broker_word, capacity_view
 from distributor.views.topic_why import CapacityOf, topic_why
 
@@ -99,8 +99,7 @@ class Observer:
     # A look
 
     async def _look(self) -> None:
-        topics, reports = self._registry.managed(), self._syncing.sessions.heard_by_topic()
-        links = self._syncing.sessions.links_by_topic()
+        topics = self._registry.managed()
         names = {topic.name for topic in topics}
         self.history.advance(self._registry.state.wall_ns() / 1e9, names)
         self._since = {name: seen for name, seen in self._since.items() if name in names}
@@ -111,7 +110,7 @@ class Observer:
         for number, topic in enumerate(topics):
             if number % _PORTION == 0:
                 await trio.lowlevel.checkpoint()
-            row, worst = self._observed(topic, reports.get(topic.name, {}), links.get(topic.name, {}), capacity_of)
+            row, worst = self._observed(topic, capacity_of)
             rows.append(row)
             if worst is not None:
                 broken[worst] = broken.get(worst, 0) + 1
@@ -127,10 +126,9 @@ class Observer:
                 brokers.append(broker_row(name, self._registry, self._syncing, self._broken.get(name, 0)))
         self.brokers, self.looks = brokers, self.looks + 1
 
-    def _observed(
-        self, topic: Topic, reports: Reports, links: Links, capacity_of: CapacityOf
-    ) -> tuple[TopicRow, str | None]:
+    def _observed(self, topic: Topic, capacity_of: CapacityOf) -> tuple[TopicRow, str | None]:
         """The row of ``topic``, and the broker that breaks its promise."""
+        reports, links = self._syncing.sessions.heard(topic.name), self._syncing.sessions.links(topic.name)
         promise = promise_verdict(topic.spec.slo, reports, links)
         demand = sum(self._syncing.histories.arrival_rates(topic.name).values())
         verdict, since = self._since.get(topic.name, ("", ""))

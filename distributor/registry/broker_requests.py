@@ -146,6 +146,10 @@ class BrokerRequests:
         """The topics that ``update`` changes."""
         name, last = update.broker.name, self._applied.get(update.broker.name)
         others = self._state.table.changes.since(last.changes) if last is not None else ()
+        last = None if suspects else last  # they may have a share of any topic
+        affected = affected_topics(last, update, self._state.topics, others, self._state.table.pending_removals)
+        if not affected:
+            return []
         context = UpdateContext(
             version=self._state.version + 1,
             live=self._state.live() | {name},
@@ -156,8 +160,7 @@ class BrokerRequests:
             limits=self._room.limits_now,
         )
         changed = []
-        last = None if suspects else last  # they may have a share of any topic
-        for topic in affected_topics(last, update, self._state.topics, others, self._state.table.pending_removals):
+        for topic in affected:
             updated = apply_broker_update(topic, update, context)  # the same object if nothing changed
             if updated is not topic:
                 changed.append(updated)

@@ -57,7 +57,7 @@ def affected_topics(
     topics: Mapping[str, Topic],
     changed: Iterable[str],
     pending_removals: Iterable[str],
-) -> Iterable[Topic]:
+) -> Collection[Topic]:
     """The topics that ``update`` may change.
 
     ``apply_broker_update`` would leave all others as they are: the broker said the same of the same topic before.

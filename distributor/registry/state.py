@@ -222,7 +222,8 @@ class ClusterState:
 
     def died_lately(self, topic: Topic) -> list[str]:
         """Dead brokers that still have publishers of ``topic``, for the grace period."""
-        return sorted(self.dead_brokers().intersection(topic.placement.brokers))
+        brokers = self.brokers
+        return sorted(name for name in topic.placement.brokers if name in brokers and brokers[name].dead)
 
     def is_gone(self, name: str, topic: Topic) -> bool:
         """Whether nothing of ``topic`` can be in force at ``name``: it is dead, or its lease is over. Under

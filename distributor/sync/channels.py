@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from distributor.model.change_log import Changes
 from distributor.model.cluster import Topic
@@ -33,7 +33,7 @@ class Channels:
         return ChannelBasis(
             topic_changes=self._registry.topic_changes.count,
             channel_changes=self.changes.count,
-            reporting=living & self._sessions.reports.keys(),
+            reporting=living.intersection(self._sessions.reporting()),
             living=living,
         )
 
@@ -49,27 +49,26 @@ class Channels:
             names += [
                 topic for topic in self._registry.topic_changes.since(last.topic_changes) if topic in reports.topics
             ]
-        known = {**self._sessions.living(), name: reports.topics}
-        return {
-            topic: self._channels(topics[topic], known)
-            for topic in dict.fromkeys(names)
-            if topic in topics and any(topic in by_topic for by_topic in known.values())
-        }
+        reporting, found = basis.reporting | {name}, {}
+        for topic in dict.fromkeys(names):
+            known = self._sessions.known(topic)
+            known.pop(name, None)
+            if topic in reports.topics:
+                known[name] = reports.topics[topic]
+            if known and topic in topics:
+                found[topic] = self._channels(topics[topic], known, reporting)
+        return found
 
-    def _channels(self, topic: Topic, reports: Mapping[str, Mapping[str, TopicReport]]) -> tuple[str, ...]:
+    def _channels(
+        self, topic: Topic, reports: Mapping[str, TopicReport], reporting: Collection[str]
+    ) -> tuple[str, ...]:
         """The channels that ``topic`` has on any broker. Stored channels count until every living broker with a part in
-        the topic has reported."""
-        reported = {
-            channel
-            for by_topic in reports.values()
-            if topic.name in by_topic
-            for channel in by_topic[topic.name].channels
-            if not is_ephemeral(channel)
-        }
+        the topic has reported. ``reports``: of it; ``reporting``: brokers that have sent any."""
+        reported = {channel for report in reports.values() for channel in report.channels if not is_ephemeral(channel)}
         brokers = self._registry.brokers
         with_part = {
             name
             for name in {*topic.placement.brokers, *topic.leases.target}
             if name in brokers and not brokers[name].dead
         }
-        return tuple(sorted(reported if with_part <= reports.keys() else reported.union(topic.channels)))
+        return tuple(sorted(reported if with_part <= set(reporting) else reported.union(topic.channels)))

@@ -8,7 +8,7 @@ not declare are left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from distributor.model.cluster import Topic
@@ -51,9 +51,9 @@ class MisplacedPublishers:
         version, ids = self._named.get(topic.name, (0, set()))
         return sorted(ids) if version == topic.assignment_version else []
 
-    def affected(self, broker: str, topics: Iterable[Topic]) -> list[Topic]:
-        """Those of ``topics`` that have misplaced publishers here, named by the broker or accounted for already."""
-        return [topic for topic in topics if broker in topic.misplaced or topic.name in self._named]
+    def is_affected(self, broker: str, topic: Topic) -> bool:
+        """Whether ``topic`` has misplaced publishers here, named by the broker or accounted for already."""
+        return broker in topic.misplaced or topic.name in self._named
 
     def rates(self, broker: str, topic: Topic, undeclared: int, now_s: float) -> dict[str, float] | None:
         """{assigned broker: msg/s that arrive here}, averaged over the last window; None while the window is open.

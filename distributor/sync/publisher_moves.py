@@ -86,6 +86,8 @@ class PublisherMoves:
         since_s = ready_since_s.setdefault(topic.name, trio.current_time())
         if trio.current_time() - since_s >= _SUBSCRIBER_WAIT_S:
             return True
-        reports = [by_topic[topic.name] for by_topic in self._sessions.living().values() if topic.name in by_topic]
-        here = self._sessions.report(target, topic.name)
-        return {channel for report in reports for channel in report.consumed} <= set(here.consumed if here else ())
+        reports = self._sessions.known(topic.name)
+        here = reports.get(target)
+        return {channel for report in reports.values() for channel in report.consumed} <= set(
+            here.consumed if here else ()
+        )

@@ -89,7 +89,7 @@ class SyncService:
         token = session.latest_sync = object()
         wait_s = min(max(request.wait_s, 0.0), self._registry.config.longest_wait_s)
         self._registry.liveness.hear(name, wait_s)
-        session.take_facts(request, self._registry.contracts.by_key)
+        self.sessions.take_facts(name, request, self._registry.contracts.by_key)
         self._moves.add_unassigned(name, request.strangers)
         self._moves.note_stayed(name, request.stayed)
         if session.reports is not before:  # another request of this broker came while the registry stored this one
@@ -107,7 +107,7 @@ class SyncService:
         self, name: str, request: SyncRequest, before: BrokerReports | None, reports: BrokerReports
     ) -> None:
         session, topics = self.sessions.begun(name), self._registry.topics
-        session.reports = reports
+        self.sessions.take_reports(name, reports)
         session.ignored_reports += reports.ignored
         self._channels.note(reports.rechanneled)
         self._wake_for_subscribers(before.topics if before is not None else {}, reports)
@@ -124,7 +124,7 @@ class SyncService:
 
     def forget(self, name: str) -> None:
         """Forget broker ``name``."""
-        self.sessions.by_broker.pop(name, None)
+        self.sessions.forget(name)
         self._registry.headroom.forget(name)
         self._registry.pins.forget_broker(name)
 
@@ -179,8 +179,10 @@ class SyncService:
         )
 
     def _verdicts(self, name: str) -> dict[str, TopicVerdict]:
-        """The words on the promises of topics that have a share at ``name``."""
-        here = (topic for topic in self._registry.managed() if name in topic.leases.target)
+        """The words on the promises of topics that have a share at ``name``, and that it reports."""
+        reports = self.sessions.reports_of(name)
+        known = map(self._registry.managed_topic, reports.topics if reports is not None else ())
+        here = (topic for topic in known if topic is not None and name in topic.leases.target)
         found = {topic.name: self.sessions.promise(topic) for topic in islice(here, _MOST_VERDICTS)}
         return {
             topic: TopicVerdict(verdict=promise.verdict, latency_ms=promise.decides.latency_ms)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import trio
 
@@ -115,11 +116,16 @@ class BrokerSession:
 
 
 class Sessions:
-    """What all brokers have said. ``by_broker`` is {broker: its session}."""
+    """What all brokers have said. ``by_broker`` is {broker: its session}.
+
+    To ask for one topic goes through the brokers that said something of it: there may be thousands of both.
+    """
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self.by_broker: dict[str, BrokerSession] = {}
+        self._reports: dict[str, dict[str, TopicReport]] = {}  # {topic: {broker: its latest report}}
+        self._linked: dict[str, dict[str, None]] = {}  # {topic: brokers that name links of it, in their order}
 
     def of(self, name: str) -> BrokerSession:
         """The session of broker ``name``; an empty one if it has not synced with this process."""
@@ -128,6 +134,35 @@ class Sessions:
     def begun(self, name: str) -> BrokerSession:
         """The session of broker ``name``, which begins now if it has none."""
         return self.by_broker.setdefault(name, BrokerSession())
+
+    def take_facts(self, name: str, request: SyncRequest, contracts: Collection[tuple[str, str]]) -> None:
+        """What broker ``name`` says of itself. ``contracts``: the (namespace, subject) of all that there are."""
+        session = self.begun(name)
+        before = set(session.links)
+        session.take_facts(request, contracts)
+        for topic in before - session.links.keys():
+            _leave(self._linked, topic, name)
+        for topic in session.links.keys() - before:
+            self._linked.setdefault(topic, {})[name] = None
+
+    def take_reports(self, name: str, reports: BrokerReports) -> None:
+        """The ``reports`` of broker ``name``, merged with those before."""
+        session = self.begun(name)
+        before, session.reports = session.reports, reports
+        for topic in before.topics.keys() - reports.topics.keys() if before is not None else ():
+            _leave(self._reports, topic, name)
+        for topic, report in reports.topics.items():
+            self._reports.setdefault(topic, {})[name] = report
+
+    def forget(self, name: str) -> None:
+        """Forget broker ``name``."""
+        session = self.by_broker.pop(name, None)
+        if session is None:
+            return
+        for topic in session.links:
+            _leave(self._linked, topic, name)
+        for topic in session.reports.topics if session.reports is not None else ():
+            _leave(self._reports, topic, name)
 
     def reports_of(self, name: str) -> BrokerReports | None:
         session = self.by_broker.get(name)
@@ -138,52 +173,40 @@ class Sessions:
         """{broker: its service time in the laboratory}; 0: not in the laboratory."""
         return {name: session.lab_service_ns for name, session in self.by_broker.items()}
 
-    @property
-    def reports(self) -> dict[str, Mapping[str, TopicReport]]:
-        """{broker: {topic: its latest report}}"""
-        return {name: each.reports.topics for name, each in self.by_broker.items() if each.reports is not None}
+    def reporting(self) -> Iterator[str]:
+        """Brokers that have sent reports, dead ones too."""
+        return (name for name, session in self.by_broker.items() if session.reports is not None)
+
+    def topics(self) -> set[str]:
+        """Those that a broker that is not known to be dead reported last."""
+        return {topic for topic in self._reports if self.known(topic)}
 
     def report(self, broker: str, topic: str) -> TopicReport | None:
         """The latest report of ``topic`` by ``broker``, which may have died since."""
-        reports = self.reports_of(broker)
-        return None if reports is None else reports.topics.get(topic)
+        return self.reports(topic).get(broker)
 
-    def heard(self, topic: str) -> dict[str, TopicReport]:
-        """{broker: its latest report of ``topic``}, of brokers that are alive."""
+    def reports(self, topic: str) -> Mapping[str, TopicReport]:
+        """{broker: its latest report of ``topic``}, of dead brokers too."""
+        return self._reports.get(topic, {})
+
+    def known(self, topic: str) -> dict[str, TopicReport]:
+        """``reports`` of brokers that are not known to be dead."""
+        brokers = self._registry.brokers
         return {
-            name: report
-            for name in self.by_broker
-            if (report := self.report(name, topic)) is not None and self._registry.is_alive(name)
+            name: report for name, report in self.reports(topic).items() if name in brokers and not brokers[name].dead
         }
 
-    def heard_by_topic(self) -> dict[str, dict[str, TopicReport]]:
-        """``heard`` of every topic that a broker reports: for a look at all of them."""
-        found: dict[str, dict[str, TopicReport]] = {}
-        for name, topics in self.reports.items():
-            if self._registry.is_alive(name):
-                for topic, report in topics.items():
-                    found.setdefault(topic, {})[name] = report
-        return found
+    def heard(self, topic: str) -> dict[str, TopicReport]:
+        """``reports`` of brokers that are alive."""
+        return {name: report for name, report in self.reports(topic).items() if self._registry.is_alive(name)}
 
     def links(self, topic: str) -> dict[str, list[LinkLatency]]:
         """{broker: how messages of ``topic`` came there over links}, of brokers that are alive."""
         return {
             name: known
-            for name, session in self.by_broker.items()
-            if (links := session.links.get(topic))
-            and self._registry.is_alive(name)
-            and (known := self._of_known_brokers(links))
+            for name in self._linked.get(topic, ())
+            if self._registry.is_alive(name) and (known := self._of_known_brokers(self.of(name).links[topic]))
         }
-
-    def links_by_topic(self) -> dict[str, dict[str, list[LinkLatency]]]:
-        """``links`` of every topic that has some: for a look at all of them."""
-        found: dict[str, dict[str, list[LinkLatency]]] = {}
-        for name, session in self.by_broker.items():
-            if session.links and self._registry.is_alive(name):
-                for topic, links in session.links.items():
-                    if known := self._of_known_brokers(links):
-                        found.setdefault(topic, {})[name] = known
-        return found
 
     def _of_known_brokers(self, links: Mapping[str, LinkLatency]) -> list[LinkLatency]:
         return [link for origin, link in links.items() if origin in self._registry.brokers]
@@ -202,13 +225,13 @@ class Sessions:
         """Whether the promise of ``topic`` is kept."""
         return promise_verdict(topic.spec.slo, self.heard(topic.name), self.links(topic.name))
 
-    def living(self) -> dict[str, Mapping[str, TopicReport]]:
-        """The latest reports of brokers that are not known to be dead."""
-        brokers = self._registry.brokers
-        return {name: topics for name, topics in self.reports.items() if name in brokers and not brokers[name].dead}
-
     def all_channels(self, topic: str) -> set[str]:
         """The channels of ``topic`` that living brokers reported last, ephemeral ones too."""
-        return {
-            channel for reports in self.living().values() if topic in reports for channel in reports[topic].channels
-        }
+        return {channel for report in self.known(topic).values() for channel in report.channels}
+
+
+def _leave(brokers_of: dict[str, dict[str, Any]], topic: str, broker: str) -> None:
+    """``broker`` has no more to say of ``topic``."""
+    del brokers_of[topic][broker]
+    if not brokers_of[topic]:
+        del brokers_of[topic]

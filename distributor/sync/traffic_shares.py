@@ -27,9 +27,9 @@ class TrafficShares:
         """Let shares follow publishers that stay on a broker that they are not assigned to. Once they have left, and no
         message waits, shares are as assigned again."""
         session, registry = self._sessions.begun(name), self._registry
-        for topic in session.misplaced.affected(name, registry.managed()):
-            report = reports.get(topic.name)
-            if report is None:
+        for topic_name, report in reports.items():
+            topic = registry.managed_topic(topic_name)
+            if topic is None or not session.misplaced.is_affected(name, topic):
                 continue
             if have_version < topic.assignment_version or registry.draining & topic.leases.target.keys():
                 continue

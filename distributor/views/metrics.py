@@ -19,16 +19,20 @@ from distributor.model.cluster import Topic
 from distributor.model.leases import MICRO
 from distributor.registry.registry import Registry
 from distributor.sync.service import SyncService
-from distributor.verdict.kept import Verdict, promise_verdict
+from distributor.verdict.kept import Verdict
 from distributor.views.topic_view import fill_ratio
 from srtm.web.exposition import family_text, left_out, service_metrics
 
 _KEPT: dict[Verdict, float] = {"kept": 1.0, "broken": 0.0, "unknown": math.nan}
+_PORTION = 20  # topics: some ms
 
 
 def exposition(registry: Registry, syncing: SyncService) -> Iterator[bytes]:
-    """The text in portions, one a metric: there may be ten thousand topics, and others wait meanwhile."""
-    yield from map(family_text, _State(registry, syncing).families())
+    """The text in portions, empty ones too: there may be ten thousand topics, and others wait meanwhile."""
+    state = _State(registry, syncing)
+    if registry.leads:  # only the leader knows
+        yield from state.find_verdicts()
+    yield from map(family_text, state.families())
 
 
 class _State:
@@ -37,18 +41,17 @@ class _State:
     def __init__(self, registry: Registry, syncing: SyncService) -> None:
         self._registry = registry
         self._syncing = syncing
-        self._verdicts = self._find_verdicts() if registry.leads else {}  # {topic: verdict}; only the leader knows
-        self._topics = self._find_topics()
+        self._verdicts: dict[str, Verdict] = {}
+        self._topics: dict[str, Topic] = {}  # those that have series of their own
 
-    def _find_verdicts(self) -> dict[str, Verdict]:
-        heard, links = self._syncing.sessions.heard_by_topic(), self._syncing.sessions.links_by_topic()
-        return {
-            topic.name: promise_verdict(topic.spec.slo, heard.get(topic.name, {}), links.get(topic.name, {})).verdict
-            for topic in self._registry.managed()
-        }
+    def find_verdicts(self) -> Iterator[bytes]:
+        """Nothing to show, after each of some topics."""
+        for number, topic in enumerate(self._registry.managed()):
+            self._verdicts[topic.name] = self._syncing.sessions.promise(topic).verdict
+            if number % _PORTION == 0:
+                yield b""
 
     def _find_topics(self) -> dict[str, Topic]:
-        """{name: topic}, of those that have series of their own."""
         rank = nlargest(
             self._registry.config.metrics_topics,
             self._registry.managed(),
@@ -57,6 +60,8 @@ class _State:
         return {topic.name: topic for topic in rank}
 
     def families(self) -> Iterator[Metric]:
+        """All that there is to show."""
+        self._topics = self._find_topics()
         yield from service_metrics("distributor")
         leads = float(self._registry.leads)
         yield GaugeMetricFamily("srtm_distributor_leads", "1 if this one leads, 0 if it stands by.", value=leads)

@@ -55,7 +55,7 @@ class Lookups:
         return self._registry.managed_topic(topic) is not None
 
     def topics(self) -> list[str]:
-        reported = {topic for reports in self._syncing.sessions.living().values() for topic in reports}
+        reported = self._syncing.sessions.topics()
         managed = {topic.name for topic in self._registry.managed()}
         return sorted(reported | managed | self._registered.topics)
 
@@ -66,7 +66,7 @@ class Lookups:
 
     def lookup(self, topic: str, now_s: float) -> Lookup | None:
         """None: nobody knows the topic."""
-        is_reported = any(topic in reports for reports in self._syncing.sessions.living().values())
+        is_reported = bool(self._syncing.sessions.known(topic))
         if not is_reported and not self.is_managed(topic) and topic not in self._registered.topics:
             return None
         found = [producer(broker) for broker in active(self._registry) if self._has(topic, broker.name)]

@@ -95,6 +95,12 @@ class Live:
     def view(self, name: str = "cars") -> dict[str, object]:
         return self.layouts.view(self.distributor.registry.topic(name))
 
+    async def queued(self, name: str) -> None:
+        """Until a look has heard its traffic while another is searched for."""
+        with trio.fail_after(5):
+            while self.view(name)["state"] != "queued":  # noqa: ASYNC110 - virtual time
+                await trio.sleep(0.1)
+
     async def ended(self, name: str = "cars", within_s: float = 200.0) -> dict[str, object]:
         with trio.fail_after(within_s):
             while self.view(name)["state"] not in FITTING_ENDED:  # noqa: ASYNC110 - virtual time

@@ -44,11 +44,13 @@ async def seeded(path: Path, topics: int, brokers: int) -> Distributor:
     again = await Distributor.open(path)
     for at, (name, host) in enumerate(zip(names, hosts, strict=True)):
         # Not by a sync: the first one of each broker goes through all topics.
-        reports = [_reported(number) for number in range(at, topics, brokers)]
+        reports = [reported(number) for number in range(at, topics, brokers)]
         told = SyncRequest(
             incarnation="1", srtm_version="0", tcp_address=host, http_address=host, mcap=600.0, topics=reports
         )
-        again.syncing.sessions.begun(name).reports = merge_reports(None, told)
+        found = merge_reports(None, told)
+        assert found is not None
+        again.syncing.sessions.take_reports(name, found)
         again.registry.liveness.hear(name, 0.0)
     return again
 
@@ -60,7 +62,8 @@ def _copied(topic: Topic, name: str, broker: str) -> Topic:
     return replace(topic, spec=replace(topic.spec, name=name), placement=placement, leases=leases)
 
 
-def _reported(number: int) -> TopicReport:
+def reported(number: int) -> TopicReport:
+    """As a broker tells of ``topic-NUMBER``."""
     late_ms, count = [(1.0, 10_000), (40.0, 10_000), (0.0, 0)][number % 3]
     known = report(period(late_ms, 0.1, count))
     return msgspec.structs.replace(known, topic=f"topic-{number}", rate=3.3, backlog=number % 7)

@@ -36,7 +36,7 @@ class Service:
     def state(self) -> tuple[object, ...]:
         registry, syncing = self.opened.registry, self.opened.syncing
         book = registry.version, dict(registry.topics), dict(registry.brokers), dict(registry.decisions)
-        heard = {name: dict(reports) for name, reports in syncing.sessions.reports.items()}
+        heard = {name: dict(syncing.sessions.by_broker[name].reports.topics) for name in syncing.sessions.reporting()}
         return (
             *book,
             heard,
@@ -228,7 +228,7 @@ async def test_a_report_that_cannot_be_is_counted_and_not_kept(service: Service,
     answer = await service.ask(*SYNC, json.dumps({**GOOD[SYNC], "topics": [{**REPORT, **bad}]}).encode())
     assert answer.status_code == 200
     assert service.opened.syncing.sessions.of("a").ignored_reports == 1
-    assert service.opened.syncing.sessions.reports["a"] == {}
+    assert service.opened.syncing.sessions.reports_of("a").topics == {}
     assert service.opened.registry.topics["cars"].channels == before.channels
 
 

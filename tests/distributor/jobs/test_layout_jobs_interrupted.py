@@ -128,8 +128,7 @@ async def test_a_topic_that_is_removed_while_its_fitting_waits_for_its_turn_ends
         await here.submit(count=40)
         await trio.sleep(0.3)
         await here.submit("bikes", count=5)
-        await trio.sleep(0.3)
-        assert here.view("bikes")["state"] == "queued"
+        await here.queued("bikes")
         await distributor.registry.remove("bikes", purge=False)
         assert (await here.ended())["state"] == "fits"
         await trio.sleep(1)

@@ -1,5 +1,7 @@
 """Syncs at the distributor: reports that come as differences, and what is forgotten with a broker."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 import trio
@@ -8,6 +10,8 @@ from distributor.sync.service import SyncService
 from srtm.control import LinkLatency, MqttPorts, SyncRequest, TopicReport
 from srtm.errors import BadInput
 from tests.support.distributor_in_process import settle, spec
+from tests.support.function_calls import counted
+from tests.support.many_topics import reported, seeded
 from tests.support.topic_reports import period
 
 pytestmark = pytest.mark.usefixtures("no_threads")
@@ -27,7 +31,7 @@ async def test_the_answer_names_the_request_whose_reports_are_known(distributor)
     sync = distributor.syncing.sync
     assert (await sync("a", request(1, report("t")))).reported == 1
     assert (await sync("a", request(2, report("t", received=2), reports_since=1))).reported == 2
-    assert distributor.syncing.sessions.reports["a"]["t"].received == 2
+    assert distributor.syncing.sessions.report("a", "t").received == 2
 
 
 async def test_who_does_not_know_what_differences_begin_with_asks_for_everything_at_once(distributor, autojump_clock):
@@ -38,7 +42,7 @@ async def test_who_does_not_know_what_differences_begin_with_asks_for_everything
     asked = request(2, report("u"), reports_since=1, have_version=first.version, wait_s=1.0)
     answer = await distributor.syncing.sync("a", asked)
     assert (answer.reported, trio.current_time()) == (0, began_s)
-    assert "a" not in distributor.syncing.sessions.reports
+    assert distributor.syncing.sessions.reports_of("a") is None
     assert (await distributor.syncing.sync("a", request(3, report("t"), report("u")))).reported == 3
 
 
@@ -63,9 +67,31 @@ async def test_a_broker_that_asks_is_told_the_words_on_promises_of_topics_that_h
     await sync("a", request(1))
     await distributor.submit(spec())
     assert (await sync("a", request(2))).verdicts is None
-    told = (await sync("a", request(3, wants_verdicts=True))).verdicts
+    told = (await sync("a", request(3, report("cars"), wants_verdicts=True))).verdicts
     assert {topic: one.verdict for topic, one in told.items()} == {"cars": "unknown"}
     assert (await sync("c", request(1, wants_verdicts=True))).verdicts == {}
+
+
+async def sync_beside(path: Path, topics: int, brokers: int) -> int:
+    """The calls of a sync with one piece of news, beside all ``topics`` of all ``brokers``."""
+    beside = await seeded(path, topics, brokers)
+    known, mine = beside.registry.brokers["broker-3"], [reported(number) for number in range(3, topics, brokers)]
+    about = {"tcp_address": known.tcp_address, "http_address": known.http_address, "claims": list(known.claims)}
+    first = await beside.syncing.sync("broker-3", request(1, *mine, **about))
+    about |= {"have_version": first.version, "wants_verdicts": True}
+    await beside.syncing.sync("broker-3", request(2, reports_since=1, **about))
+    news = msgspec.structs.replace(mine[0], received=1)
+    with counted() as calls:
+        answer = await beside.syncing.sync("broker-3", request(3, news, reports_since=2, **about))
+    assert (answer.reported, len(answer.verdicts)) == (3, len(mine))
+    await beside.aclose()
+    return calls.total
+
+
+async def test_a_sync_costs_what_the_broker_has_however_many_topics_others_have(tmp_path, mock_clock):
+    few = await sync_beside(tmp_path / "few.sqlite3", topics=300, brokers=30)
+    many = await sync_beside(tmp_path / "many.sqlite3", topics=1200, brokers=120)
+    assert many - few < 900, "less than a call for each topic of others"
 
 
 async def test_a_forgotten_broker_is_asked_for_everything(distributor):
@@ -130,7 +156,7 @@ async def test_of_topics_that_nobody_manages_nothing_is_kept_but_the_last_report
         gone = {"reports_since": number - 1, "gone": [f"t{number - 2}"]}
         await distributor.syncing.sync("a", request(number, report(f"t{number - 1}", channels=["c"]), **gone))
     assert distributor.syncing._channels.changes.since(0) == []
-    assert list(distributor.syncing.sessions.reports["a"]) == ["t7"]
+    assert list(distributor.syncing.sessions.reports_of("a").topics) == ["t7"]
 
 
 async def test_channels_are_put_together_anew_only_where_a_report_names_others(distributor, monkeypatch):
@@ -153,7 +179,7 @@ async def test_channels_are_put_together_anew_only_where_a_report_names_others(d
     await a.sync()
     assert heard == [set(), {"cars"}]
     assert distributor.registry.topics["cars"].channels == ("c", "d")
-    assert distributor.syncing.sessions.reports["a"]["bikes"].received == 6
+    assert distributor.syncing.sessions.report("a", "bikes").received == 6
 
 
 async def test_of_a_forgotten_broker_nothing_is_left(distributor):
@@ -193,12 +219,12 @@ async def test_what_came_over_links_is_judged_until_the_broker_is_another_proces
     await distributor.syncing.sync("a", request(1))
     wrong = over("a", network_ms=-1.0)
     await distributor.syncing.sync("b", request(1, links=[over("a"), over("nobody"), wrong]))
-    found = distributor.syncing.sessions.links_by_topic()
-    assert {name: [link.origin for link in links] for name, links in found["t"].items()} == {"b": ["a"]}
+    found = distributor.syncing.sessions.links("t")
+    assert {name: [link.origin for link in links] for name, links in found.items()} == {"b": ["a"]}
     await distributor.syncing.sync("b", request(2, reports_since=1, links=[over("a", network_ms=2.0)]))
-    assert distributor.syncing.sessions.links_by_topic()["t"]["b"][0].network_ms == 2.0
+    assert distributor.syncing.sessions.links("t")["b"][0].network_ms == 2.0
     await distributor.syncing.sync("b", request(1, incarnation="2"))
-    assert distributor.syncing.sessions.links_by_topic() == {}
+    assert distributor.syncing.sessions.links("t") == {}
 
 
 async def test_a_link_that_is_known_is_heard_also_where_there_is_no_room_for_more(distributor, monkeypatch):
@@ -210,6 +236,5 @@ async def test_a_link_that_is_known_is_heard_also_where_there_is_no_room_for_mor
     await distributor.syncing.sync("a", request(1))
     await distributor.syncing.sync("b", request(1, links=[over("t", 1.0), over("u", 1.0)]))
     await distributor.syncing.sync("b", request(2, reports_since=1, links=[over("v", 2.0), over("t", 2.0)]))
-    found = distributor.syncing.sessions.links_by_topic()
-    assert {topic: links["b"][0].network_ms for topic, links in found.items()} == {"t": 2.0, "u": 1.0}
-    assert distributor.syncing.sessions.links("t") == found["t"]
+    found = {topic: distributor.syncing.sessions.links(topic) for topic in "tuv"}
+    assert {topic: links["b"][0].network_ms for topic, links in found.items() if links} == {"t": 2.0, "u": 1.0}
