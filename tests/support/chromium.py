@@ -49,7 +49,7 @@ def served(words: Sequence[str]) -> Iterator[str]:
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:
-            address = process.stderr.readline().split("http=")[1].strip()
+            address = process.stderr.readline().split("http=")[1].split()[0]
             rest = threading.Thread(target=process.stderr.read)  # a pipe that nobody reads would stop it
             rest.start()
             yield f"http://{address}"

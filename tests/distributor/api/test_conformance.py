@@ -70,7 +70,7 @@ def running(folder: Path, *options: str, headers: dict[str, str]) -> Iterator[Li
     command += ["--fitting", "off", "--relief", "off", "--store", f"sqlite:///{folder / 's.sqlite3'}", *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        address = process.stderr.readline().split("http=")[1].strip()  # its last word once it answers
+        address = process.stderr.readline().split("http=")[1].split()[0]  # said once it answers
         rest = threading.Thread(target=process.stderr.read)  # a pipe that nobody reads would stop it
         rest.start()
         live = Live(f"http://{address}", headers)
