@@ -96,18 +96,21 @@ class PenaltyGauge:
         except Exception:  # noqa: BLE001 - a defect must not end the leader: the next one would meet it too
             self._log.failure("a penalty could not be worked out", topic=name, trace=traceback.format_exc())
             found = None
-        if found is None or self._registry.topics[name].removed:
+        if found is None or self._registry.managed_topic(name) is None:
             self._syncing.penalties.pop(name, None)
         else:
             self._syncing.penalties[name] = MeasuredPenalty(penalty=found, wall_ns=self._wall_ns())
 
     async def _penalty(self, name: str) -> RecordedPenalty | None:
-        topic, fitting = self._registry.topics[name], self._registry.fittings.get(name)
+        topic, fitting = self._registry.managed_topic(name), self._registry.fittings.get(name)
+        if topic is None:
+            return None
         length_s, shares = window_s(topic), shares_in_force(topic)
         if length_s is None or shares is None or (fitting is not None and fitting.running):
             return None
         traces = await self._recorded(topic, length_s)
-        if traces is None or shares_in_force(self._registry.topics[name]) != shares:
+        now = self._registry.managed_topic(name)
+        if traces is None or now is None or shares_in_force(now) != shares:
             return None
         return await trio.to_thread.run_sync(partial(_replayed, traces, shares, topic.leases.envelope))
 

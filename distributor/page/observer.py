@@ -163,6 +163,7 @@ class Observer:
 
         Returns whether a broker's is.
         """
+        self._told = {name: number for name, number in self._told.items() if name in self._registry.decisions}
         for name, entries in self._registry.decisions.items():
             told = self._told.get(name, 0)
             if entries and entries[-1].number > told:

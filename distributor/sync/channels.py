@@ -25,7 +25,7 @@ class Channels:
 
     def note(self, topics: Iterable[str]) -> None:
         """A report names other channels of ``topics`` than the one before."""
-        self.changes.note(topic for topic in topics if topic in self._registry.topics)
+        self.changes.note(topic for topic in topics if self._registry.managed_topic(topic) is not None)
 
     def basis(self) -> ChannelBasis:
         """As it is now."""

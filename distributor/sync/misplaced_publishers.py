@@ -46,6 +46,11 @@ class MisplacedPublishers:
         ids.add(publisher_id)
         self._named[topic.name] = (topic.assignment_version, ids)
 
+    def forget(self, topic: str) -> None:
+        """It was removed."""
+        self._named.pop(topic, None)
+        self._counts.pop(topic, None)
+
     def ids(self, topic: Topic) -> list[str]:
         """The publishers of ``topic`` that were named under its present assignment, sorted. Some may have left."""
         version, ids = self._named.get(topic.name, (0, set()))

@@ -136,6 +136,7 @@ class SyncService:
         self._channels.changes.forget(name)
         for session in self.sessions.by_broker.values():
             session.ready_since_s.pop(name, None)
+            session.misplaced.forget(name)
 
     def _wake_for_subscribers(self, before: Mapping[str, TopicReport], reports: BrokerReports) -> None:
         """Wake all waiting answers if subscribers came: a publisher may have waited for them before it moves."""

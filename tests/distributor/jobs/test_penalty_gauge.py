@@ -197,6 +197,25 @@ async def test_a_topic_that_cannot_be_gauged_for_a_defect_leaves_the_others_thei
     assert distributor.syncing.penalties.keys() == {"bikes"}
 
 
+async def test_a_topic_that_is_forgotten_while_it_is_gauged_leaves_the_others_theirs(
+    distributor, monkeypatch, autojump_clock, no_threads, capsys
+):
+    brokers = await placed(distributor)
+    await distributor.submit(spec("bikes", count=10, placement="lb"))
+    await settle(*brokers)
+    window = penalties.window_s
+
+    def forgetting(topic: Topic) -> float | None:
+        if topic.name == "cars":
+            distributor.registry.state.table.forget(["cars"])
+        return window(topic)
+
+    monkeypatch.setattr(penalties, "window_s", forgetting)
+    await gauged(distributor, 30.0)
+    assert distributor.syncing.penalties.keys() == {"bikes"}
+    assert "ERROR" not in capsys.readouterr().err
+
+
 def topic(load: float) -> Topic:
     """On two brokers."""
     made = spec(count=10, rate=load / 10)
