@@ -218,7 +218,7 @@ async def _round(attack: str, realtime: bool, turn: Turn) -> Round:
 
 async def _sample(system: str, attack: str | None, turn: Turn, *, mqtt: bool, realtime: bool) -> Sample:
     """``mqtt``: the flow is of MQTT, QoS 1."""
-    (_, https), (mqtt_address, _) = free_addresses(), free_addresses()
+    https, mqtt_address = free_addresses()
     tls = ["--tls-cert", str(CERTIFICATES / "server.pem"), "--tls-key", str(CERTIFICATES / "server.key")]
     ports = ["--https-address", https, "--mqtt-address", mqtt_address]
     try:

@@ -30,6 +30,7 @@ FLOOR = ROOT / "target" / "release" / "srtm-floor"
 CPUCLOCK_SCHED = 2
 POLL_S = 0.002  # a foreign process has no other sign of being ready than its port
 READY_WITHIN_S = 20.0
+_GIVEN: set[str] = set()
 
 
 def cpu_s(pid: int, name: str) -> float:
@@ -114,9 +115,12 @@ def floor_program(path: Path = FLOOR) -> str:
 
 
 def free_addresses() -> tuple[str, str]:
-    """Two loopback addresses that nobody listens on now."""
-    first, second = pick_addresses(2, {})
-    return first, second
+    """Two loopback addresses that nobody listens on now. None is given twice: it is free until its server starts."""
+    while True:
+        first, second = pick_addresses(2, {})
+        if _GIVEN.isdisjoint((first, second)):
+            _GIVEN.update((first, second))
+            return first, second
 
 
 def answers_ping(http_address: str) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.harness.systems import systems
 from bench.harness.systems.systems import System, answers_ping, bare_broker_command, free_addresses, running
 from srtm.errors import Unavailable
 
@@ -30,6 +31,12 @@ def test_two_free_addresses_are_two() -> None:
     first, second = free_addresses()
     assert first != second
     assert not answers_ping(first)
+
+
+def test_no_address_is_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = iter([["h:1", "h:2"], ["h:3", "h:1"], ["h:2", "h:4"], ["h:5", "h:6"]])
+    monkeypatch.setattr(systems, "pick_addresses", lambda _count, _kept: next(drawn))
+    assert [free_addresses(), free_addresses()] == [("h:1", "h:2"), ("h:5", "h:6")]
 
 
 def test_a_bare_broker_is_given_no_distributor() -> None:
