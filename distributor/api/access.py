@@ -3,7 +3,7 @@
 An operator's token may use every route. Routes of programs without tokens (NSQ consumers, health checks) are open, and
 so are the page's files, which hold no data. A
 route that is not named here is for operators only. A broker's token may use only those of its own name below
-``/v1/brokers/NAME``.
+``/v1/brokers/NAME`` and ``/v1/limit-nodes/CLUSTER/NAME``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from srtm.net.tokens import SCOPES, Scope, Tokens
 from srtm.web.browser import ASSETS, SESSION, authorization
 
 _OPEN = {"/", "/ping", "/healthz", "/lookup", "/topics", "/channels", "/nodes", "/info", SESSION}
+_IN_ONES_NAME = ("/v1/brokers/{name}", "/v1/limit-nodes/{cluster}/{name}")
 _ANY: tuple[Scope, ...] = SCOPES
 _ALSO: dict[tuple[str, str], tuple[Scope, ...]] = {
     ("GET", "/v1/topics/{name}/publishers/{publisher_id}"): ("client", "broker"),
@@ -45,11 +46,14 @@ class Access:
         self._tokens.check(authorization(request), *self._needed(request))
 
     def _needed(self, request: Request) -> tuple[tuple[Scope, ...], str | None]:
-        """Scopes besides ``operator``, and the broker that speaks. Any token may learn that a route does not exist."""
+        """Scopes besides ``operator``, and the broker or node that speaks.
+
+        Any token may learn that a route does not exist.
+        """
         for route in self._routes:
             match, found = route.matches(request.scope)
             if match is Match.FULL:
-                named = route.path.startswith("/v1/brokers/{name}")
+                named = route.path.startswith(_IN_ONES_NAME)
                 return scopes(request.method, route.path), found["path_params"]["name"] if named else None
         return _ANY, None
 

@@ -88,6 +88,16 @@ async def test_a_brokers_token_speaks_for_no_other_broker(guarded: Distributor) 
                 assert "the token of 'b2' does not speak for broker 'name'" in answer.json()["detail"]
 
 
+async def test_a_brokers_token_tells_of_no_other_limit_node(guarded: Distributor) -> None:
+    async with client(guarded) as http:
+        found = {}
+        for token in ("b2", "b", "o"):
+            headers = {"Authorization": f"Bearer {token}"}
+            answer = await http.put("/v1/limit-nodes/one/name", params={"address": "h:1"}, headers=headers)
+            found[token] = answer.status_code
+    assert found == {"b2": 403, "b": 200, "o": 200}
+
+
 async def test_what_is_not_for_operators_alone_is_named_here(guarded: Distributor) -> None:
     assert {*BROKERS, *CLIENTS, *ANYBODYS} <= {*routes(guarded)}  # or a route has another name now
     for method, path in BROKERS:
