@@ -5,7 +5,8 @@
 2. Rates become those of ``even_split`` as soon as some broker falls clearly short of what it would have there.
 3. The last ten seconds are replayed under these rates with the bursts as they are, those of the even split, and bursts
    in proportion to the unfinished work. The best are taken, if the worst broker would have delayed a tenth less than
-   with the bursts as they are; while messages wait, half as much. So bursts are judged by what came after them.
+   with the bursts as they are; while messages wait, half as much. So bursts are judged by what came after them. They
+   stay while of a broker that gets messages nothing can be replayed.
 4. A broker that was not heard for two seconds since it was first asked for has no traffic. Until then it is taken to
    have what was declared and is not seen elsewhere, and nothing changes unless messages wait.
 """
@@ -79,6 +80,8 @@ class Fitted:
         splits = [shares_within(envelope, bounds, rates, bursts) for bursts in (_bursts(old), _bursts(even), works)]
         if not moves_rates:
             splits[0] = old  # which may be less than the envelope
+        if any(traffic.estimate.rate and not traffic.can_be_replayed for traffic in self._traffic.values()):
+            del splits[1:]  # nobody can say what other bursts would have done there
         found = self._best(members, splits, _FAR_BETTER if somebody_waits else _CLEARLY)
         return None if found == old else found
 

@@ -31,6 +31,11 @@ class BrokerTraffic:
         self._work = 0.0  # messages, at the end of the last bin
 
     @property
+    def can_be_replayed(self) -> bool:
+        """Whether anything is known of what came since the rate changed last."""
+        return bool(self._arrivals)
+
+    @property
     def largest_work(self) -> float:
         """Messages."""
         return max(self._largest, default=0.0)

@@ -90,6 +90,16 @@ def test_bursts_follow_where_the_last_ten_seconds_would_have_waited_less() -> No
     assert shares[1][1] > 20 * MICRO
 
 
+def test_bursts_stay_while_nothing_can_be_replayed_of_a_broker_that_gets_messages() -> None:
+    fitted = fed([Bin(48, work=27.0)] * 10)
+    fitted.note_change("b1", Change(arrivals=10, span_s=0.02))
+    assert asked(fitted) is None
+    fitted.observe("b1", [Bin(48, work=3.0)] * 2)  # the first one began before the change
+    shares = asked(fitted)
+    assert shares is not None
+    assert shares[0][1] > 25 * MICRO
+
+
 def test_a_split_that_came_out_worse_than_the_one_before_is_taken_back() -> None:
     """Clumps of 14 on both brokers: the split before was right for them, and nobody asked for another."""
     fitted, skewed = Fitted(), [(550 * MICRO, 25 * MICRO), (550 * MICRO, 5 * MICRO)]
