@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from statistics import fmean
 
@@ -10,7 +11,7 @@ import trio
 from distributor.jobs.layout_jobs import measured_service_us
 from distributor.model.cluster import Topic
 from distributor.prediction import promise
-from distributor.prediction.explanation import Json, Outcome, explain
+from distributor.prediction.explanation import Json, Outcome, Roomy, explain
 from distributor.prediction.forecast import Service
 from distributor.registry.registry import Registry
 from distributor.sync.service import SyncService
@@ -31,6 +32,7 @@ async def planned(
     """What a submission of ``spec`` would do now. ``moves``: publishers that would go to another broker. Raises
     BadInput."""
     burst, placement, reasons = await registry.dry_run(spec, service_ns(spec.name, registry, syncing))
+    split = registry.split_after(spec, placement)
     outcome = Outcome(
         spec=spec,
         burst=burst,
@@ -39,6 +41,9 @@ async def planned(
         offered=registry.offered(spec),
         services=services(spec.name, registry, syncing),
         confidence=confidence,
+        shares=split(spec, burst),
+        split=split,
+        roomy=await _roomy(spec, burst, registry),
     )
     before = registry.topics.get(spec.name)
     moves = 0 if before is None else await trio.to_thread.run_sync(placement.count_moved_from, before.placement)
@@ -56,8 +61,19 @@ async def submitted(topic: Topic, registry: Registry, syncing: SyncService, conf
         services=services(topic.name, registry, syncing),
         confidence=confidence,
         shares=topic.leases.target if topic.leases.target.keys() >= set(topic.placement.brokers) else None,
+        split=registry.split_after(topic.spec, topic.placement),
+        roomy=None if confidence is None else await _roomy(topic.spec, topic.burst, registry),
     )
     return await trio.to_thread.run_sync(partial(explain, outcome))
+
+
+async def _roomy(spec: TopicSpec, burst: float, registry: Registry) -> Roomy | None:
+    """None: the burst has a token for each broker."""
+    if burst >= len(registry.brokers):
+        return None
+    tokens = float(max(len(registry.brokers), spec.publishers.largest_batch))
+    plan = await registry.dry_run(replace(spec, burst=tokens))
+    return Roomy(plan.placement, registry.split_after(spec, plan.placement))
 
 
 def services(topic: str, registry: Registry, syncing: SyncService) -> dict[str, Service]:

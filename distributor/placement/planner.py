@@ -149,8 +149,12 @@ def place_again(
 def _placed_and_sized(
     spec: TopicSpec, brokers: int, services: Mapping[str, int], place: Callable[[float], TopicPlan]
 ) -> TopicPlan:
-    plan = sized(spec, place(burst_of(spec)), brokers, services)
-    return plan._replace(reasons=place(plan.burst).reasons) if spec.burst == "auto" else plan
+    plan = place(burst_of(spec))
+    if spec.burst != "auto":
+        return plan
+    roomy = (lambda: place(float(brokers)).placement) if plan.burst < brokers else None
+    burst = auto_burst(spec, plan.placement, brokers, services, roomy)
+    return plan._replace(burst=burst, reasons=place(burst).reasons)
 
 
 def place_rest(

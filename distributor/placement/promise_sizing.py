@@ -18,7 +18,7 @@ from heapq import heapreplace
 import numpy as np
 
 from distributor.model.cluster import Placement
-from distributor.model.leases import MICRO, Amount
+from distributor.model.leases import MICRO, NOTHING, Amount
 from distributor.placement import minute_verdict
 from distributor.placement.minute_verdict import Candidate, is_predicted, minute_cost, most_minutes
 from distributor.placement.share_targets import ShareDemand, target_shares
@@ -48,14 +48,19 @@ _SEED = 1_000_000  # of the first minute; plans are judged on others
 _STEPS = 12  # from what was sized to what is predicted, each twice as far as that before: 4,095 in all
 NO_SERVICES: Mapping[str, int] = {}
 
+Split = Callable[[TopicSpec, float], Mapping[str, Amount]]
+"""{broker: its share} of a topic that is placed already, under its spec and a burst in messages."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PromiseSizing:
-    """A placed topic. ``services``: ns a message, by broker; where unknown, the assumed."""
+    """A placed topic. ``services``: ns a message, by broker; where unknown, the assumed. ``split``: None: as if nobody
+    published elsewhere than placed."""
 
     spec: TopicSpec
     placement: Placement
     services: Mapping[str, int] = field(default_factory=dict)
+    split: Split | None = None
 
     @property
     def promise(self) -> Promise:
@@ -131,8 +136,11 @@ class PromiseSizing:
         return None
 
     def layout(self, rate: float) -> Layout:
-        """Return the topic's layout with the token rate r, msg/s: the parts of the rate do not depend on the burst."""
-        return self._layout(self.shares(rate, self._enough_for_all))
+        """Return the topic's layout with the token rate r, msg/s.
+
+        The parts of the rate do not depend on the burst, as long as it has a token for everybody.
+        """
+        return self._layout(self.shares(rate, LARGEST))
 
     def candidate(self, rate: float, burst: float) -> Candidate:
         """Return what is to be judged under (r, b)."""
@@ -149,19 +157,17 @@ class PromiseSizing:
 
     def shares(self, rate: float, burst: float) -> list[Amount]:
         """Return the share of each broker under (r, b)."""
-        spec = replace(self.spec, rate=rate)
-        envelope = Amount(to_micro(round(rate, 6), "rate"), to_micro(round(burst, 6), "burst"))
-        target = target_shares(ShareDemand(spec=spec, envelope=envelope, placement=self.placement))
-        return [target[name] for name in self.placement.brokers]
+        target = (self.split or self._alone)(replace(self.spec, rate=round(rate, 6)), round(burst, 6))
+        return [target.get(name, NOTHING) for name in self.placement.brokers]
+
+    def _alone(self, spec: TopicSpec, burst: float) -> Mapping[str, Amount]:
+        envelope = Amount(to_micro(spec.rate, "rate"), to_micro(burst, "burst"))
+        return target_shares(ShareDemand(spec=spec, envelope=envelope, placement=self.placement))
 
     @property
     def fewest(self) -> int:
         """The least burst that the topic may have: a token a broker, and its largest batch."""
         return max(1, len(self.placement.brokers), self.spec.publishers.largest_batch)
-
-    @property
-    def _enough_for_all(self) -> float:
-        return float(max(self.fewest, sum(at_broker.batch for at_broker in self.placement.traffic.values())))
 
     @property
     def _most_burst(self) -> float:
@@ -265,12 +271,17 @@ def most_burst(spec: TopicSpec, rate: float | None = None) -> float:
 
 
 def auto_burst(
-    spec: TopicSpec, placement: Placement, brokers: int = 1, services: Mapping[str, int] = NO_SERVICES
+    spec: TopicSpec,
+    placement: Placement,
+    brokers: int = 1,
+    services: Mapping[str, int] = NO_SERVICES,
+    roomy: Callable[[], Placement] | None = None,
 ) -> float:
     """Return what ``burst = "auto"`` comes to under ``placement``.
 
     At least a token for each of ``brokers``, as far as ``most_burst`` allows: publishers may come to any of them, and a
-    share needs a token. ``services``: as in ``PromiseSizing``.
+    share needs a token. ``services``: as in ``PromiseSizing``. ``roomy``: the placement with a token for each broker,
+    if that may be another.
 
     Where processing breaks the promise, no burst helps: then the one that keeps the access delay is right. Raises
     BadInput if more than ``most_burst`` is needed.
@@ -283,6 +294,7 @@ def auto_burst(
     most = most_burst(spec)
     if needed is not None and needed <= max(most, sizing.fewest):
         return max(float(needed), min(float(brokers), most))
+    sizing = sizing if roomy is None else replace(sizing, placement=roomy())
     rate = sizing.smallest_rate(lambda rate: most_burst(spec, rate))
     wanted = "more than any" if needed is None else f"{needed:,}"
     rule = f"needs {wanted} messages, but max_burst_s = {figure(spec.max_burst_s, 6)} allows {figure(most, 6)}"

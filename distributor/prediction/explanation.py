@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from distributor.model.columns import ALONE
 from distributor.model.leases import MICRO, Amount
 from distributor.placement import planner
 from distributor.placement.allocation import BrokerCapacity
-from distributor.placement.promise_sizing import PromiseSizing
+from distributor.placement.promise_sizing import PromiseSizing, Split
 from distributor.placement.share_targets import ShareDemand, target_shares
 from distributor.prediction.forecast import ASSUMED, Forecast, Service, Simulation
 from distributor.prediction.promise import CONFIDENCE, promise_json
@@ -33,6 +33,13 @@ SEED = 2
 Json = dict[str, Any]
 
 
+class Roomy(NamedTuple):
+    """How a topic would be placed with a token for each broker, and split."""
+
+    placement: Placement
+    split: Split
+
+
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
     """A topic as it would be, or is, placed. ``offered``: the brokers and what others have of them."""
@@ -44,6 +51,8 @@ class Outcome:
     offered: Sequence[BrokerCapacity]
     services: Mapping[str, Service]
     shares: Mapping[str, Amount] | None = None  # None: those of a fresh submission
+    split: Split | None = None  # how a submission would split another (r, b)
+    roomy: Roomy | None = None  # None: the same placement
     confidence: float | None = CONFIDENCE  # per cent of the minutes; None: nobody asks for the promise
 
     @property
@@ -183,8 +192,9 @@ def _promise(
     confidence: float,
 ) -> Json:
     services = {name: service.ns for name, service in outcome.services.items()}
-    sizing = PromiseSizing(spec=outcome.spec, placement=outcome.placement, services=services)
+    sizing = PromiseSizing(spec=outcome.spec, placement=outcome.placement, services=services, split=outcome.split)
     spread = None
     if even is not None and even[0].brokers:
         spread = replace(sizing, placement=even[0]).candidate_of(even[1])
-    return promise_json(sizing, outcome.burst, target, spread, confidence)
+    roomy = None if outcome.roomy is None else replace(sizing, **outcome.roomy._asdict())
+    return promise_json(sizing, outcome.burst, target, spread, confidence, roomy)

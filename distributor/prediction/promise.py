@@ -42,9 +42,17 @@ def checked_confidence(confidence: float) -> float:
 
 
 def promise_json(
-    sizing: PromiseSizing, burst: float, shares: Mapping[str, Amount], even: Candidate | None, confidence: float
+    sizing: PromiseSizing,
+    burst: float,
+    shares: Mapping[str, Amount],
+    even: Candidate | None,
+    confidence: float,
+    roomy: PromiseSizing | None = None,
 ) -> Json:
-    """Return the verdict on a topic with the burst ``burst`` and these shares. ``even``: spread over all brokers."""
+    """Return the verdict on a topic with the burst ``burst`` and these shares. ``even``: spread over all brokers.
+
+    ``roomy``: as it would be placed with a token for each broker, if that may be otherwise.
+    """
     spec, placement, sure = sizing.spec, sizing.placement, confidence / 100
     envelope = Amount(round(spec.rate * MICRO), round(burst * MICRO))
     if not placement.brokers:
@@ -60,19 +68,22 @@ def promise_json(
         "one_bucket": asdict(compared[0]),
         "even": asdict(compared[1]) if even is not None else None,
     }
-    return found if kept.low >= sure else {**found, "enough": _enough(sizing, burst, sure)}
+    return found if found["predicted"] else {**found, "enough": _enough(sizing, roomy or sizing, burst, sure)}
 
 
-def _enough(sizing: PromiseSizing, burst: float, sure: float) -> Json:
+def _enough(sizing: PromiseSizing, roomy: PromiseSizing, burst: float, sure: float) -> Json:
     """The smallest rate and the smallest burst above those of now that would do; None: none was found.
 
-    A burst that depends on the rate gets smaller with a larger one. So only a number is kept.
+    A burst that depends on the rate gets smaller with a larger one. So only a number is kept. A larger rate leaves all
+    where they are; a larger burst may bring them to more brokers.
     """
     spec = sizing.spec
-    needed = sizing.smallest_burst(spec.rate, sure, _SIZING_MINUTES, above=burst)
+    if roomy.placement.state != "placed":
+        return {"rate": None, "burst": None, "limit": "room"}
+    needed = roomy.smallest_burst(spec.rate, sure, _SIZING_MINUTES, above=burst)
     if needed is None:
-        alone = max(sizing.service_s(name) for name in sizing.placement.brokers) > sizing.promise.latency_s
+        alone = max(roomy.service_s(name) for name in roomy.placement.brokers) > roomy.promise.latency_s
         return {"rate": None, "burst": None, "limit": "service" if alone else "processing"}
-    is_number = not isinstance(spec.burst, str)
+    is_number = not isinstance(spec.burst, str) and sizing.placement.state == "placed"
     rate = sizing.smallest_rate(lambda _rate: burst, sure, _SIZING_MINUTES) if is_number else None
     return {"rate": rate, "burst": float(needed), "limit": None}

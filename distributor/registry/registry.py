@@ -95,6 +95,7 @@ class Registry:
     # Changes that operators ask for
     submit = _Method(lambda registry: registry.topic_requests.submit)
     dry_run = _Method(lambda registry: registry.topic_requests.dry_run)
+    split_after = _Method(lambda registry: registry.topic_requests.split_after)
     change_publishers = _Method(lambda registry: registry.topic_requests.change_publishers)
     set_options = _Method(lambda registry: registry.topic_requests.set_options)
     remove = _Method(lambda registry: registry.topic_requests.remove)

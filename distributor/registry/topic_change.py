@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from distributor.model.cluster import FittingRecord, Topic
+from distributor.model.cluster import FittingRecord, Misplaced, Placement, Topic
 from distributor.model.full_brokers import NO_CAPS, CapacityCaps
 from distributor.model.leases import Amount, Leases
 from distributor.model.state_change import StateChange
@@ -82,16 +82,7 @@ def changed_topic(old: Topic | None, change: TopicChange, context: ShareContext)
     """``old`` (None: a new topic) after ``change``. Pure. Raises BadInput."""
     spec, placement = change.spec, change.plan.placement
     misplaced = _misplaced(old, change)
-    demand = ShareDemand(
-        spec=spec,
-        envelope=change.envelope,
-        placement=placement,
-        extra_brokers=_extra_brokers(old, change, misplaced),
-        extra_load=extra_load(misplaced),
-        dead_brokers=context.dead_brokers,
-        limits=context.limits,
-    )
-    target, warnings = _target(old, change, demand)
+    target, warnings = _target(old, change, _demand(old, change, context, misplaced))
     same_spec = old is not None and not old.removed and old.spec is spec
     return Topic(
         spec=spec,
@@ -102,6 +93,26 @@ def changed_topic(old: Topic | None, change: TopicChange, context: ShareContext)
         reasons=(*change.plan.reasons, *warnings),
         channels=old.channels if old and not old.removed else (),
         misplaced=misplaced,
+    )
+
+
+def submitted_split(
+    old: Topic | None, placement: Placement, context: ShareContext, spec: TopicSpec, burst: float
+) -> dict[str, Amount]:
+    """The shares that ``old`` would get by a submission of ``spec`` with ``burst`` that places it so."""
+    change = TopicChange(spec=spec, plan=TopicPlan(burst, placement, ()), reason="")
+    return _shares(old, change, _demand(old, change, context, _misplaced(old, change)))
+
+
+def _demand(old: Topic | None, change: TopicChange, context: ShareContext, misplaced: Misplaced) -> ShareDemand:
+    return ShareDemand(
+        spec=change.spec,
+        envelope=change.envelope,
+        placement=change.plan.placement,
+        extra_brokers=_extra_brokers(old, change, misplaced),
+        extra_load=extra_load(misplaced),
+        dead_brokers=context.dead_brokers,
+        limits=context.limits,
     )
 
 
@@ -121,11 +132,16 @@ def _extra_brokers(old: Topic | None, change: TopicChange, misplaced: Collection
     return kept_extra_brokers(old, change.plan.placement, change.envelope, change.dead_broker, misplaced)
 
 
-def _target(old: Topic | None, change: TopicChange, demand: ShareDemand) -> tuple[dict[str, Amount], list[str]]:
-    """The target, and warnings. Raises BadInput."""
+def _shares(old: Topic | None, change: TopicChange, demand: ShareDemand) -> dict[str, Amount]:
     target = target_shares(demand)
     if old and is_same_placement(old, change.spec, demand.envelope, demand.placement):
-        target = keep_adapted(old, target)
+        return keep_adapted(old, target)
+    return target
+
+
+def _target(old: Topic | None, change: TopicChange, demand: ShareDemand) -> tuple[dict[str, Amount], list[str]]:
+    """The target, and warnings. Raises BadInput."""
+    target = _shares(old, change, demand)
     oversized = oversized_batches(change.spec, demand.placement, target)
     if oversized and change.by_operator and change.spec.on_excess == "reject":
         raise oversized[0]

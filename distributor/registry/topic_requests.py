@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import trio
@@ -13,12 +14,12 @@ from distributor.model.leases import Leases
 from distributor.model.state_change import StateChange
 from distributor.placement import planner, proposals
 from distributor.placement.planner import TopicPlan
-from distributor.placement.promise_sizing import NO_SERVICES
+from distributor.placement.promise_sizing import NO_SERVICES, Split
 from distributor.placement.share_targets import with_declared_split
 from distributor.registry.contract_requests import check_contracts
 from distributor.registry.room import Room
 from distributor.registry.state import ClusterState
-from distributor.registry.topic_change import TopicChange, apply_topic_change
+from distributor.registry.topic_change import ShareContext, TopicChange, apply_topic_change, submitted_split
 from distributor.storage.topic_rows import NO_PUBLISHERS
 from srtm.errors import Conflict
 from srtm.topics.mqtt_names import check_disjoint
@@ -78,6 +79,17 @@ class TopicRequests:
             return await self._plan_new(spec, services)
         sized = await trio.to_thread.run_sync(planner.with_burst, spec, old, services)
         return await self._plan_change(old, sized, services)
+
+    def split_after(self, spec: TopicSpec, placement: Placement) -> Split:
+        """How a submission of ``spec`` that places the topic so would split whatever (r, b). It is as of now."""
+        state = self._state
+        context = ShareContext(
+            version=0,
+            live=state.live(),
+            dead_brokers=state.dead_brokers(),
+            limits=self._room.limits(spec, placement, state.caps),
+        )
+        return partial(submitted_split, state.topics.get(spec.name), placement, context)
 
     async def change_publishers(
         self,

@@ -99,6 +99,8 @@ def _enough(enough: Json, plan: Json) -> str:
         return "one message alone takes a broker longer than the promise allows"
     if enough["limit"] == "processing":
         return "processing breaks it: more brokers would do, or faster ones"
+    if enough["limit"] == "room":
+        return "brokers have no room for all publishers: more brokers would do, or larger ones"
     ways = []
     if enough["rate"] is not None:
         ways.append(f"rate = {figure(enough['rate'], 6)} (now {figure(plan['rate'], 6)})")

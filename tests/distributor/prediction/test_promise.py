@@ -2,6 +2,7 @@
 
 import random
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -21,10 +22,12 @@ def predicted(
     publishers = [{"count": 40, "rate": 10, "group_size": 10}]
     topic = parse_topic_json({**document, "publishers": publishers, **changes})
     known = {} if services is None else dict.fromkeys(brokers, services)
-    burst, placement, _ = place_anew(topic, [BrokerCapacity(name=name, mcap=mcap) for name in brokers], services=known)
+    offered = [BrokerCapacity(name=name, mcap=mcap) for name in brokers]
+    burst, placement, _ = place_anew(topic, offered, services=known)
     sizing = PromiseSizing(spec=topic, placement=placement, services=known)
     shares = dict(zip(placement.brokers, sizing.shares(topic.rate, burst), strict=True))
-    return promise_json(sizing, burst, shares, None, confidence)
+    roomy = replace(sizing, placement=place_anew(replace(topic, burst=float(len(brokers))), offered).placement)
+    return promise_json(sizing, burst, shares, None, confidence, roomy)
 
 
 def test_a_promise_that_is_always_kept_needs_the_fewest_minutes_that_tell():
@@ -66,6 +69,40 @@ def test_what_is_advised_is_accepted_and_predicted(seed):
     assert enough["burst"] > file["burst"]
     assert predicted(**{**file, "rate": enough["rate"]}, **brokers)["predicted"]
     assert predicted(**{**file, "burst": enough["burst"]}, **brokers)["predicted"]
+
+
+@pytest.mark.parametrize(
+    ("placement", "brokers", "mcap", "burst"),
+    [("lb", "abcde", 31.0, 2), ("lb", "ab", 31.0, 1), ("srtm", "abcd", 21.0, 2)],  # so few tokens are not for all
+)
+def test_a_burst_that_brings_publishers_to_more_brokers_is_the_one_for_those(placement, brokers, mcap, burst):
+    publishers = [{"count": 20, "rate": 3.0, "group_size": 4}]
+    slo = {"percentile": 99, "latency_ms": 20}
+    file = {"rate": 90.0, "burst": burst, "placement": placement, "publishers": publishers, "slo": slo}
+    enough = predicted(**file, brokers=brokers, mcap=mcap)["enough"]
+    assert predicted(**{**file, "burst": enough["burst"]}, brokers=brokers, mcap=mcap)["predicted"]
+
+
+def test_a_rate_for_an_automatic_burst_is_the_one_for_the_brokers_that_it_brings_publishers_to():
+    publishers = [{"count": 8, "rate": 1.35, "group_size": 8}]
+    slo = {"percentile": 99, "latency_ms": 20}
+    file = {"burst": "auto", "max_burst_s": 0.04, "placement": "lb", "publishers": publishers, "slo": slo}
+    brokers = {"brokers": "abcdef", "mcap": 3.6}
+    with pytest.raises(BadInput, match="with rate = ") as refused:
+        predicted(**file, rate=21.0, **brokers)
+    ((advised,),) = [re.findall(r"with rate = (\S+) it does", str(refused.value))]
+    assert predicted(**file, rate=float(advised), **brokers)["predicted"]
+
+
+def test_where_brokers_lack_room_neither_rate_nor_burst_is_advised():
+    found = predicted(burst=500, mcap=250.0)
+    assert (found["predicted"], found["enough"]) == (False, {"rate": None, "burst": None, "limit": "room"})
+
+
+def test_where_tokens_for_more_brokers_are_missing_a_burst_is_advised_and_no_rate():
+    found = predicted(burst=1, brokers="ab", mcap=250.0)
+    assert found["enough"]["rate"] is None
+    assert predicted(burst=found["enough"]["burst"], brokers="ab", mcap=250.0)["predicted"]
 
 
 def test_what_is_advised_is_never_what_is_there():

@@ -103,14 +103,14 @@ def test_a_plan_in_which_somebody_has_no_place_ends_with_one(
     assert main(["topic", "plan", str(topic_file)]) == 1
 
 
-@pytest.mark.parametrize("limit", ["processing", "service"])
+@pytest.mark.parametrize("limit", ["processing", "service", "room"])
 def test_a_promise_that_no_bucket_keeps_is_said_to_need_other_brokers(
     distributor: Distributor, topic_file: Path, capsys: pytest.CaptureFixture[str], limit: str
 ) -> None:
     found = {**NOT_PROMISED["promise"], "enough": {"rate": None, "burst": None, "limit": limit}}
     distributor.answers["POST", "/v1/plan"] = (200, {**PLAN, "promise": found})
     assert main(["topic", "plan", str(topic_file)]) == 1
-    assert ("more brokers" in capsys.readouterr().out) is (limit == "processing")
+    assert ("more brokers" in capsys.readouterr().out) is (limit != "service")
 
 
 def test_a_submission_without_the_promise_is_stored_with_a_warning(
