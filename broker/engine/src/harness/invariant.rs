@@ -93,6 +93,8 @@ pub fn check(engine: &Engine, now: Nanos) {
     held.note(engine.mqtt.retained.messages());
     stocks += engine.mqtt.retained.used();
     held.note(engine.mqtt.moves.messages());
+    let arrivals = engine.mqtt.moves.arrivals.values();
+    stocks += arrivals.flat_map(|arrival| arrival.held.memory()).map(Message::cost).sum::<u64>();
     held.note(engine.mqtt.groups.values().flat_map(|group| group.queue.memory().iter().chain(group.queue.unwritten())));
     let groups = engine.mqtt.groups.values().filter(|group| !group.is_on_disk).map(|group| &group.queue);
     stocks += groups.flat_map(Queue::memory).map(Message::cost).sum::<u64>();

@@ -19,6 +19,7 @@ use std::rc::Rc;
 
 use crate::id::MessageId;
 use crate::keys::{ConnKey, GroupKey, SessionKey};
+use crate::memory::Stock;
 use crate::mqtt::elsewhere::link_peers::Latest;
 use crate::mqtt::outgoing::InFlight;
 use crate::mqtt::saved_session::{eight, long, text};
@@ -27,6 +28,7 @@ use crate::protocol::mqtt::packet::Qos;
 use crate::protocol::mqtt::reason::Fault;
 use crate::protocol::mqtt::version::Version;
 use crate::queueing::message::Message;
+use crate::queueing::queue::Queue;
 use crate::time::{NS_PER_S, Nanos};
 use crate::timer::Armed;
 
@@ -323,14 +325,15 @@ pub struct Arrival {
     pub flush: Option<u64>,
     pub in_flight: Vec<InFlight>,
     pub owed: Vec<Message>,               // what the other broker has sent so far
-    pub held: Vec<Message>,               // what has come here meanwhile
+    pub held: Queue,                      // what has come here meanwhile
     pub is_open: bool,                    // its client is, or may be, connected
     pub seen: HashSet<(MessageId, i64)>,  // what it is owed, until it is whole
     pub latest: Latest<(MessageId, i64)>, // of what it has had since
 }
 
 impl Arrival {
-    pub fn new(wall_ns: i64, asked: HashSet<Box<str>>, until: Nanos) -> Self {
+    /// `stock`: what `held` may have.
+    pub fn new(wall_ns: i64, asked: HashSet<Box<str>>, until: Nanos, stock: Stock) -> Self {
         Self {
             wall_ns,
             waiting: Vec::new(),
@@ -345,7 +348,7 @@ impl Arrival {
             flush: None,
             in_flight: Vec::new(),
             owed: Vec::new(),
-            held: Vec::new(),
+            held: Queue::in_stock(stock),
             is_open: false,
             seen: HashSet::new(),
             latest: Latest::new(LATEST),
@@ -475,7 +478,7 @@ impl Moves {
     pub fn messages(&self) -> impl Iterator<Item = &Message> {
         let arriving = self.arrivals.values().flat_map(|arrival| {
             let in_flight = arrival.in_flight.iter().filter_map(|entry| entry.message.as_ref());
-            arrival.owed.iter().chain(&arrival.held).chain(in_flight)
+            arrival.owed.iter().chain(arrival.held.memory()).chain(in_flight)
         });
         let leaving = self.departures.values().flat_map(|departure| {
             let shared = departure.shared.iter().map(|(_, message)| message);

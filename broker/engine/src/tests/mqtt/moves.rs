@@ -134,6 +134,29 @@ fn what_is_published_anywhere_during_a_move_comes_once_and_in_order() {
     }
 }
 
+#[test]
+fn what_is_held_for_a_session_that_arrives_has_an_eighth_of_the_memory() {
+    let (mut cluster, _before) = Cluster::subscribed(2);
+    cluster.brokers[1].engine.config.max_memory_bytes = 1 << 20;
+    let mut sensor = Client::new(&mut cluster.brokers[1], "sensor");
+    let _after = cluster.begin(1, false);
+    let is_held = |cluster: &Cluster| {
+        let moves = &cluster.brokers[1].engine.mqtt.moves;
+        moves.arrivals.get("client").is_some_and(|arrival| arrival.session.is_some() && moves.is_for(arrival))
+    };
+    let links = cluster.links.len();
+    let mut steps = (0..links).cycle().take(100);
+    assert!(steps.any(|link| cluster.carry_one(link) && is_held(&cluster)), "it collects");
+    for _ in 0..4 {
+        cluster.say(1, &mut sensor, &"x".repeat(50_000));
+    }
+    let held = &cluster.brokers[1].engine.mqtt.moves.arrivals["client"].held;
+    assert_eq!(held.len(), 2, "of 128 KiB");
+    cluster.brokers[1].turn();
+    cluster.carry();
+    cluster.check();
+}
+
 /// The client at broker 1 has all numbers up to the last, and broker 0 has given up what moved. `case`: for the reader.
 fn check_after_kill(cluster: &mut Cluster, victim: usize, after: Client, last: i32, case: &str) {
     let said = cluster.said_after_kill(victim, after);

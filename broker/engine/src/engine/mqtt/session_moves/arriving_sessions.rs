@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use crate::clients::pending_input::WaitFor;
 use crate::engine::Engine;
+use crate::engine::mqtt::routing::met_limit;
 use crate::event::Event;
 use crate::keys::{ConnKey, GroupKey, SessionKey, TallyKey};
 use crate::mqtt::elsewhere::moves::{Arrival, Carried, Flushing, Owed, PATIENCE_NS, Thanks, Word};
@@ -14,7 +15,6 @@ use crate::mqtt::saved_session::{Saved, SavedSession};
 use crate::protocol::mqtt::packet::Connect;
 use crate::queueing::message::{Alone, Message};
 use crate::queueing::queue::Queue;
-use crate::scheduling::client_limits::Limit;
 use crate::time::Nanos;
 use crate::timer::Timer;
 
@@ -75,7 +75,8 @@ impl Engine {
         let (client, until): (Rc<str>, _) = (client.into(), now + PATIENCE_NS);
         self.mqtt.moves.due.push_back((until, Rc::clone(&client)));
         self.timers.arm(&mut self.mqtt.moves.armed, until, Timer::Arrivals);
-        self.mqtt.moves.arrivals.entry(client).or_insert_with(|| Arrival::new(wall_ns, asked, until))
+        let stock = self.memory.stock(self.config.max_memory_bytes);
+        self.mqtt.moves.arrivals.entry(client).or_insert_with(|| Arrival::new(wall_ns, asked, until, stock))
     }
 
     /// A session that was to leave is wanted here again.
@@ -183,7 +184,8 @@ impl Engine {
         let Some(key) = self.mqtt.session_of(client).filter(|_| !self.mqtt.moves.arrivals.contains_key(client)) else {
             return;
         };
-        let mut arrival = Arrival::new(wall_ns, HashSet::new(), now);
+        let stock = self.memory.stock(self.config.max_memory_bytes);
+        let mut arrival = Arrival::new(wall_ns, HashSet::new(), now, stock);
         (arrival.session, arrival.is_open, arrival.flush) = (Some(key), true, Some(0));
         self.mqtt.moves.arrivals.insert(client.into(), arrival);
         if let Some(session) = self.mqtt.sessions.get_mut(key) {
@@ -287,14 +289,15 @@ impl Engine {
             return self.is_new_to(&client, &message).then_some(message);
         }
         let arrival = self.mqtt.moves.arrivals.get_mut(&client)?;
-        if arrival.held.len() < self.config.mqtt_max_queued {
-            arrival.held.push(message);
-        } else {
-            session.seldom().dropped += 1;
-            self.limits.note(Limit::QueuedMessages, &client);
-            let topic = self.tally_key_of(&message);
-            self.mqtt.drop_for_full(topic, &client);
-        }
+        let (waiting, most) = (arrival.held.len(), self.config.mqtt_max_queued);
+        let Some(limit) = met_limit(&arrival.held, waiting, most, message.cost()) else {
+            arrival.held.push_back(message);
+            return None;
+        };
+        session.seldom().dropped += 1;
+        self.limits.note(limit, &client);
+        let topic = self.tally_key_of(&message);
+        self.mqtt.drop_for_full(topic, &client);
         None
     }
 
@@ -311,7 +314,8 @@ impl Engine {
         arrival.is_open = true;
         let (waiting, came) = (std::mem::take(&mut arrival.waiting), arrival.wall_ns);
         let (in_flight, owed) = (std::mem::take(&mut arrival.in_flight), std::mem::take(&mut arrival.owed));
-        let (session, held) = (arrival.session, std::mem::take(&mut arrival.held));
+        let nothing = Queue::in_stock(self.memory.stock(self.config.max_memory_bytes));
+        let (session, held) = (arrival.session, std::mem::replace(&mut arrival.held, nothing));
         let early = std::mem::take(&mut arrival.early);
         if arrival.givers.is_empty() {
             self.mqtt.moves.arrivals.remove(client);
@@ -339,7 +343,7 @@ impl Engine {
         key: SessionKey,
         in_flight: Vec<InFlight>,
         owed: Vec<Message>,
-        held: Vec<Message>,
+        mut held: Queue,
         now: Nanos,
     ) {
         let writes = self.journal.is_some();
@@ -355,7 +359,7 @@ impl Engine {
             let topic = self.tally_key_of(&message);
             self.put_last(key, message, topic);
         }
-        for message in held {
+        while let Some(message) = held.pop_front() {
             if self.is_new_to(client, &message) {
                 let topic = self.tally_key_of(&message);
                 self.owe(key, message, topic);
