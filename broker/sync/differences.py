@@ -25,6 +25,8 @@ class Differences(Generic[K, V]):
         self.unsent = {key: value for key, value in now.items() if self.known.get(key) != value}
         if self._nothing is not None:
             self.unsent.update(dict.fromkeys(self.known.keys() - now.keys(), self._nothing))
+        else:
+            self.known = {key: value for key, value in self.known.items() if key in now}
 
     def answered(self) -> None:
         """The latest request was answered: the distributor has what was ``unsent``."""

@@ -96,10 +96,14 @@ class BrokerSession:
         self.mqtt_ports = request.mqtt_ports
 
     def _take_links(self, links: Sequence[LinkLatency]) -> None:
-        """Of new ones as many as there is room for; those that are known always."""
+        """Of new ones as many as there is room for; those that are known always. Where room lacks, those of topics that
+        the broker has no more make some."""
         if not links:
             return
         room = _MOST_LINKS - sum(map(len, self.links.values()))
+        if room < len(links) and self.reports is not None:
+            self.links = {topic: known for topic, known in self.links.items() if topic in self.reports.topics}
+            room = _MOST_LINKS - sum(map(len, self.links.values()))
         for link in filter(is_sound_link, links):
             is_new = link.origin not in self.links.get(link.topic, {})
             if not is_new or room > 0:

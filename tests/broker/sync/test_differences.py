@@ -45,8 +45,9 @@ def test_what_is_no_more_is_told_once_as_nothing() -> None:
     assert told(reports, a=1, b=1) == {"a": 1}
 
 
-def test_without_a_word_for_nothing_the_distributor_keeps_what_it_knows() -> None:
+def test_without_a_word_for_nothing_what_is_no_more_is_forgotten_untold() -> None:
     reports = Differences[str, int]()
     told(reports, a=1)
     assert told(reports) == {}
-    assert told(reports, a=1) == {}
+    assert reports.known == {}
+    assert told(reports, a=1) == {"a": 1}

@@ -234,7 +234,18 @@ async def test_a_link_that_is_known_is_heard_also_where_there_is_no_room_for_mor
         return LinkLatency(origin="a", topic=topic, network_ms=network_ms)
 
     await distributor.syncing.sync("a", request(1))
-    await distributor.syncing.sync("b", request(1, links=[over("t", 1.0), over("u", 1.0)]))
+    there = [report("t"), report("u")]
+    await distributor.syncing.sync("b", request(1, *there, links=[over("t", 1.0), over("u", 1.0)]))
     await distributor.syncing.sync("b", request(2, reports_since=1, links=[over("v", 2.0), over("t", 2.0)]))
     found = {topic: distributor.syncing.sessions.links(topic) for topic in "tuv"}
     assert {topic: links["b"][0].network_ms for topic, links in found.items() if links} == {"t": 2.0, "u": 1.0}
+
+
+async def test_links_of_topics_that_a_broker_has_no_more_make_room(distributor, monkeypatch):
+    monkeypatch.setattr("distributor.sync.sessions._MOST_LINKS", 2)
+    sync, over = distributor.syncing.sync, LinkLatency(origin="a", topic="t", network_ms=1.0)
+    await sync("a", request(1))
+    await sync("b", request(1, report("t"), report("u"), links=[over, msgspec.structs.replace(over, topic="u")]))
+    await sync("b", request(2, reports_since=1, gone=["u"]))
+    await sync("b", request(3, report("v"), reports_since=2, links=[msgspec.structs.replace(over, topic="v")]))
+    assert [bool(distributor.syncing.sessions.links(topic)) for topic in "tuv"] == [True, False, True]
