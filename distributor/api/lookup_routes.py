@@ -55,7 +55,7 @@ def _reads(app: FastAPI, seen: lookups.Lookups) -> None:
     @app.get("/nodes")
     async def nodes() -> Response:
         """nsqlookupd: all brokers."""
-        return _nsq(seen.nodes(trio.current_time()))
+        return _nsq(await seen.nodes(trio.current_time()))
 
     @app.get("/info")
     async def info() -> Response:

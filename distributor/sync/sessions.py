@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -130,6 +130,7 @@ class Sessions:
         self.by_broker: dict[str, BrokerSession] = {}
         self._reports: dict[str, dict[str, TopicReport]] = {}  # {topic: {broker: its latest report}}
         self._linked: dict[str, dict[str, None]] = {}  # {topic: brokers that name links of it, in their order}
+        self._full: dict[str, dict[str, None]] = {}  # {topic: those where MQTT's sessions and groups were full of it}
 
     def of(self, name: str) -> BrokerSession:
         """The session of broker ``name``; an empty one if it has not synced with this process."""
@@ -142,12 +143,10 @@ class Sessions:
     def take_facts(self, name: str, request: SyncRequest, contracts: Collection[tuple[str, str]]) -> None:
         """What broker ``name`` says of itself. ``contracts``: the (namespace, subject) of all that there are."""
         session = self.begun(name)
-        before = set(session.links)
+        linked, full = set(session.links), set(session.mqtt_full)
         session.take_facts(request, contracts)
-        for topic in before - session.links.keys():
-            _leave(self._linked, topic, name)
-        for topic in session.links.keys() - before:
-            self._linked.setdefault(topic, {})[name] = None
+        _follow(self._linked, name, linked, session.links.keys())
+        _follow(self._full, name, full, session.mqtt_full.keys())
 
     def take_reports(self, name: str, reports: BrokerReports) -> None:
         """The ``reports`` of broker ``name``, merged with those before."""
@@ -163,8 +162,8 @@ class Sessions:
         session = self.by_broker.pop(name, None)
         if session is None:
             return
-        for topic in session.links:
-            _leave(self._linked, topic, name)
+        _follow(self._linked, name, session.links.keys(), set())
+        _follow(self._full, name, session.mqtt_full.keys(), set())
         for topic in session.reports.topics if session.reports is not None else ():
             _leave(self._reports, topic, name)
 
@@ -217,9 +216,9 @@ class Sessions:
 
     def mqtt_losses(self, topic: str) -> dict[str, MqttLosses]:
         """{broker: what MQTT's clients of ``topic`` lost there}, of brokers that are alive and where they lost any."""
-        reports, found = self.heard(topic), {}
-        for name, session in self.by_broker.items():
-            report, full = reports.get(name), session.mqtt_full.get(topic)
+        reports, found = self.reports(topic), {}
+        for name in dict.fromkeys([*reports, *self._full.get(topic, ())]):
+            report, full = reports.get(name), self.of(name).mqtt_full.get(topic)
             refused, dropped = (report.mqtt_refused, report.mqtt_dropped) if report is not None else ([], [])
             if (refused or dropped or full) and self._registry.is_alive(name):
                 found[name] = MqttLosses(refused=refused, dropped=dropped, full=full or {})
@@ -232,6 +231,14 @@ class Sessions:
     def all_channels(self, topic: str) -> set[str]:
         """The channels of ``topic`` that living brokers reported last, ephemeral ones too."""
         return {channel for report in self.known(topic).values() for channel in report.channels}
+
+
+def _follow(brokers_of: dict[str, dict[str, None]], broker: str, before: Set[str], now: Set[str]) -> None:
+    """``broker`` told of the topics ``before``, and tells of those of ``now``."""
+    for topic in before - now:
+        _leave(brokers_of, topic, broker)
+    for topic in now - before:
+        brokers_of.setdefault(topic, {})[broker] = None
 
 
 def _leave(brokers_of: dict[str, dict[str, Any]], topic: str, broker: str) -> None:

@@ -12,6 +12,7 @@ from distributor.registry.registry import Registry
 from distributor.sync.service import SyncService
 from distributor.views.lookup_registrations import LookupRegistrations
 from srtm.control import Lookup, Producer
+from srtm.web.bodies import in_portions
 
 NSQD_VERSION = "1.3.0"  # as the engine tells clients; nsqadmin takes a lower one for a nsqd without today's routes
 
@@ -69,49 +70,49 @@ class Lookups:
         is_reported = bool(self._syncing.sessions.known(topic))
         if not is_reported and not self.is_managed(topic) and topic not in self._registered.topics:
             return None
-        found = [producer(broker) for broker in active(self._registry) if self._has(topic, broker.name)]
+        holders = sorted(self._holders(topic) & self._registry.brokers.keys())
+        found = [producer(broker) for name in holders if self._is_active(broker := self._registry.brokers[name])]
         return Lookup(
             channels=self.channels(topic),
             producers=[one for one in found if not self._registered.is_tombstoned(topic, _node_of(one), now_s)],
         )
 
-    def nodes(self, now_s: float) -> LookupNodes:
-        """Every active broker with its topics."""
-        known = self.topics()
-        return LookupNodes(producers=[self._node(broker, known, now_s) for broker in active(self._registry)])
+    async def nodes(self, now_s: float) -> LookupNodes:
+        """Every active broker with its topics. Others get their turn: there may be thousands of both."""
+        held: dict[str, list[str]] = {}
+        for topic, holders in await in_portions((topic, self._holders(topic)) for topic in self.topics()):
+            for name in holders:
+                held.setdefault(name, []).append(topic)
+        brokers = [broker for _, broker in sorted(self._registry.brokers.items()) if self._is_active(broker)]
+        nodes = (self._node(broker, held.get(broker.name, []), now_s) for broker in brokers)
+        return LookupNodes(producers=await in_portions(nodes))
 
-    def _node(self, broker: Broker, known: list[str], now_s: float) -> LookupNode:
-        held, described = [topic for topic in known if self._has(topic, broker.name)], producer(broker)
+    def _node(self, broker: Broker, held: list[str], now_s: float) -> LookupNode:
+        described = producer(broker)
         hidden = [self._registered.is_tombstoned(topic, _node_of(described), now_s) for topic in held]
         return LookupNode(**msgspec.structs.asdict(described), tombstones=hidden, topics=held)
 
-    def _has(self, topic: str, broker: str) -> bool:
-        """Whether ``broker`` counts as a producer of ``topic``: it has the topic.
+    def _holders(self, topic: str) -> set[str]:
+        """The brokers that count as producers of ``topic``: they have it.
 
         All brokers have every managed topic. Of those, it is one with a part in the topic, or with messages.
         """
-        known, report = self._registry.managed_topic(topic), self._syncing.sessions.report(broker, topic)
+        known, reports = self._registry.managed_topic(topic), self._syncing.sessions.reports(topic)
         if known is None:
-            return report is not None
-        if broker in known.leases.target or broker in known.placement.brokers:
-            return True
-        return report is not None and (report.received > 0 or report.holds_messages)
+            return set(reports)
+        busy = (name for name, report in reports.items() if report.received > 0 or report.holds_messages)
+        return {*known.leases.target, *known.placement.brokers, *busy}
 
+    def _is_active(self, broker: Broker) -> bool:
+        """Whether consumers may connect to it.
 
-def active(registry: Registry) -> list[Broker]:
-    """Brokers that consumers may connect to.
-
-    A broker that is cut off from here may still serve its consumers, so it counts for ``inactive_producer_s``. Brokers
-    do not sync with a standby: it names all that are not dead.
-    """
-    limit_s = registry.config.inactive_producer_s
-    return [
-        broker
-        for name, broker in sorted(registry.brokers.items())
-        if not broker.dead
-        and broker.tcp_address
-        and (not registry.leads or registry.liveness.silent_s(name) <= limit_s)
-    ]
+        A broker that is cut off from here may still serve its consumers, so it counts for ``inactive_producer_s``.
+        Brokers do not sync with a standby: it names all that are not dead.
+        """
+        registry = self._registry
+        if broker.dead or not broker.tcp_address:
+            return False
+        return not registry.leads or registry.liveness.silent_s(broker.name) <= registry.config.inactive_producer_s
 
 
 def _node_of(producer: Producer) -> str:

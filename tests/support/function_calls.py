@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,10 @@ class FunctionCalls(trio.abc.Instrument):
         self._turn_began = self.total
 
     def after_task_step(self, _task: trio.lowlevel.Task) -> None:
+        self.end_turn()
+
+    def end_turn(self) -> None:
+        """What was counted since its beginning is one."""
         self.longest_turn = max(self.longest_turn, self.total - self._turn_began)
 
     def note(self, _frame: FrameType, event: str, _argument: object) -> None:
@@ -30,12 +35,16 @@ class FunctionCalls(trio.abc.Instrument):
 
 @contextmanager
 def counted() -> Iterator[FunctionCalls]:
-    """Within it, function calls are counted."""
+    """Within it, function calls are counted, but for those of a collection of garbage, which comes when it will."""
     calls, before = FunctionCalls(), sys.getprofile()
+    gc.collect()
+    gc.disable()
     trio.lowlevel.add_instrument(calls)
     sys.setprofile(calls.note)
     try:
         yield calls
     finally:
         sys.setprofile(before)
+        gc.enable()
+        calls.end_turn()
         trio.lowlevel.remove_instrument(calls)

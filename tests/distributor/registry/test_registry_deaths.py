@@ -158,7 +158,7 @@ async def test_a_broker_that_was_silent_for_long_is_not_looked_up(distributor, a
     await trio.sleep(299)
     await distributor.brokers("b")
     await trio.sleep(2)
-    nodes = _lookups(distributor).nodes(0.0)
+    nodes = await _lookups(distributor).nodes(0.0)
     assert [node.hostname for node in nodes.producers] == ["b"]
 
 

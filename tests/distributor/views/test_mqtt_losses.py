@@ -35,7 +35,8 @@ async def test_losses_are_told_of_brokers_that_are_alive_also_where_the_topic_ha
     b.reports = [report(period(1.0, 1.0))]
     for broker in (a, b, c):
         await broker.sync()
-    tell(distributor.syncing.sessions.of("c"), cars={"$share/g/#": 3}, other={"mqtt": 9})
+    full = {"cars": {"$share/g/#": 3}, "other": {"mqtt": 9}}
+    distributor.syncing.sessions.take_facts("c", msgspec.structs.replace(ABOUT, mqtt_full=full), ())
     at_a = MqttLosses(refused=[0, 7, 2], dropped=[5, 0, 0])
     assert losses(distributor) == {"a": at_a, "c": MqttLosses(full={"$share/g/#": 3})}
     mock_clock.jump(distributor.registry.config.liveness_s + 1)
