@@ -146,8 +146,9 @@ class BrokerRequests:
         """The topics that ``update`` changes."""
         name, last = update.broker.name, self._applied.get(update.broker.name)
         others = self._state.table.changes.since(last.changes) if last is not None else ()
-        last = None if suspects else last  # they may have a share of any topic
-        affected = affected_topics(last, update, self._state.topics, others, self._state.table.pending_removals)
+        topics, removals = self._state.topics, self._state.table.pending_removals
+        # Suspects may have a share of any topic.
+        affected = topics.values() if suspects else affected_topics(last, update, topics, others, removals)
         if not affected:
             return []
         context = UpdateContext(

@@ -61,16 +61,23 @@ def affected_topics(
     """The topics that ``update`` may change.
 
     ``apply_broker_update`` would leave all others as they are: the broker said the same of the same topic before.
-    ``changed``: names of the topics that have changed since ``last``.
+    ``last``: None if the broker was not heard before. ``changed``: names of the topics that have changed since then.
     """
     if last is None or last.update.broker.incarnation != update.broker.incarnation:
-        return topics.values()
+        return [topic for topic in topics.values() if _concerns(topic, update)]
     before = last.update
     names = {*update.channels, *_differing(before.applied, update.applied), *_differing(before.held, update.held)}
     names.update(changed)
     if update.have_version != before.have_version:
         names.update(pending_removals)
     return [topics[name] for name in sorted(names) if name in topics]
+
+
+def _concerns(topic: Topic, update: BrokerUpdate) -> bool:
+    """Whether the broker says something of ``topic``, or may have something of it."""
+    name, broker = topic.name, update.broker.name
+    may_have = topic.removed or broker in topic.leases.holdings or broker in topic.placement.brokers
+    return may_have or name in update.channels or name in update.held or update.applied.get(name, 0) > 0
 
 
 def _differing(before: Mapping[str, object], now: Mapping[str, object]) -> Iterable[str]:
