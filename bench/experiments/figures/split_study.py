@@ -203,6 +203,8 @@ def _panel(judged: Sequence[CaseResult]) -> Panel:
         y_label="% of the fleets",
         series=series,
         slo_ms=None,
+        x_log=True,
+        y_log=False,
     )
 
 

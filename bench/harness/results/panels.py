@@ -40,6 +40,7 @@ class Panel:
     series: Sequence[Series]
     slo_ms: float | None = 1.0
     x_log: bool = False
+    y_log: bool = True
 
 
 def draw(path: Path, panels: Sequence[Panel], caption: str) -> None:
@@ -56,23 +57,30 @@ def draw(path: Path, panels: Sequence[Panel], caption: str) -> None:
 
 
 def _draw_panel(axes: Axes, panel: Panel) -> None:
-    axes.set_yscale("log")
+    if panel.y_log:
+        axes.set_yscale("log")
     if panel.x_log:
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     for number, series in enumerate(panel.series):
         _draw_series(axes, series, number)
-    axes.set_ylim(bottom=min(max(_LEAST_MS, value) for series in panel.series for value in series.y) / 3)
+    if panel.y_log:
+        axes.set_ylim(bottom=min(max(_LEAST_MS, value) for series in panel.series for value in series.y) / 3)
     if panel.slo_ms is not None:
         axes.axhline(panel.slo_ms, color=INK, linewidth=1.0, linestyle=":", label=f"SLO {panel.slo_ms:g} ms")
-    low, high = axes.get_ylim()
-    axes.yaxis.set_major_locator(LogLocator(10, subs=(1.0,) if high > _DECADES * low else (1.0, 2.0, 5.0)))
-    axes.yaxis.set_major_formatter(FuncFormatter(_tick))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    if panel.y_log:
+        _mark_decades(axes)
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
     axes.set_title(panel.title)
     axes.legend(fontsize=8)
+
+
+def _mark_decades(axes: Axes) -> None:
+    low, high = axes.get_ylim()
+    axes.yaxis.set_major_locator(LogLocator(10, subs=(1.0,) if high > _DECADES * low else (1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter(FuncFormatter(_tick))
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _tick(y: float, _: int) -> str:
