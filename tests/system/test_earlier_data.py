@@ -15,6 +15,7 @@ from distributor.config import DistributorConfig
 from distributor.service import serve
 from srtm.client.subscriber import Subscriber
 from srtm.cluster.supervisor import cluster
+from tests.support.archives import unpack
 from tests.support.broker_process import Subscriber as PlainSubscriber
 from tests.support.broker_process import broker
 
@@ -28,7 +29,7 @@ NOBODY = "--distributor=http://127.0.0.1:1"
 def data(tmp_path: Path) -> Path:
     """A copy of the directory of ``srtm up``; ``tests/fixtures/README.md`` says what is in it."""
     with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(tmp_path / "data", filter="data")
+        unpack(archive, tmp_path / "data")
     return tmp_path / "data"
 
 

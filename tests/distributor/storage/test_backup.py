@@ -15,6 +15,7 @@ from distributor.storage.database import Database
 from distributor.storage.store import Store, metadata
 from srtm.cli import main
 from srtm.errors import BadInput, Conflict, Unavailable
+from tests.support.archives import unpack
 
 ARCHIVE = Path(__file__).parents[2] / "fixtures" / "data-3cf09e8.tar.gz"
 
@@ -24,7 +25,7 @@ def store(tmp_path: Path) -> str:
     """A store with topics, shares, publishers and decisions, of today's schema."""
     with tarfile.open(ARCHIVE) as archive:
         files = [member for member in archive.getmembers() if "/store.sqlite3" in member.name]
-        archive.extractall(tmp_path, files, filter="data")
+        unpack(archive, tmp_path, files)
     url = f"sqlite:///{tmp_path / 'store.sqlite3'}"
 
     async def open_and_close() -> None:
