@@ -76,12 +76,11 @@ class Fitted:
         even = even_split(envelope, bounds, demands)
         moves_rates = is_over(members) or _is_short(old, even, demands)
         rates = [rate for rate, _ in (even if moves_rates else old)]
-        works = [self._largest_work(member.name) for member in members]
-        splits = [shares_within(envelope, bounds, rates, bursts) for bursts in (_bursts(old), _bursts(even), works)]
-        if not moves_rates:
-            splits[0] = old  # which may be less than the envelope
-        if any(traffic.estimate.rate and not traffic.can_be_replayed for traffic in self._traffic.values()):
-            del splits[1:]  # nobody can say what other bursts would have done there
+        # Without new rates the shares stay as they are, which may be less than the envelope.
+        splits = [shares_within(envelope, bounds, rates, _bursts(old)) if moves_rates else old]
+        if all(traffic.can_be_replayed for traffic in self._traffic.values() if traffic.estimate.rate):
+            works = [self._largest_work(member.name) for member in members]
+            splits += [shares_within(envelope, bounds, rates, bursts) for bursts in (_bursts(even), works)]
         found = self._best(members, splits, _FAR_BETTER if somebody_waits else _CLEARLY)
         return None if found == old else found
 
