@@ -76,7 +76,7 @@ def affected_topics(
 def _concerns(topic: Topic, update: BrokerUpdate) -> bool:
     """Whether the broker says something of ``topic``, or may have something of it."""
     name, broker = topic.name, update.broker.name
-    may_have = topic.removed or broker in topic.leases.holdings or broker in topic.placement.brokers
+    may_have = topic.removed or broker in topic.leases.holdings or has_part(topic, broker)
     return may_have or name in update.channels or name in update.held or update.applied.get(name, 0) > 0
 
 
