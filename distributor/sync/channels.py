@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 from distributor.model.change_log import Changes
 from distributor.model.cluster import Topic
@@ -59,9 +59,7 @@ class Channels:
                 found[topic] = self._channels(topics[topic], known, reporting)
         return found
 
-    def _channels(
-        self, topic: Topic, reports: Mapping[str, TopicReport], reporting: Collection[str]
-    ) -> tuple[str, ...]:
+    def _channels(self, topic: Topic, reports: Mapping[str, TopicReport], reporting: Set[str]) -> tuple[str, ...]:
         """The channels that ``topic`` has on any broker. Stored channels count until every living broker with a part in
         the topic has reported. ``reports``: of it; ``reporting``: brokers that have sent any."""
         reported = {channel for report in reports.values() for channel in report.channels if not is_ephemeral(channel)}
@@ -71,4 +69,4 @@ class Channels:
             for name in {*topic.placement.brokers, *topic.leases.target}
             if name in brokers and not brokers[name].dead
         }
-        return tuple(sorted(reported if with_part <= set(reporting) else reported.union(topic.channels)))
+        return tuple(sorted(reported if with_part <= reporting else reported.union(topic.channels)))
