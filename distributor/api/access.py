@@ -17,7 +17,7 @@ from srtm.net.tokens import SCOPES, Scope, Tokens
 from srtm.web.browser import ASSETS, SESSION, authorization
 
 _OPEN = {"/", "/ping", "/healthz", "/lookup", "/topics", "/channels", "/nodes", "/info", SESSION}
-_IN_ONES_NAME = ("/v1/brokers/{name}", "/v1/limit-nodes/{cluster}/{name}")
+_IN_OWN_NAME = ("/v1/brokers/{name}", "/v1/limit-nodes/{cluster}/{name}")
 _ANY: tuple[Scope, ...] = SCOPES
 _ALSO: dict[tuple[str, str], tuple[Scope, ...]] = {
     ("GET", "/v1/topics/{name}/publishers/{publisher_id}"): ("client", "broker"),
@@ -53,7 +53,7 @@ class Access:
         for route in self._routes:
             match, found = route.matches(request.scope)
             if match is Match.FULL:
-                named = route.path.startswith(_IN_ONES_NAME)
+                named = route.path.startswith(_IN_OWN_NAME)
                 return scopes(request.method, route.path), found["path_params"]["name"] if named else None
         return _ANY, None
 
