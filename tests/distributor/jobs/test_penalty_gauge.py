@@ -179,39 +179,41 @@ async def test_a_topic_that_is_made_again_does_not_inherit_the_penalty_of_the_re
     assert distributor.syncing.penalties == {}
 
 
-async def test_a_topic_that_cannot_be_gauged_for_a_defect_leaves_the_others_theirs(
-    distributor, monkeypatch, autojump_clock, no_threads
-):
+async def gauged_beside_bikes(
+    distributor: Distributor, monkeypatch: pytest.MonkeyPatch, seconds: float, befalls: Callable[[], None]
+) -> None:
+    """Both topics; ``befalls`` happens as cars are gauged."""
     brokers = await placed(distributor)
     await distributor.submit(spec("bikes", count=10, placement="lb"))
     await settle(*brokers)
     window = penalties.window_s
 
-    def defective(topic: Topic) -> float | None:
+    def upset(topic: Topic) -> float | None:
         if topic.name == "cars":
-            raise KeyError("a defect")
+            befalls()
         return window(topic)
 
-    monkeypatch.setattr(penalties, "window_s", defective)
-    await gauged(distributor, 20.0)
+    monkeypatch.setattr(penalties, "window_s", upset)
+    await gauged(distributor, seconds)
+
+
+async def test_a_topic_that_cannot_be_gauged_for_a_defect_leaves_the_others_theirs(
+    distributor, monkeypatch, autojump_clock, no_threads
+):
+    def defect() -> None:
+        raise KeyError("a defect")
+
+    await gauged_beside_bikes(distributor, monkeypatch, 20.0, defect)
     assert distributor.syncing.penalties.keys() == {"bikes"}
 
 
 async def test_a_topic_that_is_forgotten_while_it_is_gauged_leaves_the_others_theirs(
     distributor, monkeypatch, autojump_clock, no_threads, capsys
 ):
-    brokers = await placed(distributor)
-    await distributor.submit(spec("bikes", count=10, placement="lb"))
-    await settle(*brokers)
-    window = penalties.window_s
+    def forgotten() -> None:
+        distributor.registry.state.table.forget(["cars"])
 
-    def forgetting(topic: Topic) -> float | None:
-        if topic.name == "cars":
-            distributor.registry.state.table.forget(["cars"])
-        return window(topic)
-
-    monkeypatch.setattr(penalties, "window_s", forgetting)
-    await gauged(distributor, 30.0)
+    await gauged_beside_bikes(distributor, monkeypatch, 30.0, forgotten)
     assert distributor.syncing.penalties.keys() == {"bikes"}
     assert "ERROR" not in capsys.readouterr().err
 
