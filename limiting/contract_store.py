@@ -9,11 +9,12 @@ import trio
 
 from limiting.database import Database, Row
 from limiting.nodes.decisions import Decisions
+from srtm.concurrency.portions import in_portions
 from srtm.contracts.contract import Contract, read_contracts
 from srtm.contracts.versioned import Versioned, check_tag
 from srtm.errors import BadInput, NotFound
 from srtm.web.auditing import note_change
-from srtm.web.bodies import decoded, in_portions
+from srtm.web.bodies import decoded
 
 MOST_CONTRACTS = 100_000
 PORTION = 4  # contracts between two turns of other tasks: 0.2 ms, as a check takes several turns

@@ -42,13 +42,14 @@ from distributor.views import topic_view as views
 from distributor.views.broker_view import broker_view, health_view
 from distributor.views.metrics import exposition
 from distributor.views.topic_why import topic_why
+from srtm.concurrency.portions import in_portions
 from srtm.control import DeadNotice, SyncRequest
 from srtm.errors import BadInput
 from srtm.topics.file import read_topic_text
 from srtm.topics.publisher_blocks import declared_publishers
 from srtm.topics.spec import TopicSpec, parse_change, parse_topic_json
 from srtm.version import __version__
-from srtm.web.bodies import documented, in_portions, json_answer
+from srtm.web.bodies import documented, json_answer
 from srtm.web.browser import OtherSites
 from srtm.web.refusals import Admit, CheckedFirst, add_refusals, refuse_two_lengths
 

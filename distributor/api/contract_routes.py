@@ -14,12 +14,13 @@ from distributor.page.rows import MOST_ROWS
 from distributor.registry.registry import Registry
 from distributor.sync.service import SyncService
 from distributor.views.contract_view import ContractRows, contract_view, found
+from srtm.concurrency.portions import in_portions
 from srtm.contracts.contract import Contract, read_contract, read_contracts
 from srtm.contracts.contract_file import read_contract_text
 from srtm.contracts.versioned import Versioned, expected_tag
 from srtm.errors import BadInput
 from srtm.web.auditing import note_change
-from srtm.web.bodies import documented, in_portions, json_answer
+from srtm.web.bodies import documented, json_answer
 
 _Match = Annotated[str | None, Header(description="The contract's ETag: 409 if it was changed since.")]
 _NoneMatch = Annotated[str | None, Header(description="`*`: 409 if there is one already.")]

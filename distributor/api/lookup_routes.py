@@ -15,6 +15,7 @@ from distributor.registry.registry import Registry
 from distributor.sync.service import SyncService
 from distributor.views import nsqlookupd as lookups
 from distributor.views.lookup_registrations import LookupRegistrations
+from srtm.concurrency.portions import in_portions
 from srtm.errors import Conflict
 from srtm.protocol import is_name
 
@@ -55,7 +56,9 @@ def _reads(app: FastAPI, seen: lookups.Lookups) -> None:
     @app.get("/nodes")
     async def nodes() -> Response:
         """nsqlookupd: all brokers."""
-        return _nsq(await seen.nodes(trio.current_time()))
+        holders = await in_portions(seen.holders())
+        nodes = await in_portions(seen.nodes(holders, trio.current_time()))
+        return _nsq(lookups.LookupNodes(producers=nodes))
 
     @app.get("/info")
     async def info() -> Response:

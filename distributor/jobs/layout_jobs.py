@@ -29,11 +29,11 @@ from distributor.model.cluster import FittingRecord, Topic
 from distributor.model.full_brokers import NO_CAPS, CapacityCaps
 from distributor.registry.topic_requests import FittingIntent
 from distributor.sync.figures import utc
+from srtm.concurrency.portions import PORTION
 from srtm.control import MeasurementAnswer, MeasurementReport
 from srtm.topics.spec import TopicSpec
 
 PERIOD_S = 1.0  # a look at a topic costs microseconds
-_PORTION = 20  # topics between two checkpoints: some ms
 
 
 class _Recorded(msgspec.Struct):
@@ -189,7 +189,7 @@ class LayoutJobs:
         for name in self._entries.keys() - topics.keys():
             self.cancel(name)
         for number, (name, topic) in enumerate(topics.items()):
-            if number % _PORTION == 0:
+            if number % PORTION == 0:
                 await trio.lowlevel.checkpoint()
             if not len(topic.spec.publishers) or self._is_disturbed(topic):
                 continue

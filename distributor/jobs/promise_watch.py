@@ -7,11 +7,11 @@ import trio
 from distributor.registry.registry import Registry
 from distributor.sync.service import SyncService
 from distributor.verdict.kept import Verdict
+from srtm.concurrency.portions import in_portions
 from srtm.errors import Unavailable
 from srtm.log import Log
 
 PERIOD_S = 5.0
-_PORTION = 20  # topics between two checkpoints: some ms
 _APART_S = 60.0  # notes of one topic: a figure at the border of its promise would fill the log
 
 
@@ -33,10 +33,7 @@ class PromiseWatch:
     async def _look(self) -> None:
         topics = self._registry.managed()
         self._told = {topic.name: self._told[topic.name] for topic in topics if topic.name in self._told}
-        for number, topic in enumerate(topics):
-            if number % _PORTION == 0:
-                await trio.lowlevel.checkpoint()
-            name, promise = topic.name, self._syncing.sessions.promise(topic)
+        for name, promise in await in_portions((one.name, self._syncing.sessions.promise(one)) for one in topics):
             now_s = trio.current_time()
             before, noted_s = self._told.get(name, ("kept", now_s - _APART_S))
             if promise.verdict in ("unknown", before) or now_s < noted_s + _APART_S:

@@ -21,10 +21,10 @@ from distributor.sync.service import SyncService
 from distributor.verdict.kept import Verdict, latest, promise_verdict
 from distributor.views.broker_view import broker_word, capacity_view
 from distributor.views.topic_why import CapacityOf, topic_why
+from srtm.concurrency.portions import in_portions
 
 EVENTS_S = 1.0
 EVENTS_KEPT = 200
-_PORTION = 20  # topics between two checkpoints: some ms
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,10 +107,7 @@ class Observer:
         rows: list[TopicRow] = []
         broken: dict[str, int] = {}
         capacity_of = cache(partial(capacity_view, registry=self._registry))
-        for number, topic in enumerate(topics):
-            if number % _PORTION == 0:
-                await trio.lowlevel.checkpoint()
-            row, worst = self._observed(topic, capacity_of)
+        for row, worst in await in_portions(self._observed(topic, capacity_of) for topic in topics):
             rows.append(row)
             if worst is not None:
                 broken[worst] = broken.get(worst, 0) + 1
@@ -118,13 +115,9 @@ class Observer:
         await self._look_at_brokers()
 
     async def _look_at_brokers(self) -> None:
-        brokers = []
-        for number, name in enumerate(list(self._registry.brokers)):
-            if number % _PORTION == 0:
-                await trio.lowlevel.checkpoint()
-            if name in self._registry.brokers:
-                brokers.append(broker_row(name, self._registry, self._syncing, self._broken.get(name, 0)))
-        self.brokers, self.looks = brokers, self.looks + 1
+        known = (name for name in list(self._registry.brokers) if name in self._registry.brokers)  # not forgotten since
+        rows = (broker_row(name, self._registry, self._syncing, self._broken.get(name, 0)) for name in known)
+        self.brokers, self.looks = await in_portions(rows), self.looks + 1
 
     def _observed(self, topic: Topic, capacity_of: CapacityOf) -> tuple[TopicRow, str | None]:
         """The row of ``topic``, and the broker that breaks its promise."""

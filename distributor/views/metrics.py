@@ -45,7 +45,7 @@ class _State:
         self._topics: dict[str, Topic] = {}  # those that have series of their own
 
     def find_verdicts(self) -> Iterator[bytes]:
-        """Nothing to show, after each of some topics."""
+        """Judge all promises. Yields no text, but a place for other tasks' turn after each portion of topics."""
         for number, topic in enumerate(self._registry.managed()):
             self._verdicts[topic.name] = self._syncing.sessions.promise(topic).verdict
             if number % _PORTION == 0:

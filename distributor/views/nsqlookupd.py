@@ -5,6 +5,8 @@ Reads the registry and the brokers' reports; changes nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import msgspec
 
 from distributor.model.cluster import Broker
@@ -12,7 +14,6 @@ from distributor.registry.registry import Registry
 from distributor.sync.service import SyncService
 from distributor.views.lookup_registrations import LookupRegistrations
 from srtm.control import Lookup, Producer
-from srtm.web.bodies import in_portions
 
 NSQD_VERSION = "1.3.0"  # as the engine tells clients; nsqadmin takes a lower one for a nsqd without today's routes
 
@@ -77,15 +78,18 @@ class Lookups:
             producers=[one for one in found if not self._registered.is_tombstoned(topic, _node_of(one), now_s)],
         )
 
-    async def nodes(self, now_s: float) -> LookupNodes:
-        """Every active broker with its topics. Others get their turn: there may be thousands of both."""
+    def holders(self) -> Iterator[tuple[str, set[str]]]:
+        """Each topic with the brokers that count as its producers, for ``nodes``: there may be thousands of topics."""
+        return ((topic, self._holders(topic)) for topic in self.topics())
+
+    def nodes(self, holders: Iterable[tuple[str, set[str]]], now_s: float) -> Iterator[LookupNode]:
+        """Every active broker with its topics."""
         held: dict[str, list[str]] = {}
-        for topic, holders in await in_portions((topic, self._holders(topic)) for topic in self.topics()):
-            for name in holders:
+        for topic, names in holders:
+            for name in names:
                 held.setdefault(name, []).append(topic)
         brokers = [broker for _, broker in sorted(self._registry.brokers.items()) if self._is_active(broker)]
-        nodes = (self._node(broker, held.get(broker.name, []), now_s) for broker in brokers)
-        return LookupNodes(producers=await in_portions(nodes))
+        return (self._node(broker, held.get(broker.name, []), now_s) for broker in brokers)
 
     def _node(self, broker: Broker, held: list[str], now_s: float) -> LookupNode:
         described = producer(broker)

@@ -12,11 +12,12 @@ from fastapi import FastAPI, Header, Request, Response
 from limiting.api.bodies import ContractsBody, FileBody
 from limiting.api.parts import Parts
 from limiting.contract_store import PORTION, Kept
+from srtm.concurrency.portions import in_portions
 from srtm.contracts.contract import distinct, read_contract
 from srtm.contracts.contract_file import read_contract_text
 from srtm.contracts.versioned import expected_tag
 from srtm.errors import BadInput
-from srtm.web.bodies import decoded, documented, in_portions, json_answer
+from srtm.web.bodies import decoded, documented, json_answer
 
 _Match = Annotated[str | None, Header(description="The contract's ETag: 409 if it was changed since.")]
 _NoneMatch = Annotated[str | None, Header(description="`*`: 409 if there is one already.")]

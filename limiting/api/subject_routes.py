@@ -15,11 +15,12 @@ from limiting.api.parts import Parts
 from limiting.contract_store import PORTION
 from limiting.database import KEPT_CHANGES
 from limiting.watching import Second
+from srtm.concurrency.portions import in_portions
 from srtm.errors import NotFound, SrtmError
 from srtm.limiting.limiter import PolicyCounts
 from srtm.version import __version__
 from srtm.web.auditing import note_change
-from srtm.web.bodies import in_portions, json_answer
+from srtm.web.bodies import json_answer
 from srtm.web.exposition import family_text, left_out, service_metrics
 
 Counted = tuple[tuple[str, str], Sequence[PolicyCounts]]  # key of a contract, and its policies

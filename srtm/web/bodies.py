@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from typing import Any, TypeVar
 
@@ -18,7 +18,6 @@ from srtm.net.decode_errors import UNREADABLE
 _T = TypeVar("_T")
 _MISSING = re.compile("Object missing required field `(.*)`")
 _RETRY_S = 5.0
-_PORTION = 20  # views of topics or brokers: some ms
 
 
 class _TooLarge(BadInput):
@@ -105,16 +104,6 @@ def _misfit(content: bytes, said: str) -> BadInput:
 def json_answer(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """An answer with ``value`` as JSON."""
     return Response(msgspec.json.encode(value), status, headers, media_type="application/json")
-
-
-async def in_portions(made: Iterable[_T], size: int = _PORTION) -> list[_T]:
-    """The items of ``made``, which takes its time: after each ``size`` of them other tasks get their turn."""
-    found = []
-    for number, item in enumerate(made, start=1):
-        found.append(item)
-        if number % size == 0:
-            await trio.lowlevel.checkpoint()
-    return found
 
 
 def documented(what: str) -> dict[str, Any]:

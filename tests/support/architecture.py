@@ -124,12 +124,12 @@ ARROWS = {
     ),
     "distributor.page": (
         "distributor.model distributor.registry distributor.sync distributor.verdict distributor.views srtm.client "
-        "srtm.control srtm.web"
+        "srtm.concurrency srtm.control srtm.web"
     ),
     "distributor.api": (
         "distributor.config distributor.fitting distributor.jobs distributor.model distributor.page "
         "distributor.registry distributor.storage distributor.sync distributor.verdict distributor.views "
-        "srtm.contracts srtm.control "
+        "srtm.concurrency srtm.contracts srtm.control "
         "srtm.net srtm.protocol srtm.topics srtm.web"
     ),
     "distributor.leadership": (
@@ -158,7 +158,7 @@ ARROWS = {
     "limiting.discovery": "limiting.config limiting.nodes srtm.client srtm.concurrency srtm.net",
     "limiting.watching": "",
     "limiting.usage": "limiting.contract_store limiting.database srtm.concurrency srtm.limiting",
-    "limiting.contract_store": "limiting.database limiting.nodes srtm.contracts srtm.web",
+    "limiting.contract_store": "limiting.database limiting.nodes srtm.concurrency srtm.contracts srtm.web",
     "limiting.envoy": "srtm.contracts srtm.limiting",
     "limiting.envoy_checks": "limiting.contract_store limiting.envoy limiting.nodes srtm.limiting",
     "limiting.listeners": "srtm.net srtm.web",
@@ -168,7 +168,7 @@ ARROWS = {
     "limiting.api": (
         "limiting.audit_log limiting.checks limiting.config limiting.contract_store limiting.database limiting.envoy "
         "limiting.envoy_checks limiting.nodes "
-        "limiting.watching srtm.contracts srtm.limiting srtm.net srtm.web"
+        "limiting.watching srtm.concurrency srtm.contracts srtm.limiting srtm.net srtm.web"
     ),
     "limiting.service": (
         "limiting.api limiting.audit_log limiting.config limiting.contract_store limiting.database limiting.discovery "

@@ -158,8 +158,8 @@ async def test_a_broker_that_was_silent_for_long_is_not_looked_up(distributor, a
     await trio.sleep(299)
     await distributor.brokers("b")
     await trio.sleep(2)
-    nodes = await _lookups(distributor).nodes(0.0)
-    assert [node.hostname for node in nodes.producers] == ["b"]
+    seen = _lookups(distributor)
+    assert [node.hostname for node in seen.nodes(seen.holders(), 0.0)] == ["b"]
 
 
 async def while_it_is_evicted(a, monkeypatch, evict):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import trio
 
-from srtm.web.bodies import in_portions
+from srtm.concurrency.portions import in_portions
 
 
 async def test_others_run_after_each_portion() -> None:
